@@ -1,0 +1,1 @@
+"""Runs benchmarks and wires the other packages together. Nothing imports it."""

@@ -1,0 +1,54 @@
+"""From a benchmark's name or file to its definition and its typed workload configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reference_models.config import DataConfig, RuntimeConfig, TrainConfig, parse_data, parse_runtime, parse_train
+from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.errors import ConfigError
+from rules.benchmarks import Benchmark, load_benchmark
+from rules.errors import DefinitionError
+
+MODELS = ("dlrm",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkloadConfig:
+    """The opaque sections of a definition, typed."""
+
+    model: DLRMConfig
+    data: DataConfig
+    train: TrainConfig
+    runtime: RuntimeConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One benchmark as the harness runs it."""
+
+    benchmark: Benchmark
+    workload: WorkloadConfig
+
+
+def load_entry(name_or_path: str | Path) -> Entry:
+    """Load and validate one benchmark. Raises DefinitionError that names the file and the field."""
+    benchmark = load_benchmark(name_or_path)
+    return Entry(benchmark=benchmark, workload=parse_workload(benchmark, benchmark.sections))
+
+
+def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]]) -> WorkloadConfig:
+    if benchmark.model not in MODELS:
+        raise DefinitionError(
+            f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
+        )
+    try:
+        return WorkloadConfig(
+            model=parse_model(sections["model"]),
+            data=parse_data(sections["data"]),
+            train=parse_train(sections["train"]),
+            runtime=parse_runtime(sections["runtime"]),
+        )
+    except ConfigError as error:
+        raise DefinitionError(f"{benchmark.path}: {error}") from None

@@ -1,0 +1,136 @@
+"""The command line: a group that imports a command's module only when it is asked for, and one error boundary."""
+
+import os
+import signal
+import sys
+import traceback
+from importlib import import_module
+from types import FrameType
+from typing import NoReturn
+
+import click
+
+from harness.errors import ExitCode, exit_code_of, message_of
+
+# verb -> (module, attribute, one line of help); the help stands here so that --help imports nothing else
+COMMANDS: dict[str, tuple[str, str, str]] = {
+    "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
+    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs."),
+    "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
+    "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
+    "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
+    "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
+    "show": ("harness.cli.inspect", "show", "Show one benchmark's definition."),
+    "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break; run nothing."),
+    "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
+    "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
+    "data": ("harness.cli.data", "data", "Generate, prepare and verify datasets."),
+    "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
+}
+SECTIONS = {
+    "Run": ("run", "resume", "plan"),
+    "Judge and show": ("check", "score", "report"),
+    "Look": ("list", "show", "system", "doctor"),
+    "Data": ("data", "calibrate"),
+}
+QUICK_START = """\b
+Quick start:
+  dlrmbench run              train dlrm_small 5 times, check, score, write a report
+  dlrmbench list             the benchmarks
+\b
+Exit codes: 0 done, 1 internal error, 2 usage or configuration, 3 rules violated, 4 target not reached,
+5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing or corrupt,
+9 out of memory or disk, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
+
+
+class LazyGroup(click.Group):
+    """Loads a verb's module on use, so that --help and light verbs stay free of torch and pandas."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        module, attribute, _ = COMMANDS[cmd_name]
+        command = getattr(import_module(module), attribute)
+        if not isinstance(command, click.Command):
+            raise TypeError(f"{module}.{attribute} is not a command")
+        return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+            from rules.errors import did_you_mean
+
+            raise click.UsageError(f"unknown command {args[0]!r}.{did_you_mean(args[0], list(COMMANDS))}")
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        for title, verbs in SECTIONS.items():
+            with formatter.section(title):
+                formatter.write_dl([(verb, COMMANDS[verb][2]) for verb in verbs])
+
+
+@click.group(cls=LazyGroup, invoke_without_command=True, epilog=QUICK_START)
+@click.version_option(package_name="dlrmbench", prog_name="dlrmbench")
+@click.option("--debug", is_flag=True, envvar="DLRMBENCH_DEBUG", help="Show tracebacks of errors.")
+@click.help_option("-h", "--help")
+@click.pass_context
+def cli(ctx: click.Context, debug: bool) -> None:
+    """Benchmark recommendation training: time to quality, judged by the rules, on one page."""
+    ctx.ensure_object(dict)["debug"] = debug
+    if ctx.invoked_subcommand is None:
+        click.echo(ctx.get_help())
+
+
+class Terminated(BaseException):
+    """SIGTERM, raised in the main thread so that cleanup runs."""
+
+
+def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
+    raise Terminated
+
+
+def main(argv: list[str] | None = None) -> NoReturn:
+    """Entry point and the single error boundary: every error becomes one message and a documented exit code."""
+    arguments = sys.argv[1:] if argv is None else argv
+    debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
+    signal.signal(signal.SIGTERM, _raise_terminated)
+    try:
+        code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False)
+        _leave(int(code) if isinstance(code, int) else ExitCode.DONE)
+    except click.exceptions.Exit as leaving:
+        _leave(leaving.exit_code)
+    except click.ClickException as error:
+        error.show()
+        _leave(ExitCode.USAGE)
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("interrupted", err=True)
+        _leave(ExitCode.INTERRUPTED)
+    except Terminated:
+        click.echo("terminated", err=True)
+        _leave(ExitCode.TERMINATED)
+    except BrokenPipeError:
+        # The reader of our output has gone; there is nobody left to tell.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _leave(ExitCode.DONE)
+    except Exception as error:
+        if debug:
+            traceback.print_exc()
+        code = exit_code_of(error)
+        if code is None:
+            click.echo(
+                f"dlrmbench: internal error: {type(error).__name__}: {error}\n"
+                "This is a defect of dlrmbench. Run again with --debug and report what it prints.",
+                err=True,
+            )
+            code = ExitCode.INTERNAL_ERROR
+        else:
+            click.echo(f"dlrmbench: error: {message_of(error)}", err=True)
+        _leave(code)
+
+
+def _leave(code: int) -> NoReturn:
+    sys.exit(int(code))

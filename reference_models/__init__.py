@@ -1,0 +1,1 @@
+"""Reference models, their data and their metrics. Knows neither targets nor rules."""

@@ -1,0 +1,1 @@
+"""Criteo's files: text input and MLPerf's preprocessed binary layouts."""

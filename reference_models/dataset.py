@@ -1,0 +1,50 @@
+"""What every reader of click data serves: contiguous batches of one split, without per-sample Python work."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Protocol
+
+if TYPE_CHECKING:
+    import torch
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """B samples. `indices` holds the ids of all features side by side, `multi_hot[f]` columns per feature."""
+
+    dense: "torch.Tensor"
+    """float32 [B, num_dense], already log(1 + x)."""
+    indices: "torch.Tensor"
+    """int64 [B, sum(multi_hot)], each below its feature's num_embeddings."""
+    labels: "torch.Tensor"
+    """float32 [B], 0 or 1."""
+
+
+class ClickDataset(Protocol):
+    """One split. Opening it reads metadata only; the first `read` touches samples."""
+
+    @property
+    def num_samples(self) -> int: ...
+
+    @property
+    def num_embeddings(self) -> tuple[int, ...]: ...
+
+    @property
+    def multi_hot(self) -> tuple[int, ...]: ...
+
+    @property
+    def num_dense(self) -> int: ...
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Samples start to stop - 1 in dataset order."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OpenedDataset:
+    """Both splits of one dataset and its digest (None where the owner of the data publishes none)."""
+
+    train: ClickDataset
+    eval: ClickDataset
+    dataset_sha256: str | None
+    files: Mapping[str, int]
+    """Data files by path with their size in bytes, for clearing their page cache."""

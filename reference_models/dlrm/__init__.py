@@ -1,0 +1,1 @@
+"""DLRM (Naumov et al., 2019) and DLRM-DCNv2."""

@@ -1,0 +1,27 @@
+"""Errors of this package. The command line turns them into exit codes in one place."""
+
+from difflib import get_close_matches
+
+
+class ConfigError(ValueError):
+    """A model, data, train or runtime section is malformed or contradicts itself (exit code 2)."""
+
+
+class DatasetError(ValueError):
+    """A dataset is missing, incomplete, corrupt or not the one that was asked for (exit code 8)."""
+
+
+class DeviceError(ValueError):
+    """The device asked for is not there (exit code 2)."""
+
+
+class NotFiniteError(ArithmeticError):
+    """Training produced a loss or a score that is not finite: the run cannot converge (exit code 4)."""
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" or the list of what is known."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(sorted(known))}."

@@ -1,0 +1,1 @@
+"""Tables, statistics, comparison and rendering of results."""

@@ -1,0 +1,19 @@
+"""Errors of this package. The command line turns them into exit codes in one place."""
+
+from difflib import get_close_matches
+
+
+class DefinitionError(ValueError):
+    """A benchmark definition is missing, malformed or contradicts itself (exit code 2)."""
+
+
+class InputError(ValueError):
+    """A path to judge is missing or unreadable (exit code 8)."""
+
+
+def did_you_mean(word: str, known: list[str]) -> str:
+    """Return " Did you mean 'x'?" or the list of what is known."""
+    close = get_close_matches(word, known, n=1)
+    if close:
+        return f" Did you mean {close[0]!r}?"
+    return f" Known: {', '.join(sorted(known))}."

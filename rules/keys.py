@@ -1,0 +1,70 @@
+"""The names of mllog's keys, and of the keys that this harness adds.
+
+The official spelling is that of mlperf_logging.mllog.constants; a test holds the two together.
+"""
+
+# order of a run
+CACHE_CLEAR = "cache_clear"
+INIT_START = "init_start"
+INIT_STOP = "init_stop"
+RUN_START = "run_start"
+RUN_STOP = "run_stop"
+EPOCH_START = "epoch_start"
+EPOCH_STOP = "epoch_stop"
+BLOCK_START = "block_start"
+BLOCK_STOP = "block_stop"
+EVAL_START = "eval_start"
+EVAL_STOP = "eval_stop"
+EVAL_ACCURACY = "eval_accuracy"
+TRACKED_STATS = "tracked_stats"
+
+# who and what
+SUBMISSION_BENCHMARK = "submission_benchmark"
+SUBMISSION_DIVISION = "submission_division"
+SUBMISSION_ORG = "submission_org"
+SUBMISSION_PLATFORM = "submission_platform"
+SUBMISSION_STATUS = "submission_status"
+SEED = "seed"
+TRAIN_SAMPLES = "train_samples"
+EVAL_SAMPLES = "eval_samples"
+
+# hyperparameters
+GLOBAL_BATCH_SIZE = "global_batch_size"
+GRADIENT_ACCUMULATION_STEPS = "gradient_accumulation_steps"
+OPT_NAME = "opt_name"
+OPT_BASE_LEARNING_RATE = "opt_base_learning_rate"
+OPT_WEIGHT_DECAY = "opt_weight_decay"
+OPT_ADAGRAD_LR_DECAY = "opt_adagrad_learning_rate_decay"
+OPT_ADAGRAD_INITIAL_ACCUMULATOR = "opt_adagrad_initial_accumulator_value"
+OPT_ADAGRAD_EPSILON = "opt_adagrad_epsilon"
+OPT_LR_WARMUP_STEPS = "opt_learning_rate_warmup_steps"
+OPT_LR_DECAY_START_STEP = "opt_learning_rate_decay_start_step"
+OPT_LR_DECAY_STEPS = "opt_learning_rate_decay_steps"
+LR_DECAY_START_STEPS = "lr_decay_start_steps"
+SGD_OPT_BASE_LEARNING_RATE = "sgd_opt_base_learning_rate"
+SGD_OPT_LR_DECAY_POLY_POWER = "sgd_opt_learning_rate_decay_poly_power"
+SGD_OPT_LR_DECAY_STEPS = "sgd_opt_learning_rate_decay_steps"
+WEIGHTS_INITIALIZATION = "weights_initialization"
+
+# metadata
+EPOCH_NUM = "epoch_num"
+FIRST_EPOCH_NUM = "first_epoch_num"
+EPOCH_COUNT = "epoch_count"
+SAMPLES_COUNT = "samples_count"
+STATUS = "status"
+REASON = "reason"
+
+# added by this harness; unknown to the official checker, which ignores them
+BENCHMARK_VERSION = "benchmark_version"
+DEFINITION_SHA256 = "definition_sha256"
+DATASET_SHA256 = "dataset_sha256"
+QUALITY_TARGET = "quality_target"
+IMPLEMENTATION = "implementation"
+PRECISION = "precision"
+NUM_THREADS = "num_threads"
+WORLD_SIZE = "world_size"
+
+SUCCESS = "success"
+ABORTED = "aborted"
+CLOSED = "closed"
+OPEN = "open"
