@@ -1,0 +1,196 @@
+"""Numbers and texts as the reports print them: digits and units are chosen here and nowhere else.
+
+Every function takes None for "not known" and returns MISSING for it; what is missing is never printed as 0.
+"""
+
+import math
+import unicodedata
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+MISSING = "—"
+_MAX_TEXT = 400
+# Names come from logs. These reorder or hide the text around them, so they are printed as escapes.
+_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+_BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
+_DECIMAL = ("", "k", "M", "G", "T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeUnit:
+    """One unit for a whole column or axis, so that its numbers can be compared by eye."""
+
+    name: str
+    seconds: float
+    digits: int
+
+    def number(self, value_s: float | None) -> str:
+        """The number alone; the unit stands in the column's heading."""
+        if value_s is None or math.isnan(value_s):
+            return MISSING
+        if math.isinf(value_s):
+            return "∞" if value_s > 0 else "−∞"
+        return _fixed(value_s / self.seconds, self.digits)
+
+    def text(self, value_s: float | None) -> str:
+        number = self.number(value_s)
+        return number if number == MISSING else f"{number} {self.name}"
+
+
+MILLISECONDS = TimeUnit(name="ms", seconds=1e-3, digits=1)
+SECONDS = TimeUnit(name="s", seconds=1.0, digits=2)
+MINUTES = TimeUnit(name="min", seconds=60.0, digits=3)
+HOURS = TimeUnit(name="h", seconds=3600.0, digits=3)
+
+
+def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
+    """The unit for a column, by its largest finite value: ms, s below 2 min, min below 3 h, h."""
+    finite = [abs(value) for value in values_s if value is not None and math.isfinite(value)]
+    largest = max(finite, default=1.0)
+    if largest < 1.0:
+        return MILLISECONDS
+    if largest < 120.0:
+        return SECONDS
+    return MINUTES if largest < 3 * 3600.0 else HOURS
+
+
+def duration(value_s: float | None) -> str:
+    """A single duration with its own unit: '850.0 ms', '41.70 s', '3.799 min', '2.310 h'."""
+    return time_unit([value_s]).text(value_s)
+
+
+def count(value: float | None) -> str:
+    """A whole number with thousands separated: '4,195,197,692'."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{round(value):,}".replace("-", "−")
+
+
+def quality(value: float | None) -> str:
+    """ROC AUC with five decimals, as targets are written: '0.80275'."""
+    return _decimal(value, 5)
+
+
+def epochs(value: float | None) -> str:
+    """Fraction of an epoch with three decimals: '0.650'."""
+    return _decimal(value, 3)
+
+
+def ratio(value: float | None) -> str:
+    """A factor with three decimals: '1.004×'."""
+    text = _decimal(value, 3)
+    return text if text == MISSING else f"{text}×"
+
+
+def percent(fraction: float | None, digits: int = 1) -> str:
+    """A fraction as percent: 0.043 is '4.3 %'. Small but not zero stays visible: '<0.1 %'."""
+    if fraction is None or not math.isfinite(fraction):
+        return MISSING
+    smallest = 10.0**-digits
+    if 0 < fraction * 100 < smallest / 2:
+        return f"<{smallest:.{digits}f} %"
+    return f"{_fixed(fraction * 100, digits)} %"
+
+
+def throughput(value: float | None) -> str:
+    """Samples per second as one number for a column: three significant digits below 100, else whole."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return count(value) if abs(value) >= 100 else f"{value:.3g}"
+
+
+def throughput_text(value: float | None) -> str:
+    """Samples per second in running text: '21.4 M samples/s'."""
+    text = si(value)
+    if text == MISSING:
+        return text
+    return f"{text} samples/s"
+
+
+def si(value: float | None) -> str:
+    """Three significant digits with a decimal prefix: '21.4 M', '850'."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    scaled, step = abs(value), 0
+    while scaled >= 999.5 and step < len(_DECIMAL) - 1:
+        scaled, step = scaled / 1000, step + 1
+    digits = 0 if scaled >= 100 or (step == 0 and float(scaled).is_integer()) else 1 if scaled >= 10 else 2
+    return f"{_fixed(math.copysign(scaled, value), digits)} {_DECIMAL[step]}".rstrip()
+
+
+def num_bytes(value: float | None) -> str:
+    """Bytes in binary units: '512 B', '1.25 GiB'."""
+    if value is None or not math.isfinite(value):
+        return MISSING
+    scaled, step = float(value), 0
+    while abs(scaled) >= 1023.995 and step < len(_BINARY) - 1:
+        scaled, step = scaled / 1024, step + 1
+    return f"{scaled:.0f} B" if step == 0 else f"{_fixed(scaled, 2)} {_BINARY[step]}"
+
+
+def learning_rate(value: float | None) -> str:
+    return MISSING if value is None or not math.isfinite(value) else f"{value:.6g}"
+
+
+def interval(low: str, high: str) -> str:
+    """Two formatted ends: '3.61 – 3.98'."""
+    return f"{low} – {high}"
+
+
+def utc(time_ms: float | None) -> str:
+    """Milliseconds since 1970 as '2026-11-21 02:57:17 UTC'; times outside year 1 to 9999 are not times."""
+    if time_ms is None or not math.isfinite(time_ms):
+        return MISSING
+    try:
+        return datetime.fromtimestamp(time_ms / 1e3, tz=UTC).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return MISSING
+
+
+def short_digest(digest: str | None) -> str:
+    """First 12 characters of a digest."""
+    return MISSING if not digest else printable(digest)[:12]
+
+
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """'1 run', '5 runs'."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
+def printable(value: object, max_chars: int = _MAX_TEXT) -> str:
+    """Text from a log or file as one visible line.
+
+    Control, format and bidirectional characters become escapes such as '\\u202e', white space becomes one
+    blank, and what is longer than `max_chars` is cut with a count of what is missing.
+    """
+    if value is None:
+        return MISSING
+    text = value if isinstance(value, str) else str(value)
+    shown = " ".join(text[: max_chars * 4].split())
+    shown = "".join(_escape(char) if unicodedata.category(char) in _INVISIBLE else char for char in shown)
+    hidden = len(text) - max_chars
+    if len(shown) > max_chars:
+        return f"{shown[:max_chars].rstrip()}… (+{max(hidden, 1):,} characters)"
+    return shown
+
+
+def _escape(char: str) -> str:
+    code = ord(char)
+    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def _decimal(value: float | None, digits: int) -> str:
+    if value is None or math.isnan(value):
+        return MISSING
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    return _fixed(value, digits)
+
+
+def _fixed(value: float, digits: int) -> str:
+    """Fixed decimals, thousands separated, a real minus sign, and no '-0.00'."""
+    text = f"{value:,.{digits}f}"
+    if float(text.replace(",", "")) == 0:
+        text = text.lstrip("-")
+    return text.replace("-", "−")
