@@ -1,13 +1,39 @@
-"""MLPerf log lines: any bytes in, lines with file and number out."""
+"""MLPerf log lines: any bytes in, records with file and line number out.
 
-from collections.abc import Mapping
+A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); everything else is noise of
+shells and launchers. What announces a record and cannot be read becomes `Unparsed`, never an exception.
+Memory is bounded whatever the file holds: overlong records and records beyond a count are not kept.
+"""
+
+import hashlib
+import json
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import IO, Any
+
+from rules.errors import InputError
+
+MAX_RECORD_BYTES = 1 << 20
+MAX_NUM_RECORDS = 200_000
+MAX_RECORDS_PER_LINE = 1000
+MAX_NUM_UNPARSED = 100
+MAX_DEPTH = 16
+_EXCERPT_CHARS = 120
+_TOKEN = b":::MLLOG"
+_ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
+_SPACE = re.compile(r"[ \t]*")
+_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogLine:
-    """One `:::MLLOG` record. `line_num` counts the file's lines from 1."""
+    """One `:::MLLOG` record. `line_num` counts the file's lines from 1.
+
+    `problems` says what the record lacks although it could be read: no metadata, no value, no event type.
+    """
 
     path: str
     line_num: int
@@ -17,6 +43,7 @@ class LogLine:
     value: Any
     metadata: Mapping[str, Any]
     namespace: str = ""
+    problems: tuple[str, ...] = ()
 
     @property
     def time_s(self) -> float:
@@ -59,3 +86,218 @@ class RunLog:
         """Value of the first record of `key`, or None."""
         line = self.first(key)
         return None if line is None else line.value
+
+
+def read_log(path: str | Path) -> RunLog:
+    """Read one log of any bytes. Raises InputError when `path` is no readable file."""
+    path = Path(path)
+    if not path.is_file():
+        what = "is not a regular file" if path.exists() else "no such file"
+        raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
+    digest = hashlib.sha256()
+    num_bytes = 0
+
+    def chunks(stream: IO[bytes]) -> Iterator[bytes]:
+        nonlocal num_bytes
+        while chunk := stream.readline(MAX_RECORD_BYTES):
+            digest.update(chunk)
+            num_bytes += len(chunk)
+            yield chunk
+
+    try:
+        with path.open("rb") as stream:
+            lines, unparsed = _collect(chunks(stream), str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
+    return _run_log(str(path), lines, unparsed, digest.hexdigest(), num_bytes)
+
+
+def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
+    """Parse a log held in memory; `path` is only named in findings."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    lines, unparsed = _collect((part + b"\n" for part in data.split(b"\n")), path)
+    return _run_log(path, lines, unparsed, hashlib.sha256(data).hexdigest(), len(data))
+
+
+def _run_log(path: str, lines: list[LogLine], unparsed: list[Unparsed], sha256: str, num_bytes: int) -> RunLog:
+    by_key: dict[str, list[LogLine]] = {}
+    for line in lines:
+        by_key.setdefault(line.key, []).append(line)
+    return RunLog(
+        path=path,
+        lines=tuple(lines),
+        unparsed=tuple(unparsed),
+        sha256=sha256,
+        num_bytes=num_bytes,
+        by_key={key: tuple(found) for key, found in by_key.items()},
+    )
+
+
+def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Unparsed]]:
+    lines: list[LogLine] = []
+    unparsed: list[Unparsed] = []
+
+    def reject(line_num: int, reason: str, text: bytes) -> None:
+        if len(unparsed) < MAX_NUM_UNPARSED:
+            unparsed.append(Unparsed(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
+
+    for line_num, text, is_whole in _announced(chunks):
+        if text.startswith(_UTF16_MARKS):
+            reject(line_num, "the file is UTF-16; convert it to UTF-8", text)
+        elif not is_whole:
+            reject(line_num, f"record longer than {MAX_RECORD_BYTES} bytes", text)
+        else:
+            for parsed in _records(text):
+                if isinstance(parsed, str):
+                    reject(line_num, parsed, text)
+                elif len(lines) >= MAX_NUM_RECORDS:
+                    reject(line_num, f"more than {MAX_NUM_RECORDS} records; the rest was not read", text)
+                    return lines, unparsed
+                else:
+                    lines.append(LogLine(path=path, line_num=line_num, **parsed))
+    return lines, unparsed
+
+
+def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]:
+    """Line number, text from the first announcement to the line's end, and whether that text is complete.
+
+    A line longer than one chunk is cut into its announcements; only the one that is still open is held.
+    """
+    line_num, held = 1, b""
+    for index, chunk in enumerate(chunks):
+        if index == 0 and chunk.startswith(_UTF16_MARKS):
+            yield line_num, chunk[:_EXCERPT_CHARS], True
+        ends = chunk.endswith(b"\n")
+        text = held + chunk
+        held = b""
+        starts = [match.start() for match in _ANNOUNCED.finditer(text)]
+        if ends or len(chunk) < MAX_RECORD_BYTES:
+            if starts:
+                yield line_num, text[starts[0] :], len(text) - starts[-1] <= 2 * MAX_RECORD_BYTES
+        elif starts:
+            if len(starts) > 1:
+                yield line_num, text[starts[0] : starts[-1]], True
+            if len(text) - starts[-1] > MAX_RECORD_BYTES:
+                yield line_num, text[starts[-1] :][:_EXCERPT_CHARS], False
+            else:
+                held = text[starts[-1] :]
+        else:
+            held = text[-len(_TOKEN) :]
+        if ends:
+            line_num += 1
+    if held.startswith(_TOKEN):
+        yield line_num, held, True
+
+
+def _records(text: bytes) -> Iterator[dict[str, Any] | str]:
+    """The records of one line that begins with an announcement: fields of each, or why it cannot be read."""
+    try:
+        line = text.decode("utf-8")
+    except UnicodeDecodeError:
+        line = text.decode("latin-1")
+    token = _TOKEN.decode()
+    position, num_records = 0, 0
+    while position >= 0:
+        num_records += 1
+        if num_records > MAX_RECORDS_PER_LINE:
+            yield f"more than {MAX_RECORDS_PER_LINE} records on one line"
+            return
+        space = _SPACE.match(line, position + len(token))
+        start = end = position + len(token) if space is None else space.end()
+        try:
+            value, end = _DECODER.raw_decode(line, start)
+            yield _fields(value)
+        except json.JSONDecodeError as error:
+            yield f"not valid JSON: {error.msg} at character {error.pos - start + 1} of the record"
+        except RecursionError:
+            yield "nested too deeply"
+        except ValueError as error:
+            yield str(error)
+        position = line.find(token, end)
+        rest = line[end : position if position >= 0 else len(line)]
+        if end > start and rest.strip():
+            yield f"text follows the record: {rest.strip()[:40]!r}"
+
+
+def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found: dict[str, Any] = {}
+    for key, value in pairs:
+        if key in found and found[key] != value:
+            raise ValueError(f"key {key[:40]!r} occurs twice with different values")
+        found[key] = value
+    return found
+
+
+_DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
+
+
+def _fields(record: object) -> dict[str, Any]:
+    """Arguments of LogLine but path and line_num. Raises ValueError with what was expected."""
+    if not isinstance(record, dict):
+        raise ValueError("not a JSON object")
+    if not _is_sound(record, MAX_DEPTH):
+        raise ValueError(f"nested deeper than {MAX_DEPTH} levels or not valid Unicode")
+    key, time_ms = record.get("key"), record.get("time_ms")
+    if not isinstance(key, str) or not key:
+        raise ValueError("no 'key', expected a string")
+    if isinstance(time_ms, bool) or not isinstance(time_ms, int | float):
+        raise ValueError("no 'time_ms', expected a number of milliseconds")
+    if not 0 <= time_ms < 1e15:
+        raise ValueError("'time_ms' is not a time, expected milliseconds since 1970")
+    problems = [f"no {name!r}" for name in ("value", "event_type", "metadata") if name not in record]
+    metadata, event_type = record.get("metadata", {}), record.get("event_type", "")
+    if not isinstance(metadata, dict):
+        problems.append("'metadata' is not an object")
+        metadata = {}
+    if not isinstance(event_type, str):
+        problems.append("'event_type' is not a string")
+        event_type = ""
+    namespace = record.get("namespace", "")
+    return {
+        "time_ms": time_ms,
+        "event_type": event_type,
+        "key": key,
+        "value": record.get("value"),
+        "metadata": metadata,
+        "namespace": namespace if isinstance(namespace, str) else "",
+        "problems": tuple(problems),
+    }
+
+
+def _is_sound(value: object, depth: int) -> bool:
+    """Whether a value is shallow and its strings can be written as UTF-8."""
+    if isinstance(value, str):
+        return not any("\ud800" <= character <= "\udfff" for character in value)
+    if isinstance(value, dict):
+        return depth > 0 and all(_is_sound(k, depth) and _is_sound(v, depth - 1) for k, v in value.items())
+    if isinstance(value, list):
+        return depth > 0 and all(_is_sound(item, depth - 1) for item in value)
+    return True
+
+
+def _excerpt(text: bytes) -> str:
+    return printable(text[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()[:_EXCERPT_CHARS])
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and lone surrogates escaped: safe on any terminal."""
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def as_number(value: object) -> float | None:
+    """A finite number as float; None for anything else, booleans and huge integers included."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    try:
+        number = float(value)
+    except OverflowError:
+        return None
+    return number if math.isfinite(number) else None
+
+
+def as_whole(value: object) -> int | None:
+    """A whole number as int (2.0 is one); None for anything else."""
+    number = as_number(value)
+    if number is None or number != int(number):
+        return None
+    return value if isinstance(value, int) else int(number)
