@@ -15,7 +15,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from reference_models.config import DataConfig
@@ -173,6 +172,8 @@ class StoreSplit:
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
     def read(self, start: int, stop: int) -> Batch:
+        import torch  # here, so that generating and verifying data need no torch
+
         if self._arrays is None:
             self._arrays = {name: self._open(name) for name in _ARRAYS}
         part = {name: array[start:stop] for name, array in self._arrays.items()}

@@ -1,1 +1,5 @@
-"""The generated click log: a hidden teacher draws labels on Zipf-like ids."""
+"""The generated click log: a dataset whose best reachable quality is known."""
+
+from reference_models.click_log.generator import click_probabilities, generate, oracle_scores
+
+__all__ = ["click_probabilities", "generate", "oracle_scores"]
