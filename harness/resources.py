@@ -1,0 +1,215 @@
+"""What this process may use: cores, memory and disk, as its cgroup, affinity and file systems allow.
+
+The host's core count is not it: inside a container 64 cores may be seen and 2 be granted, and 64 threads on
+2 cores are many times slower than 2. Sources: cgroups(7), cpuset(7), proc(5), sysfs CPU topology.
+"""
+
+import os
+import re
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+ROOT = Path("/")
+_UNLIMITED_BYTES = 1 << 60
+"""cgroup v1 writes 'no limit' as a number near 2^63; no system has an exbibyte of memory."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Resources:
+    """What was found; None means that no such limit is set, or that the system does not tell."""
+
+    num_cores: int
+    """Threads worth starting: physical cores in the affinity mask, at most the quota, at least 1."""
+    num_logical_cpus: int
+    """Logical CPUs of the host that are online."""
+    num_affinity_cpus: int
+    """Logical CPUs that this process may be scheduled on."""
+    quota_cores: float | None
+    """CPU time per wall time that the cgroup grants."""
+    physical_memory_bytes: int
+    memory_limit_bytes: int | None
+    """The lowest limit on the way up the cgroup tree."""
+    available_memory_bytes: int
+    """What can be taken now without swapping and without passing the limit."""
+
+    @property
+    def memory_bytes(self) -> int:
+        """The most memory that this process could ever have."""
+        if self.memory_limit_bytes is None:
+            return self.physical_memory_bytes
+        return min(self.physical_memory_bytes, self.memory_limit_bytes)
+
+
+def read_resources(root: Path = ROOT) -> Resources:
+    """Read everything once; a few milliseconds. `root` is where /proc and /sys lie."""
+    cpus = affinity_cpus()
+    quota = quota_cores(root)
+    memory = psutil.virtual_memory()
+    limit, headroom = _memory_limit_and_headroom(root)
+    granted = count_physical_cores(cpus, root)
+    if quota is not None:
+        granted = min(granted, int(quota))
+    return Resources(
+        num_cores=max(1, granted),
+        num_logical_cpus=os.cpu_count() or len(cpus),
+        num_affinity_cpus=len(cpus),
+        quota_cores=quota,
+        physical_memory_bytes=memory.total,
+        memory_limit_bytes=limit,
+        available_memory_bytes=memory.available if headroom is None else max(0, min(memory.available, headroom)),
+    )
+
+
+def usable_cores() -> int:
+    """How many threads are worth starting here; at least 1."""
+    return read_resources().num_cores
+
+
+def affinity_cpus() -> frozenset[int]:
+    """Logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
+    if hasattr(os, "sched_getaffinity"):
+        return frozenset(os.sched_getaffinity(0))
+    return frozenset(range(os.cpu_count() or 1))
+
+
+def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
+    """Cores that `cpus` lie on: SMT siblings count once. Without topology every CPU counts."""
+    siblings = set()
+    for cpu in cpus:
+        folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
+        text = read_text(folder / "core_cpus_list") or read_text(folder / "thread_siblings_list")
+        siblings.add(text or str(cpu))
+    return len(siblings)
+
+
+def quota_cores(root: Path = ROOT) -> float | None:
+    """The lowest CPU quota on the way up the cgroup tree, in cores; None without one."""
+    quotas = []
+    for folder in cgroup_folders("cpu", root):
+        fields = (read_text(folder / "cpu.max") or "").split()
+        if not fields:
+            quota, period = read_text(folder / "cpu.cfs_quota_us"), read_text(folder / "cpu.cfs_period_us")
+            fields = [quota, period] if quota and period else []
+        numbers = [_whole(field) for field in fields]
+        if len(numbers) == 2 and numbers[0] and numbers[1] and numbers[0] > 0 and numbers[1] > 0:
+            quotas.append(numbers[0] / numbers[1])
+    return min(quotas, default=None)
+
+
+def free_disk_bytes(path: Path) -> int:
+    """Bytes that this user may still write at `path`, or at its nearest parent that exists."""
+    return shutil.disk_usage(existing_parent(path)).free
+
+
+def existing_parent(path: Path) -> Path:
+    """`path` itself or the nearest folder above it that exists."""
+    path = path.absolute()
+    while not path.exists() and path != path.parent:
+        path = path.parent
+    return path
+
+
+def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
+    """'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where the system does not tell."""
+    target = existing_parent(path).resolve()
+    deepest, found = -1, None
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        left, right = before.split(), after.split()
+        if len(left) < 5 or not right:
+            continue
+        mount = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), left[4]))
+        if target.is_relative_to(mount) and len(mount.parts) >= deepest:
+            deepest, found = len(mount.parts), right[0]
+    return found
+
+
+def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
+    """This process's folder of one controller and its parents up to the mount, cgroup v1 and v2 alike."""
+    paths = _cgroup_paths(root)
+    folders: list[Path] = []
+    for mount, mount_root, controllers in _cgroup_mounts(root):
+        if controllers is None:
+            path = paths.get("")
+        elif controller in controllers:
+            path = paths.get(controller)
+        else:
+            continue
+        folders.extend(_with_parents(mount, mount_root, path or "/"))
+    return folders
+
+
+def read_text(path: Path) -> str | None:
+    """The stripped text of a small system file, or None when it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(1 << 20).decode("utf-8", "replace").strip("\0 \t\r\n")
+    except OSError:
+        return None
+
+
+def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
+    """The lowest limit, and the smallest distance to any limit, in bytes. Clean file pages do not count as used."""
+    limits, headrooms = [], []
+    for folder in cgroup_folders("memory", root):
+        limit = _whole(read_text(folder / "memory.max") or read_text(folder / "memory.limit_in_bytes") or "")
+        if limit is None or not 0 < limit < _UNLIMITED_BYTES:
+            continue
+        limits.append(limit)
+        used = _whole(read_text(folder / "memory.current") or read_text(folder / "memory.usage_in_bytes") or "")
+        if used is not None:
+            headrooms.append(limit - (used - _reclaimable_bytes(folder)))
+    return min(limits, default=None), min(headrooms, default=None)
+
+
+def _reclaimable_bytes(folder: Path) -> int:
+    """`total_inactive_file` of cgroup v1 counts the children too, as v2's `inactive_file` always does."""
+    stat = dict(
+        line.split(maxsplit=1) for line in (read_text(folder / "memory.stat") or "").splitlines() if " " in line
+    )
+    return _whole(stat.get("total_inactive_file") or stat.get("inactive_file") or "") or 0
+
+
+def _cgroup_paths(root: Path) -> dict[str, str]:
+    """Controller -> path of this process; cgroup v2 stands under ''."""
+    paths = {}
+    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
+        fields = line.split(":", 2)
+        if len(fields) == 3:
+            for controller in fields[1].split(","):
+                paths[controller] = fields[2]
+    return paths
+
+
+def _cgroup_mounts(root: Path) -> list[tuple[Path, str, frozenset[str] | None]]:
+    """(mount point, root of the mount in the hierarchy, controllers); controllers None for cgroup v2."""
+    mounts: list[tuple[Path, str, frozenset[str] | None]] = []
+    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
+        before, _, after = line.partition(" - ")
+        left, right = before.split(), after.split()
+        if len(left) < 5 or len(right) < 3 or right[0] not in ("cgroup", "cgroup2"):
+            continue
+        controllers = None if right[0] == "cgroup2" else frozenset(right[2].split(","))
+        mounts.append((root / left[4].lstrip("/"), left[3], controllers))
+    return mounts
+
+
+def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
+    """From the process's folder up to the mount point; the mount alone where the path lies outside of it."""
+    inside = os.path.relpath(path, mount_root)
+    folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
+    folders = [folder]
+    while folder != mount and folder != folder.parent:
+        folder = folder.parent
+        folders.append(folder)
+    return [folder for folder in folders if folder.is_dir()]
+
+
+def _whole(text: str) -> int | None:
+    try:
+        return int(text)
+    except ValueError:
+        return None
