@@ -1,0 +1,58 @@
+"""DLRM (Naumov et al., 2019) and DLRM-DCNv2 (MLPerf Training v3.0 to v6.0) in plain PyTorch.
+
+dense float [B, num_dense] goes through the bottom MLP to [B, d]; the ids of sparse feature f, int64
+[B, multi_hot[f]], each fetch a row of table f, and their sum is [B, d]. The interaction makes one vector of
+these 1 + num_sparse, and the top MLP makes the logit of a click of it.
+"""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.interaction import CatInteraction, DotInteraction, LowRankCrossNet
+from reference_models.layers import build_embedding_bag, build_mlp, init_linear_dlrm, init_linear_torchrec
+
+
+class DLRM(nn.Module):
+    """One embedding table per sparse feature, a bottom MLP, an interaction, a top MLP that ends in a logit.
+
+    Built on torch's default device from its global generator. Initial distributions are those of the official
+    code of each model: facebookresearch/dlrm for `dot` and `cat`, torchrec for `dcn`.
+    """
+
+    def __init__(
+        self, config: DLRMConfig, *, num_dense: int, num_embeddings: Sequence[int], multi_hot: Sequence[int]
+    ) -> None:
+        super().__init__()
+        self.multi_hot = list(multi_hot)
+        init = init_linear_torchrec if config.interaction == "dcn" else init_linear_dlrm
+        self.embedding_bags = nn.ModuleList(
+            [build_embedding_bag(rows, config.embedding_dim) for rows in num_embeddings]
+        )
+        self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, init, ends_in_logit=False)
+        self.interaction = build_interaction(config, num_features=1 + len(num_embeddings))
+        self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
+
+    def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        """Logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
+        bags = torch.split(indices, self.multi_hot, dim=1)
+        vectors = [self.bottom_mlp(dense)]
+        vectors += [bag(ids) for bag, ids in zip(self.embedding_bags, bags, strict=True)]
+        logits: torch.Tensor = self.top_mlp(self.interaction(torch.stack(vectors, dim=1)))
+        return logits.squeeze(1)
+
+    def embedding_parameters(self) -> list[nn.Parameter]:
+        return list(self.embedding_bags.parameters())
+
+    def dense_parameters(self) -> list[nn.Parameter]:
+        return [p for name, p in self.named_parameters() if not name.startswith("embedding_bags.")]
+
+
+def build_interaction(config: DLRMConfig, num_features: int) -> DotInteraction | CatInteraction | LowRankCrossNet:
+    if config.interaction == "dot":
+        return DotInteraction(num_features, config.embedding_dim)
+    if config.interaction == "cat":
+        return CatInteraction(num_features, config.embedding_dim)
+    return LowRankCrossNet(num_features, config.embedding_dim, config.dcn_num_layers, config.dcn_low_rank_dim)
