@@ -49,17 +49,6 @@ class LogSummary:
     interval: Interval | None
 
 
-def olympic_mean(values: Sequence[float], drop: int) -> float:
-    """Mean after dropping the `drop` smallest and largest values; infinite if an infinite one remains.
-
-    Raises ValueError when no value would remain.
-    """
-    if len(values) <= 2 * drop:
-        raise ValueError(f"{len(values)} values: dropping {drop} at each end leaves none.")
-    kept = sorted(values)[drop : len(values) - drop]
-    return math.fsum(kept) / len(kept)
-
-
 def olympic_interval(times_s: Sequence[float], drop: int, *, confidence: float = 0.95) -> Interval | None:
     """Bootstrap interval of the Olympic mean of `times_s`, with its simulated coverage.
 

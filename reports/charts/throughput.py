@@ -1,0 +1,53 @@
+"""Samples per second in each block between two evaluations: drift, throttling and disturbances show here."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.formatting import si
+
+_HEIGHT = 250.0
+_LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
+_LEAST_EXTENT = 0.05
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BlockLine:
+    """One run: points are (samples trained at the block's end, samples per second inside the block)."""
+
+    hue: int
+    points: tuple[tuple[float, float], ...]
+    hint: str
+
+
+def throughput_figure(lines: Sequence[BlockLine], *, id_: str, title: str, description: str) -> Figure:
+    return draw_both(
+        lambda width, drawn_id: _draw(lines, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=(Key(mark="curve", words="one run"),),
+    )
+
+
+def _draw(lines: Sequence[BlockLine], width: float, id_: str, title: str, description: str) -> Markup:
+    rates = [rate for line in lines for _, rate in line.points]
+    middle = sorted(rates)[len(rates) // 2]
+    # At least five percent either way, so that noise of a thousandth does not look like a mountain range.
+    low, high = svg.padded([*rates, middle * (1 - _LEAST_EXTENT), middle * (1 + _LEAST_EXTENT)], 0.04)
+    bottom = _HEIGHT - 44
+    y = svg.Scale(max(low, 0.0), high, bottom, _TOP)
+    x = svg.Scale(0.0, max(point[0] for line in lines for point in line.points) * 1.02, _LEFT, width - _RIGHT)
+    marks: list[Markup] = [
+        svg.x_axis(x, _TOP - 8, bottom, "samples trained", most=8 if width > 600 else 4, words=si),
+        svg.y_axis(y, _LEFT, width - _RIGHT, most=5, words=si),
+        svg.text(0, 12, "samples/s within each block", class_="axis"),
+    ]
+    for line in lines:
+        points = [(x(a), y(b)) for a, b in line.points]
+        marks.append(svg.polyline(points, f"curve {hue(line.hue)}", hint=line.hint) if len(points) > 1 else Markup())
+        marks += [svg.circle(*point, 2.2, f"speck {hue(line.hue)}", hint=line.hint) for point in points]
+    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)

@@ -1,0 +1,59 @@
+"""Where the time goes: one stacked bar per run, from zero, in the parts that the log tells apart."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both
+from reports.formatting import TimeUnit
+
+_BAR, _GAP, _LEFT = 20.0, 8.0, 56.0
+PARTS = (
+    ("train", "training"),
+    ("eval", "evaluation"),
+    ("other", "other: between blocks, before the first, after the last"),
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeBar:
+    """One run's timed seconds by part, in the order of PARTS; the parts add up to time to train."""
+
+    label: str
+    parts_s: tuple[float, ...]
+    words: str
+    hint: str
+
+
+def time_figure(bars: Sequence[TimeBar], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+    used = [index for index in range(len(PARTS)) if any(bar.parts_s[index] > 0 for bar in bars)]
+    return draw_both(
+        lambda width, drawn_id: _draw(bars, unit, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(Key(mark=f"part-{PARTS[index][0]}", words=PARTS[index][1]) for index in used),
+    )
+
+
+def _draw(bars: Sequence[TimeBar], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+    note = 150.0 if width > 600 else 0.0
+    longest = max((sum(bar.parts_s) for bar in bars), default=1.0) / unit.seconds
+    x = svg.Scale(0.0, longest or 1.0, _LEFT, width - note - 12)
+    bottom = 8 + len(bars) * (_BAR + _GAP)
+    marks: list[Markup] = [svg.x_axis(x, 4, bottom, f"time, {unit.name}", most=8 if width > 600 else 4)]
+    for index, bar in enumerate(bars):
+        top = 8 + index * (_BAR + _GAP)
+        marks.append(svg.text(_LEFT - 8, top + 15, svg.fit(bar.label, _LEFT - 8), class_="tick", anchor="end"))
+        at = 0.0
+        for (part, _), took_s in zip(PARTS, bar.parts_s, strict=True):
+            if took_s > 0:
+                left, right = x(at / unit.seconds), x((at + took_s) / unit.seconds)
+                # A hairline of background between parts tells them apart without colour.
+                marks.append(svg.rect(left, top, max(right - left - 1, 0.7), _BAR, f"part-{part}", hint=bar.hint))
+                at += took_s
+        if note:
+            marks.append(svg.text(x(at / unit.seconds) + 8, top + 15, bar.words, class_="tick"))
+    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description)

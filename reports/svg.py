@@ -1,0 +1,191 @@
+"""A small SVG writer: escaped elements, scales, ticks and the marks that the charts share.
+
+Charts carry classes, never colours: the style sheet owns the palette, so one drawing serves light, dark,
+forced colours and print. No `style` attribute is written, because the page's policy forbids it.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup, escape
+
+FONT_PX = 13.0
+_NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
+
+
+def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
+    """One element. `class_` and other trailing underscores are dropped, inner ones become hyphens, None is left out.
+
+    Children and values are escaped unless they are Markup already.
+    """
+    written = "".join(
+        f' {_attribute_name(key)}="{escape(_number(value) if isinstance(value, float | int) else value)}"'
+        for key, value in attributes.items()
+        if value is not None
+    )
+    inner = "".join(escape(child) for child in children)
+    return Markup(f"<{name}{written}>{inner}</{name}>" if inner else f"<{name}{written}/>")
+
+
+def group(*children: str, class_: str | None = None) -> Markup:
+    return tag("g", *children, class_=class_)
+
+
+def text(x: float, y: float, content: str, *, class_: str = "label", anchor: str = "start") -> Markup:
+    """Text with its baseline at y; `anchor` is start, middle or end."""
+    return tag("text", content, x=x, y=y, class_=class_, text_anchor=None if anchor == "start" else anchor)
+
+
+def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
+    return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
+
+
+def polyline(points: Sequence[tuple[float, float]], class_: str, *, hint: str = "") -> Markup:
+    path = "".join(f"{'L' if i else 'M'}{_number(x)} {_number(y)}" for i, (x, y) in enumerate(points))
+    return tag("path", *_hints(hint), d=path, class_=class_)
+
+
+def rect(
+    x: float, y: float, width: float, height: float, class_: str, *, hint: str = "", rx: float | None = None
+) -> Markup:
+    return tag("rect", *_hints(hint), x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), rx=rx, class_=class_)
+
+
+def circle(x: float, y: float, radius: float, class_: str, *, hint: str = "") -> Markup:
+    return tag("circle", *_hints(hint), cx=x, cy=y, r=radius, class_=class_)
+
+
+def cross(x: float, y: float, radius: float, class_: str, *, hint: str = "") -> Markup:
+    a, b, c, d = _number(x - radius), _number(y - radius), _number(x + radius), _number(y + radius)
+    return tag("path", *_hints(hint), d=f"M{a} {b}L{c} {d}M{a} {d}L{c} {b}", class_=class_)
+
+
+def drawing(*children: str, width: float, height: float, id_: str, title: str, description: str) -> Markup:
+    """The outermost element: an image with a name and a description for those who do not see it."""
+    return tag(
+        "svg",
+        tag("title", title, id=f"{id_}-title"),
+        tag("desc", description, id=f"{id_}-desc"),
+        *children,
+        xmlns="http://www.w3.org/2000/svg",
+        role="img",
+        viewBox=f"0 0 {_number(width)} {_number(height)}",
+        aria_labelledby=f"{id_}-title {id_}-desc",
+        class_="chart",
+    )
+
+
+def text_width(content: str, size_px: float = FONT_PX) -> float:
+    """Estimated width in px of text in a sans-serif font; wide scripts count double."""
+    return sum(size_px * (0.31 if char in " .,:;'|il!" else 0.58 if ord(char) < 0x2E80 else 1.0) for char in content)
+
+
+def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
+    """`content`, cut with an ellipsis where it would exceed `width` px."""
+    if text_width(content, size_px) <= width:
+        return content
+    while content and text_width(content + "…", size_px) > width:
+        content = content[:-1]
+    return content.rstrip() + "…"
+
+
+@dataclass(frozen=True, slots=True)
+class Scale:
+    """Linear map from [low, high] to [start, stop] px; a domain without extent maps to the middle."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def __call__(self, value: float) -> float:
+        if self.high == self.low:
+            return (self.start + self.stop) / 2
+        return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
+
+    def ticks(self, most: int) -> tuple[float, ...]:
+        """Round values inside the domain, at most `most` of them."""
+        return nice_ticks(self.low, self.high, most)
+
+
+def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
+    """Multiples of 1, 2, 2.5 or 5 times a power of ten within [low, high], at most `most`."""
+    if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
+        return (low,) if math.isfinite(low) else ()
+    magnitude = 10.0 ** math.floor(math.log10((high - low) / most))
+    for power in (magnitude, magnitude * 10):
+        for nice in _NICE_STEPS:
+            step = nice * power
+            first, last = math.ceil(low / step - 1e-9), math.floor(high / step + 1e-9)
+            if last - first + 1 <= most:
+                return tuple(index * step for index in range(first, last + 1))
+    return (low,)
+
+
+def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
+    """Domain around finite values with `share` of their extent on each side; never without extent."""
+    low, high = min(values), max(values)
+    extent = high - low or abs(high) * 0.1 or 1.0
+    return low - share * extent, high + share * extent
+
+
+def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
+    """Labels with as many decimals as the ticks need to differ, and no more."""
+    for digits in range(7):
+        if all(math.isclose(round(tick, digits), tick, rel_tol=1e-9, abs_tol=1e-12) for tick in ticks):
+            break
+    return tuple(f"{tick + 0.0:,.{digits}f}".replace("-", "−") for tick in ticks)
+
+
+def x_axis(
+    scale: Scale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
+) -> Markup:
+    """Vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
+    ticks = scale.ticks(most)
+    labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
+    marks = [line(scale(tick), top, scale(tick), bottom, "grid") for tick in ticks]
+    marks += [
+        text(scale(tick), bottom + 18, label, class_="tick", anchor="middle")
+        for tick, label in zip(ticks, labels, strict=True)
+    ]
+    return group(*marks, text(scale.stop, bottom + 36, name, class_="axis", anchor="end"))
+
+
+def y_axis(
+    scale: Scale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
+) -> Markup:
+    """Horizontal hairlines with their labels left of `left`."""
+    ticks = scale.ticks(most)
+    labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
+    marks = [line(left, scale(tick), right, scale(tick), "grid") for tick in ticks]
+    marks += [
+        text(left - 8, scale(tick) + 4, label, class_="tick", anchor="end")
+        for tick, label in zip(ticks, labels, strict=True)
+    ]
+    return group(*marks)
+
+
+def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
+    """Row per mark (0, then −1, 1, −2, 2 …) so that marks closer than `spacing` px do not overlap."""
+    rows: list[int] = []
+    for index, position in enumerate(positions):
+        row = 0
+        while any(rows[other] == row and abs(positions[other] - position) < spacing - 1e-6 for other in range(index)):
+            row = -row if row < 0 else -row - 1
+        rows.append(row)
+    return tuple(rows)
+
+
+def _attribute_name(key: str) -> str:
+    return key.rstrip("_").replace("_", "-")
+
+
+def _number(value: float) -> str:
+    """At most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
+    shown = f"{value:.1f}"
+    return shown[:-2] if shown.endswith(".0") else shown
+
+
+def _hints(hint: str) -> tuple[Markup, ...]:
+    return (tag("title", hint),) if hint else ()
