@@ -49,7 +49,7 @@ def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
 
     Per group of equal scores: positives * (2 * negatives below + negatives in the group).
     """
-    starts = np.flatnonzero((keys[1:] >> np.uint64(1)) != (keys[:-1] >> np.uint64(1)))
+    starts = np.flatnonzero((keys[1:] ^ keys[:-1]) > 1)
     ends = np.append(starts, keys.size - 1)
     positives_up_to = np.cumsum(keys & np.uint64(1), dtype=np.int64)[ends]
     negatives_up_to = ends + 1 - positives_up_to

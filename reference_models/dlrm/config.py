@@ -1,4 +1,4 @@
-"""Torch-free configuration of DLRM: shapes, parameter counts, lookups and FLOP per sample."""
+"""Torch-free configuration of DLRM: interaction and layer widths."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
