@@ -1,0 +1,60 @@
+"""Options that several verbs share."""
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from harness.config import Override, read_config_file, read_environment, read_set_option
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+BENCHMARK = click.argument("benchmark", default="dlrm_small")
+
+
+_CONFIGURATION = (
+    click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file of values."),
+    click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable."),
+    click.option("--name", help="Label of this configuration, or name of the benchmark that --set makes."),
+    click.option(
+        "--data",
+        "data_root",
+        type=click.Path(path_type=Path),
+        envvar="DLRMBENCH_DATA",
+        help="Folder of datasets, or one dataset.  [default: ./data]",
+    ),
+    click.option("--device", help="cpu, cuda or cuda:N."),
+    click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
+    click.option("--implementation", help="Which implementation trains.  [default: reference]"),
+    click.option(
+        "--division",
+        type=click.Choice(["closed", "open"]),
+        help="Rules to run by.  [default: closed for own benchmarks, open for official names]",
+    ),
+    click.option("--submitter", help="Organisation named in log and system description."),
+)
+
+
+def configuration(command: F) -> F:
+    """-c, --set, --name and the options that stand for one configuration key."""
+    for option in reversed(_CONFIGURATION):
+        command = option(command)
+    return command
+
+
+def collect_overrides(
+    config_file: Path | None, assignments: tuple[str, ...], options: dict[str, Any]
+) -> list[Override]:
+    """All overrides, weakest first: file, environment, --set, option. `options` maps "section.key" to a value."""
+    overrides = read_config_file(config_file) if config_file is not None else []
+    overrides += read_environment(os.environ)
+    overrides += [read_set_option(text) for text in assignments]
+    names = {"submission.submitter": "--submitter"}
+    overrides += [
+        Override(key=key, value=value, source=f"option {names.get(key, '--' + key.partition('.')[2])}")
+        for key, value in options.items()
+        if value is not None
+    ]
+    return overrides

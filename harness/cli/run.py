@@ -1,0 +1,126 @@
+"""`run` and `resume`: train to the target, judge, score, report."""
+
+import sys
+from pathlib import Path
+
+import click
+
+from harness.cli.options import BENCHMARK, collect_overrides, configuration
+from harness.errors import ExitCode, HarnessError
+
+
+@click.command()
+@BENCHMARK
+@configuration
+@click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+    envvar="DLRMBENCH_OUTPUT", help="Folder of run sets.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
+@click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def run(
+    benchmark: str,
+    config_file: Path | None,
+    assignments: tuple[str, ...],
+    name: str | None,
+    data_root: Path | None,
+    device: str | None,
+    threads: int | None,
+    implementation: str | None,
+    division: str | None,
+    submitter: str | None,
+    num_runs: int | None,
+    output: Path,
+    seed: int | None,
+    timeout_s: float | None,
+    strict_env: bool,
+    quiet: bool,
+) -> None:
+    """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
+
+    BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
+    """
+    from harness.cli.dataset_progress import generation_progress
+    from harness.config import resolve
+    from harness.data import ensure_dataset
+    from harness.resources import read_resources
+    from harness.runner import RunRequest, start_set
+
+    options = {
+        "runtime.device": device,
+        "runtime.threads": threads,
+        "runtime.implementation": implementation,
+        "submission.submitter": submitter,
+    }
+    config = resolve(benchmark, collect_overrides(config_file, assignments, options), name)
+    refuse_impossible(config.workload.runtime.device, config.workload.runtime.implementation)
+    if strict_env:
+        refuse_disturbed_environment()
+    num_threads = config.workload.runtime.threads or read_resources().num_cores
+    with generation_progress(config.workload.data, quiet=quiet) as on_progress:
+        data_dir = ensure_dataset(config.workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
+    request = RunRequest(
+        num_runs=config.benchmark.score.num_runs if num_runs is None else num_runs,
+        base_seed=seed,
+        division=division,
+        timeout_s=timeout_s,
+        data_dir=data_dir,
+        output=output,
+        num_threads=num_threads,
+        command=["dlrmbench", *sys.argv[1:]],
+    )
+    run_set = start_set(config, request)
+    if not quiet:
+        click.echo(
+            f"{config.benchmark.name}: {request.num_runs} runs to AUC {config.benchmark.quality.target:g} on "
+            f"{config.workload.runtime.device}, {num_threads} threads, in {run_set.folder}",
+            err=True,
+        )
+    complete_and_finish(run_set.folder, quiet=quiet)
+
+
+@click.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def resume(folder: Path, quiet: bool) -> None:
+    """Complete the run set in FOLDER with its stored configuration; finished runs are kept."""
+    complete_and_finish(folder, quiet=quiet)
+
+
+def complete_and_finish(folder: Path, *, quiet: bool) -> None:
+    """Run what is missing, then judge, score and report; exits with the set's code."""
+    from harness.finish import finish_set
+    from harness.runner import complete_set
+
+    try:
+        run_set = complete_set(folder, quiet=quiet)
+    except BaseException as error:
+        if not isinstance(error, HarnessError):
+            click.echo(f"Finished runs are kept. Complete the set with: dlrmbench resume {folder}", err=True)
+        raise
+    finished = finish_set(run_set)
+    click.echo(finished.summary())
+    click.get_current_context().exit(int(finished.exit_code))
+
+
+def refuse_impossible(device: str, implementation: str) -> None:
+    """Fail before anything is written: a device or an implementation that is not there."""
+    from reference_models.workload import find_implementation
+
+    find_implementation(implementation)
+    if device != "cpu":
+        from reference_models.devices import find_device
+
+        find_device(device)
+
+
+def refuse_disturbed_environment() -> None:
+    from harness.preflight import run_checks
+
+    warnings = [check for check in run_checks() if check.status == "warning"]
+    if warnings:
+        lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)
+        raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)

@@ -1,0 +1,31 @@
+"""Time: a monotonic clock that can print wall-clock stamps."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+
+def _no_device() -> None:
+    return None
+
+
+@dataclass(slots=True)
+class Clock:
+    """Wall time at start plus monotonic elapsed, so that a step of the system's clock cannot bend a run.
+
+    `synchronize` waits for the device, so that a stamp never precedes the work it closes.
+    """
+
+    synchronize: Callable[[], None] = _no_device
+    _wall_ns: int = field(default_factory=time.time_ns)
+    _start_ns: int = field(default_factory=time.monotonic_ns)
+
+    def elapsed_s(self) -> float:
+        """Seconds since this clock was made, devices synchronised."""
+        self.synchronize()
+        return (time.monotonic_ns() - self._start_ns) / 1e9
+
+    def time_ms(self) -> int:
+        """The stamp of a log line: milliseconds since the Unix epoch, devices synchronised."""
+        self.synchronize()
+        return (self._wall_ns + time.monotonic_ns() - self._start_ns) // 1_000_000

@@ -1,0 +1,195 @@
+"""RunConfig: every value of a run with where it came from.
+
+Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the
+definition fixes may change only under another name, which makes it another benchmark.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.catalog import WorkloadConfig, parse_workload
+from reference_models.config import TRAIN_KEYS
+from reference_models.errors import ConfigError, did_you_mean
+from rules.benchmarks import Benchmark, canonical_sha256, load_benchmark, parse_benchmark, read_toml, shipped_names
+
+ENV_PREFIX = "DLRMBENCH_"
+OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
+OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
+_SUBMISSION = "submission"
+_KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
+    "train": tuple(sorted({"global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate"}.union(
+        *TRAIN_KEYS.values()))),
+    "runtime": ("device", "threads", "precision", "implementation"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """One value that replaces the definition's: `key` is "section.name"."""
+
+    key: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """A benchmark as it is going to be run. `tables` is its effective definition, `sources` says whence."""
+
+    benchmark: Benchmark
+    workload: WorkloadConfig
+    tables: Mapping[str, Any]
+    sources: Mapping[str, str]
+    label: str
+    submission: Mapping[str, Override]
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """{"section.key": {"value", "source"}} of everything that shapes the run."""
+        resolved: dict[str, dict[str, Any]] = {}
+        for section in ("model", "data", "train", "runtime", "quality", "score"):
+            for key, value in self.tables.get(section, {}).items():
+                name = f"{section}.{key}"
+                resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
+        return resolved
+
+    def digest(self) -> str:
+        """Short digest of all resolved values, for the folder's name."""
+        return canonical_sha256({key: entry["value"] for key, entry in self.values().items()})[:8]
+
+
+def resolve(name_or_path: str | Path, overrides: Iterable[Override], name: str | None = None) -> RunConfig:
+    """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError."""
+    original = load_benchmark(name_or_path)
+    refuse_shipped_name(original)
+    tables = deepcopy(read_toml(original.path))
+    sources: dict[str, str] = {}
+    submission: dict[str, Override] = {}
+    for override in overrides:
+        section, _, key = override.key.partition(".")
+        if section == _SUBMISSION:
+            submission[key] = override
+            continue
+        _check_known(override, section, key, tables)
+        tables.setdefault(section, {})[key] = override.value
+        sources[override.key] = override.source
+    return _resolved(original, tables, sources, submission, name)
+
+
+def _resolved(
+    original: Benchmark,
+    tables: dict[str, Any],
+    sources: dict[str, str],
+    submission: dict[str, Override],
+    name: str | None,
+) -> RunConfig:
+    changed = [key for key in sources if _is_fixed(original, key)]
+    effective = parse_benchmark(tables, original.path)
+    label = ""
+    if effective.definition_sha256 != original.definition_sha256:
+        if name is None:
+            fixed = ", ".join(changed) or "a fixed field"
+            raise ConfigError(
+                f"{fixed} is fixed by the definition of {original.name!r} ({sources.get(changed[0], '')}). "
+                "Give --name NAME to run it as a benchmark of your own."
+                if changed
+                else f"{fixed} differs from the definition of {original.name!r}. Give --name NAME."
+            )
+        if name in shipped_names():
+            raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
+        tables["benchmark"] = {**tables["benchmark"], "name": name, "status": "own", "rounds": []}
+        tables["benchmark"].setdefault("notes", [])
+        tables["benchmark"]["notes"] = [
+            *tables["benchmark"]["notes"], f"Derived from {original.name} by changing {', '.join(changed)}.",
+        ]  # fmt: skip
+        effective = parse_benchmark(tables, original.path)
+    elif name is not None:
+        label = _label(name)
+    return RunConfig(
+        benchmark=effective,
+        workload=parse_workload(effective, effective.sections),
+        tables=tables,
+        sources=sources,
+        label=label,
+        submission=submission,
+    )
+
+
+def refuse_shipped_name(benchmark: Benchmark) -> None:
+    """A user's file may carry a shipped name only with the shipped content."""
+    if benchmark.name in shipped_names():
+        shipped = load_benchmark(benchmark.name)
+        if shipped.definition_sha256 != benchmark.definition_sha256:
+            raise ConfigError(
+                f"{benchmark.path}: benchmark.name {benchmark.name!r} is the name of a shipped benchmark with other "
+                "content. Give your benchmark a name of its own."
+            )
+
+
+def read_config_file(path: Path) -> list[Override]:
+    """Overrides from a TOML file with the definition's section names and [submission]."""
+    overrides = []
+    for section, table in read_toml(path).items():
+        known = [*OVERRIDABLE, _SUBMISSION]
+        if section not in known or not isinstance(table, Mapping):
+            raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, known)}")
+        overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
+    return overrides
+
+
+def read_environment(environ: Mapping[str, str]) -> list[Override]:
+    """Overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
+    overrides = []
+    for variable in sorted(environ):
+        if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
+            continue
+        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
+        if section not in (*OVERRIDABLE, _SUBMISSION) or not key:
+            raise ConfigError(
+                f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
+                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join((*OVERRIDABLE, _SUBMISSION))}."
+            )
+        is_text = section == _SUBMISSION
+        value = environ[variable] if is_text else parse_value(environ[variable])
+        overrides.append(Override(key=f"{section}.{key}", value=value, source=f"environment {variable}"))
+    return overrides
+
+
+def read_set_option(text: str) -> Override:
+    """One `--set section.key=value`; the value is TOML, or a plain string."""
+    key, equals, value = text.partition("=")
+    section, _, name = key.strip().partition(".")
+    if not equals or not name:
+        raise ConfigError(f"--set {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
+    if section not in (*OVERRIDABLE, _SUBMISSION):
+        raise ConfigError(f"--set {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
+    parsed = value if section == _SUBMISSION else parse_value(value)
+    return Override(key=f"{section}.{name}", value=parsed, source=f"--set {key.strip()}")
+
+
+def parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def _check_known(override: Override, section: str, key: str, tables: Mapping[str, Any]) -> None:
+    known = [*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})]
+    if section in _KNOWN_KEYS and key not in known:
+        raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
+
+
+def _is_fixed(benchmark: Benchmark, key: str) -> bool:
+    section, _, name = key.partition(".")
+    constraint = benchmark.closed.get(name) if section == "train" else None
+    return section != "runtime" and not (constraint is not None and constraint.free)
+
+
+def _label(name: str) -> str:
+    if not name or len(name) > 64 or not all(c.isascii() and (c.isalnum() or c in "_.-") for c in name):
+        raise ConfigError(f"--name {name!r}: use at most 64 letters, digits, '_', '.' or '-'.")
+    return name

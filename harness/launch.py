@@ -1,0 +1,86 @@
+"""Launching one worker and following it until it ends."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+_GRACE_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkerEnd:
+    """How a worker ended: its exit code, or minus the signal that killed it, and its last words."""
+
+    exit_code: int
+    last_words: str
+
+
+def launch_worker(spec_path: Path, *, num_threads: int, on_event: Callable[[Mapping[str, Any]], None]) -> WorkerEnd:
+    """Run one worker to its end. If this call is left by an exception, the worker is stopped first."""
+    stderr_path = spec_path.parent / "stderr.txt"
+    environ = {
+        **os.environ,
+        "OMP_NUM_THREADS": str(num_threads),
+        "MKL_NUM_THREADS": str(num_threads),
+        "PYTHONUNBUFFERED": "1",
+    }
+    with stderr_path.open("wb") as stderr:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "harness.worker", str(spec_path)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=stderr,
+            env=environ,
+            start_new_session=True,  # Ctrl-C reaches the parent alone, which then ends the worker
+        )
+        try:
+            assert process.stdout is not None
+            for line in process.stdout:
+                event = _parse_event(line)
+                if event is not None:
+                    on_event(event)
+            exit_code = process.wait()
+        except BaseException:
+            _stop(process)
+            raise
+        finally:
+            for pipe in (process.stdin, process.stdout):
+                if pipe is not None:
+                    pipe.close()
+    return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path))
+
+
+def _parse_event(line: bytes) -> dict[str, Any] | None:
+    """One progress event; anything else that a library prints is ignored."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return None
+    return event if isinstance(event, dict) and "event" in event else None
+
+
+def _stop(process: "subprocess.Popen[bytes]") -> None:
+    process.terminate()
+    try:
+        process.wait(_GRACE_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+
+
+def _last_words(stderr_path: Path) -> str:
+    lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
+    return lines[-1] if lines else ""
+
+
+def name_of_signal(exit_code: int) -> str:
+    try:
+        return signal.Signals(-exit_code).name
+    except ValueError:
+        return f"signal {-exit_code}"

@@ -1,0 +1,225 @@
+"""The parent: N runs of one benchmark into one run set, complete whatever happens in between."""
+
+import shlex
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from harness.config import RunConfig
+from harness.errors import ExitCode, HarnessError
+from harness.files import read_json, write_json, write_text
+from harness.launch import WorkerEnd, launch_worker, name_of_signal
+from harness.preflight import run_checks
+from harness.progress import RunProgress
+from harness.run_set import RunSet, create_run_set, locked, open_run_set, write_record
+from harness.seeds import derive_seeds, draw_base_seed, reserved_seeds
+from harness.system import SystemDescription, describe_system, environment, system_slug, write_system_json
+from harness.worker import RunSpec
+from rules import keys
+from rules.benchmarks import Benchmark, parse_benchmark, read_toml
+
+_UNSPECIFIED = "unspecified"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    """What the user asks beyond the benchmark's own configuration."""
+
+    num_runs: int
+    base_seed: int | None
+    division: str | None
+    timeout_s: float | None
+    data_dir: Path
+    output: Path
+    num_threads: int
+    command: list[str]
+    quiet: bool = False
+
+
+def start_set(config: RunConfig, request: RunRequest) -> RunSet:
+    """Create the folder of a new run set with everything that `complete_set` needs."""
+    benchmark = config.benchmark
+    given = {field: str(override.value) for field, override in config.submission.items()}
+    system = describe_system({**given, "division": request.division or default_division(benchmark)})
+    created = datetime.now(UTC)
+    name = f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
+    base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
+    content = {
+        "schema_version": 1,
+        "name": name,
+        "created_utc": created.isoformat(timespec="seconds"),
+        "harness_version": version("dlrmbench"),
+        "command": shlex.join(request.command),
+        "benchmark": {
+            "name": benchmark.name,
+            "version": benchmark.version,
+            "status": benchmark.status,
+            "definition_sha256": benchmark.definition_sha256,
+        },
+        "config": config.values(),
+        "num_runs": request.num_runs,
+        "base_seed": base_seed,
+        "seeds": derive_seeds(base_seed, request.num_runs, reserved_seeds(benchmark.name)),
+        "division": request.division or default_division(benchmark),
+        "timeout_s": request.timeout_s,
+        "num_threads": request.num_threads,
+        "dataset": _dataset_record(request.data_dir),
+        "submission": {field: asdict(override) for field, override in config.submission.items()},
+        "system": {"name": system_slug(system), **_system_record(system)},
+        "environment": environment(),
+        "preflight": [asdict(check) for check in run_checks()],
+    }
+    run_set = create_run_set(unique_folder(request.output, name), content, system_slug(system), benchmark.name)
+    write_system_json(run_set.folder / "systems", system)
+    write_text(run_set.extra / "definition.toml", tomli_w.dumps(dict(config.tables)))
+    return run_set
+
+
+def default_division(benchmark: Benchmark) -> str:
+    """Own benchmarks run by their own definition's closed rules; official names claim nothing by default."""
+    return keys.CLOSED if benchmark.status == "own" else keys.OPEN
+
+
+def unique_folder(output: Path, name: str) -> Path:
+    """A folder below `output` that does not exist yet; two sets of one second get a counter."""
+    folder, number = output / name, 1
+    while folder.exists():
+        number += 1
+        folder = output / f"{name}-{number}"
+    return folder
+
+
+def _dataset_record(data_dir: Path) -> dict[str, Any]:
+    manifest = data_dir / "manifest.json"
+    digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
+    return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
+
+
+def _system_record(system: SystemDescription) -> dict[str, Any]:
+    return {"fields": dict(system.fields), "provenance": dict(system.provenance)}
+
+
+def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], None] | None = None) -> RunSet:
+    """Run whatever run of the set is missing. Raises HarnessError when an attempt is interrupted."""
+    run_set, content = open_run_set(folder)
+    with locked(run_set):
+        tables = read_toml(run_set.extra / "definition.toml")
+        benchmark = parse_benchmark(tables, run_set.extra / "definition.toml")
+        if benchmark.definition_sha256 != content["benchmark"]["definition_sha256"]:
+            raise HarnessError(
+                f"{run_set.extra / 'definition.toml'}: differs from the definition that the set began with.",
+                ExitCode.INPUT,
+            )
+        refuse_other_system(run_set, content)
+        for index in range(content["num_runs"]):
+            if not run_set.recover(index):
+                _run(run_set, content, benchmark, tables, index, quiet=quiet)
+            if on_run is not None:
+                on_run(index)
+    return run_set
+
+
+def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
+    """All runs of a set come from one system; another one needs a set of its own."""
+    given = {field: str(entry["value"]) for field, entry in content["submission"].items()}
+    here = system_slug(describe_system({**given, "division": content["division"]}))
+    if here != run_set.system:
+        raise HarnessError(
+            f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here.",
+            ExitCode.USAGE,
+        )
+
+
+def _run(
+    run_set: RunSet,
+    content: Mapping[str, Any],
+    benchmark: Benchmark,
+    tables: dict[str, Any],
+    index: int,
+    *,
+    quiet: bool,
+) -> None:
+    attempt = run_set.new_attempt(index)
+    spec = _spec(run_set, content, tables, index, attempt)
+    write_json(attempt / "spec.json", asdict(spec))
+    label = f"run {index + 1} of {content['num_runs']}"
+    progress = RunProgress(label, 1, benchmark.quality.target, quiet=quiet)
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        nonlocal progress
+        if event["event"] == "start":
+            most = int(benchmark.quality.max_epochs * event["train_samples"])
+            progress = RunProgress(label, most, benchmark.quality.target, quiet=quiet)
+        else:
+            progress.on_event(event)
+
+    try:
+        end = launch_worker(attempt / "spec.json", num_threads=content["num_threads"], on_event=on_event)
+    except BaseException as error:
+        if not _commit_if_finished(run_set, index, attempt):
+            reason = type(error).__name__ if str(error) == "" else str(error)
+            write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=None)
+        progress.finish("interrupted")
+        raise
+    if not _commit_if_finished(run_set, index, attempt):
+        reason = _reason(end)
+        write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=end.exit_code)
+        progress.finish("interrupted")
+        raise HarnessError(
+            f"{label} was interrupted: {reason}\n"
+            f"The attempt is kept in {attempt}. Complete the set with: dlrmbench resume {run_set.folder}",
+            _exit_code(end),
+        )
+    progress.finish(_describe_end(read_json(attempt / "run.json")))
+
+
+def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
+    return (attempt / "log.txt").exists() and run_set.recover(index)
+
+
+def _spec(run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path) -> RunSpec:
+    fields = content["system"]["fields"]
+    threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
+    return RunSpec(
+        tables={**tables, **threads},
+        definition_path=str(run_set.extra / "definition.toml"),
+        run_index=index,
+        attempt=int(attempt.name.removeprefix("attempt_")),
+        seed=content["seeds"][index],
+        data_dir=content["dataset"]["dir"],
+        division=content["division"],
+        submission_org=fields.get("submitter") or _UNSPECIFIED,
+        submission_platform=fields.get("system_name") or _UNSPECIFIED,
+        submission_status=fields.get("status") or _UNSPECIFIED,
+        timeout_s=content["timeout_s"],
+    )
+
+
+def _reason(end: WorkerEnd) -> str:
+    if end.exit_code < 0:
+        return f"the worker was killed by {name_of_signal(end.exit_code)} (out of memory?)."
+    return end.last_words or f"the worker ended with exit code {end.exit_code}."
+
+
+def _exit_code(end: WorkerEnd) -> ExitCode:
+    if end.exit_code < 0:
+        return ExitCode.RESOURCES
+    try:
+        code = ExitCode(end.exit_code)
+    except ValueError:
+        return ExitCode.INTERNAL_ERROR
+    return ExitCode.INTERNAL_ERROR if code == ExitCode.DONE else code
+
+
+def _describe_end(record: Mapping[str, Any]) -> str:
+    evaluations = record.get("evaluations") or []
+    quality = f"AUC {evaluations[-1]['quality']:.5f}" if evaluations else "no evaluation"
+    samples = f"{evaluations[-1]['samples_count']:,} samples" if evaluations else "0 samples"
+    if record.get("status") == "success":
+        return f"target met, {quality} after {samples}"
+    return f"not converged ({record.get('reason')}), {quality} after {samples}"

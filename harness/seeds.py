@@ -1,0 +1,33 @@
+"""Seeds: one base seed per set, run i's derived from it, none that a reference convergence point used."""
+
+import hashlib
+import json
+import secrets
+from importlib import resources
+
+
+def draw_base_seed() -> int:
+    """A base seed from the system's entropy (training_rules.adoc: seeds may come from another generator)."""
+    return secrets.randbits(31)
+
+
+def reserved_seeds(benchmark: str) -> frozenset[int]:
+    """Seeds of the benchmark's reference convergence points."""
+    path = resources.files("rules.benchmarks") / f"{benchmark}.rcps.json"
+    if not path.is_file():
+        return frozenset()
+    points = json.loads(path.read_text(encoding="utf-8"))
+    return frozenset(seed for point in points.values() for seed in point.get("Seeds", ()))
+
+
+def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:
+    """Distinct 31-bit seeds; run i's does not depend on how many runs follow."""
+    seeds: list[int] = []
+    counter = 0
+    while len(seeds) < num_runs:
+        digest = hashlib.sha256(f"{base_seed}:{counter}".encode()).digest()
+        counter += 1
+        seed = int.from_bytes(digest[:4], "big") & 0x7FFFFFFF
+        if seed not in seeds and seed not in reserved:
+            seeds.append(seed)
+    return seeds
