@@ -1,0 +1,95 @@
+"""What only the submitter knows: the [submission] table of a configuration, the environment, options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.errors import ExitCode, HarnessError
+from rules.errors import did_you_mean
+
+SYSTEM_FIELDS = (
+    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
+    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count", "host_processor_frequency",
+    "host_processor_caches", "host_processor_interconnect", "host_memory_capacity", "host_storage_type",
+    "host_storage_capacity", "host_networking", "host_networking_topology", "host_memory_configuration",
+    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
+    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
+    "accelerator_interconnect", "accelerator_interconnect_topology", "cooling", "hw_notes", "framework",
+    "other_software_stack", "operating_system", "sw_notes",
+)  # fmt: skip
+"""The 33 keys that MLPerf's system_desc_checker requires, in its order."""
+SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
+"""`submitter` is the log's submission_org, `platform` its submission_platform."""
+STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
+DIVISIONS = ("closed", "open")
+UNSPECIFIED = "unspecified"
+ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"
+DEFAULT = "default"
+_VOCABULARIES = {"status": STATUSES, "division": DIVISIONS}
+_COUNTS = (
+    "number_of_nodes", "host_processors_per_node", "host_processor_core_count", "host_processor_vcpu_count",
+    "accelerators_per_node",
+)  # fmt: skip
+_LENGTH_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value, and who gave it: a file, a variable, an option, or 'default'."""
+
+    value: str
+    source: str
+
+
+def submission_fields(
+    config_table: Mapping[str, Any],
+    environ: Mapping[str, str],
+    options: Mapping[str, str | None],
+    *,
+    config_source: str = "[submission]",
+) -> dict[str, Given]:
+    """Every field that was given, the later source winning: table, then environment, then option.
+
+    `submitter` and `platform` are always there, 'unspecified' by default, since a log must name both. Options
+    that are None were not used. Raises HarnessError (exit code 2) on unknown fields and impossible values.
+    """
+    given = {name: Given(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
+    sources: list[tuple[str, str, Any]] = [(key, f"{config_source} {key}", config_table[key]) for key in config_table]
+    sources += [
+        (name.removeprefix(ENVIRONMENT_PREFIX).lower(), name, environ[name])
+        for name in sorted(environ)
+        if name.startswith(ENVIRONMENT_PREFIX)
+    ]
+    sources += [(key, f"--{key.replace('_', '-')}", value) for key, value in options.items() if value is not None]
+    for key, source, value in sources:
+        field = _field(key, source)
+        given[field] = Given(_checked(field, source, value), source)
+    return given
+
+
+def _field(key: str, source: str) -> str:
+    by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
+    plain = str(key).replace("-", "_")
+    if plain not in by_plain_name:
+        hint = did_you_mean(plain, list(SUBMISSION_FIELDS))
+        raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}", ExitCode.USAGE)
+    return by_plain_name[plain]
+
+
+def _checked(field: str, source: str, value: Any) -> str:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise HarnessError(f"{source} is {value!r}, expected a string in quotes.", ExitCode.USAGE)
+    text = str(value).strip()
+    if len(text) > _LENGTH_LIMIT or any(not character.isprintable() for character in text):
+        raise HarnessError(
+            f"{source}: expected one line of at most {_LENGTH_LIMIT} printable characters.", ExitCode.USAGE
+        )
+    allowed = _VOCABULARIES.get(field)
+    if allowed and text not in allowed:
+        hint = did_you_mean(text, list(allowed))
+        raise HarnessError(f"{source} is {text!r}, which MLPerf's rules do not know.{hint}", ExitCode.USAGE)
+    if field in _COUNTS and text and not (text.isascii() and text.isdecimal()):
+        raise HarnessError(f"{source} is {text!r}, expected a whole number.", ExitCode.USAGE)
+    if field in ("submitter", "platform") and not text:
+        raise HarnessError(f"{source} is empty, expected a name. Leave it out for 'unspecified'.", ExitCode.USAGE)
+    return text
