@@ -1,0 +1,101 @@
+"""Hyperparameters: what the Closed division fixes is what the log says."""
+
+from collections.abc import Iterator
+
+from rules import keys
+from rules.log import as_number, as_whole
+from rules.rule import Problem, Rule, at, rule, show
+from rules.subject import LogSubject, applies_to_closed, applies_to_known, applies_to_ours
+
+PRECISIONS = (
+    "fp64",
+    "fp32",
+    "tf32",
+    "fp16",
+    "bf16",
+    "bfloat16",
+    "fp8",
+    "nvfp4",
+    "mxfp4",
+    "int8",
+    "uint8",
+    "int4",
+    "uint4",
+)
+
+
+@rule(
+    "HP101",
+    "hyperparameters are those of the Closed division",
+    source='training_rules.adoc, "Hyperparameters and optimizer"; compliance_checker closed_<benchmark>.yaml',
+    remedy="Run with the definition's values, or in the Open division; values are never edited in a log.",
+    requires={"ST101", "ST110"},
+    applies=applies_to_closed,
+)
+def closed_values(subject: LogSubject) -> Iterator[Problem]:
+    """Every key of the definition's [closed] section has an allowed value, in every record of it. A number in
+    quotes or a boolean is no number."""
+    assert subject.benchmark is not None
+    for key, constraint in subject.benchmark.closed.items():
+        for line in subject.log.all(key):
+            if not constraint.allows(line.value):
+                yield at(line, f"{key} is not what Closed allows", found=show(line.value), expected=str(constraint))
+
+
+@rule(
+    "HP102",
+    "the batch fits the dataset",
+    source="training_rules.adoc, Hyperparameters: global_batch_size",
+    remedy="Use a global batch size from 1 to the number of training samples.",
+    requires={"ST101", "ST105"},
+)
+def batch_fits(subject: LogSubject) -> Iterator[Problem]:
+    """global_batch_size is a whole number, at least 1 and at most train_samples."""
+    samples = as_whole(subject.log.value(keys.TRAIN_SAMPLES))
+    for line in subject.log.all(keys.GLOBAL_BATCH_SIZE):
+        batch = as_whole(line.value)
+        if batch is None or batch < 1 or (samples is not None and batch > samples):
+            yield at(
+                line,
+                "global_batch_size is impossible",
+                found=show(line.value),
+                expected="a whole number from 1" + (f" to {samples}" if samples is not None else ""),
+            )
+
+
+@rule(
+    "HP103",
+    "the dataset has its size",
+    source='training_rules.adoc, "Training data set"; compliance_checker closed_<benchmark>.yaml (eval_samples)',
+    remedy="Train and evaluate on the whole dataset of the benchmark.",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def dataset_size(subject: LogSubject) -> Iterator[Problem]:
+    """train_samples and eval_samples are the definition's. Only eval_samples is looked at by the official
+    checker."""
+    for key in (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES):
+        expected = subject.data_samples(key)
+        if expected is None or (key == keys.TRAIN_SAMPLES and not subject.is_closed):
+            continue
+        for line in subject.log.all(key):
+            if as_number(line.value) != expected:
+                yield at(line, f"{key} is not the benchmark's", found=show(line.value), expected=show(expected))
+
+
+@rule(
+    "HP104",
+    "the precision is a known one",
+    source='training_rules.adoc, "Numerical formats"',
+    remedy="Name the lowest precision of the training arithmetic, such as fp32 or bf16.",
+    requires={"ST101"},
+    applies=applies_to_ours,
+)
+def known_precision(subject: LogSubject) -> Iterator[Problem]:
+    """precision is one of the formats that the rules approve."""
+    for line in subject.log.all(keys.PRECISION):
+        if line.value not in PRECISIONS:
+            yield at(line, "unknown precision", found=show(line.value), expected=", ".join(PRECISIONS))
+
+
+RULES: tuple[Rule[LogSubject], ...] = (closed_values, batch_fits, dataset_size, known_precision)

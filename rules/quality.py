@@ -1,0 +1,194 @@
+"""Quality: whether the target was met, and whether the log says so truthfully."""
+
+from collections.abc import Iterator
+
+from rules import keys
+from rules.log import LogLine, as_number
+from rules.rule import Problem, Rule, Severity, at, rule, show
+from rules.subject import LogSubject, applies_to_known, applies_to_ours
+
+NOT_CONVERGED = "QU103"
+"""The code that a set may forgive: one run of a set may fail to converge."""
+_RESULTS = 'training_rules.adoc, "Run Results": the clock stops when the quality target is met'
+
+
+def _target(subject: LogSubject) -> float | None:
+    """The target that binds this log; None in the Open division of official benchmarks, which has none."""
+    if subject.benchmark is None or (not subject.is_closed and not subject.is_ours):
+        return None
+    return subject.benchmark.quality.target
+
+
+def _evaluations(subject: LogSubject) -> list[tuple[LogLine, float]]:
+    """Evaluations inside the timed run with their quality, by time."""
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    if start is None or stop is None:
+        return []
+    found = [
+        (line, quality)
+        for line in subject.log.all(keys.EVAL_ACCURACY)
+        if (quality := as_number(line.value)) is not None and start.time_ms <= line.time_ms <= stop.time_ms
+    ]
+    return sorted(found, key=lambda one: one[0].time_ms)
+
+
+@rule(
+    "QU101",
+    "the run says how it ended",
+    source="compliance_checker training_*/common.yaml: run_stop has a status; success or aborted",
+    remedy="End every run with run_stop and metadata status 'success' or 'aborted'.",
+    requires={"ST101", "ST104"},
+)
+def status_is_known(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop's metadata holds status, which is success or aborted."""
+    for line in subject.log.all(keys.RUN_STOP):
+        status = line.metadata.get(keys.STATUS)
+        if status not in (keys.SUCCESS, keys.ABORTED):
+            yield at(line, "run_stop has no known status", found=show(status), expected="'success' or 'aborted'")
+
+
+@rule(
+    "QU102",
+    "success means that the target was met",
+    source=f"{_RESULTS}; compliance_checker closed_<benchmark>.yaml (ATLEAST_ONE_CHECK)",
+    remedy="Train until an evaluation inside the run meets the target.",
+    requires={"ST101", "ST104", "ST105", "ST107", "ST110", "QU101"},
+)
+def success_means_met(subject: LogSubject) -> Iterator[Problem]:
+    """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1);
+    for this harness's logs it is the last one."""
+    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
+    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
+        return
+    evaluations = _evaluations(subject)
+    judged = evaluations[-1:] if subject.is_ours else evaluations
+    if not any(target <= quality <= 1.0 for _, quality in judged):
+        best = max((quality for _, quality in judged), default=None)
+        yield at(
+            judged[-1][0] if judged else stop,
+            "the run claims success without having met the target",
+            found="no evaluation" if best is None else f"{best:.6g}",
+            expected=f"at least {target:.6g}",
+        )
+
+
+@rule(
+    NOT_CONVERGED,
+    "the run met its target",
+    source='training_rules.adoc, "Benchmark Results": one run of a set may not converge',
+    remedy="Nothing, if it is the only one of its set: it counts as the dropped slowest run. Else run again.",
+    requires={"ST101", "ST104", "QU101"},
+)
+def run_converged(subject: LogSubject) -> Iterator[Problem]:
+    """A run of status aborted is rejected by itself. A set may hold one: it counts as infinitely slow and is
+    dropped as the slowest."""
+    stop = subject.log.last(keys.RUN_STOP)
+    if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+        return
+    best = max((quality for _, quality in _evaluations(subject)), default=None)
+    target = _target(subject)
+    reason = stop.metadata.get(keys.REASON)
+    yield at(
+        stop,
+        "the run did not converge" + (f" ({show(reason)})" if reason else ""),
+        found="no evaluation" if best is None else f"best quality {best:.6g}",
+        expected="status success" if target is None else f"at least {target:.6g}",
+    )
+
+
+@rule(
+    "QU104",
+    "an aborted run has not met the target",
+    source=_RESULTS,
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "ST104", "ST105", "ST110", "QU101"},
+    applies=applies_to_known,
+)
+def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
+    """Where an evaluation meets the target the run has succeeded; a log that says aborted contradicts itself."""
+    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
+    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+        return
+    for line, quality in _evaluations(subject):
+        if quality >= target:
+            yield at(line, "the target was met, yet the run is aborted", found=f"{quality:.6g}", expected="success")
+            return
+
+
+@rule(
+    "QU105",
+    "the run stops when the target is met",
+    source=_RESULTS,
+    remedy="Stop the run at the first evaluation that meets the target.",
+    requires={"ST101", "ST104", "ST105", "ST110"},
+    applies=applies_to_known,
+)
+def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
+    """Training on after the target was met only costs time; in this harness's logs it cannot happen."""
+    target = _target(subject)
+    if target is None:
+        return
+    evaluations = _evaluations(subject)
+    met = next((i for i, (_, quality) in enumerate(evaluations) if quality >= target), None)
+    if met is not None and met < len(evaluations) - 1:
+        severity: Severity = "error" if subject.is_ours else "info"
+        yield at(
+            evaluations[met][0],
+            f"the target was met {len(evaluations) - 1 - met} evaluations before the run stopped",
+            found=f"{evaluations[met][1]:.6g}",
+            expected="run_stop after it",
+            severity=severity,
+        )
+
+
+@rule(
+    "QU106",
+    "training ends with the last epoch",
+    source="training_rules.adoc: at most the benchmark's number of epochs",
+    remedy="Give up after the benchmark's maximum number of epochs.",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
+    """No evaluation lies beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks)."""
+    if subject.benchmark is None or _target(subject) is None:
+        return
+    quality = subject.benchmark.quality
+    limit = quality.first_epoch_num + quality.max_epochs
+    for line in subject.log.all(keys.EVAL_ACCURACY):
+        epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
+        if epoch is not None and epoch > limit + 1e-6:
+            yield at(line, "evaluated beyond the last epoch", found=f"{epoch:.6g}", expected=f"at most {limit:.6g}")
+            return
+
+
+@rule(
+    "QU107",
+    "an aborted run says why",
+    source="dlrmbench: run_stop of a run that did not converge names the reason",
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "ST104", "QU101"},
+    applies=applies_to_ours,
+)
+def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop of status aborted has a reason in its metadata; of status success it has none."""
+    stop = subject.log.last(keys.RUN_STOP)
+    if stop is None:
+        return
+    reason = stop.metadata.get(keys.REASON)
+    is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
+    if is_aborted and not (isinstance(reason, str) and reason):
+        yield at(stop, "the run does not say why it was aborted", found=show(reason), expected="metadata 'reason'")
+    if not is_aborted and reason is not None:
+        yield at(stop, "a successful run gives a reason for aborting", found=show(reason), expected="no reason")
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    status_is_known,
+    success_means_met,
+    run_converged,
+    aborted_means_not_met,
+    stops_when_met,
+    within_max_epochs,
+    aborted_has_reason,
+)

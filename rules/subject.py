@@ -1,0 +1,95 @@
+"""What rules look at: one log, or one result set, together with what it is judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from rules import keys
+from rules.benchmarks import Benchmark
+from rules.divisions import Division, find_division
+from rules.log import RunLog, as_number
+from rules.results import RunResult
+from rules.rounds import round_number
+from rules.sets import ResultSet
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogSubject:
+    """One log and its rules. `benchmark` is None where nobody defines the name that the log gives."""
+
+    log: RunLog
+    benchmark: Benchmark | None
+    round: str | None
+    division: Division
+
+    @property
+    def is_official(self) -> bool:
+        return self.benchmark is not None and self.benchmark.status == "official"
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this harness's own demands hold: own benchmarks, and logs that carry our digests."""
+        if self.benchmark is not None and self.benchmark.status == "own":
+            return True
+        return (
+            self.log.first(keys.DEFINITION_SHA256) is not None or self.log.first(keys.BENCHMARK_VERSION) is not None
+        )
+
+    @property
+    def is_closed(self) -> bool:
+        return self.division.fixes_hyperparameters
+
+    def is_at_least(self, round_name: str) -> bool:
+        """Whether the rules are of this official round or a later one."""
+        return self.round is not None and round_number(self.round) >= round_number(round_name)
+
+    def data_samples(self, key: str) -> int | None:
+        """train_samples or eval_samples that the definition fixes, None where the dataset decides."""
+        if self.benchmark is None:
+            return None
+        constraint = self.benchmark.closed.get(key)
+        value: Any = constraint.value if constraint is not None and not constraint.free else None
+        if value is None:
+            value = self.benchmark.sections.get("data", {}).get(key)
+        number = as_number(value)
+        return int(number) if number is not None else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetSubject:
+    """One result set. `logs` and `runs` are in the order of the files."""
+
+    result_set: ResultSet
+    logs: tuple[RunLog, ...]
+    runs: tuple[RunResult, ...]
+    benchmark: Benchmark | None
+    round: str | None
+    is_ours: bool
+    system_desc: Mapping[str, Any] | None
+    system_desc_error: str | None
+    rcp_outcome: tuple[str, str] | None = None
+    """Outcome and explanation of the convergence test, None where it could not be made."""
+
+
+def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> LogSubject:
+    return LogSubject(
+        log=log, benchmark=benchmark, round=round_name, division=find_division(log.value(keys.SUBMISSION_DIVISION))
+    )
+
+
+def with_rcp(subject: SetSubject, outcome: tuple[str, str] | None) -> SetSubject:
+    return replace(subject, rcp_outcome=outcome)
+
+
+def applies_to_ours(subject: LogSubject) -> str | None:
+    return None if subject.is_ours else "demanded of this harness's own logs only"
+
+
+def applies_to_known(subject: LogSubject) -> str | None:
+    return None if subject.benchmark is not None else "the benchmark is not defined here"
+
+
+def applies_to_closed(subject: LogSubject) -> str | None:
+    if subject.benchmark is None:
+        return "the benchmark is not defined here"
+    return None if subject.is_closed else "the Open division leaves it free"

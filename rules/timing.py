@@ -1,0 +1,154 @@
+"""Timing: what the clock says and what lies inside the timed run."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rules import keys
+from rules.rule import Problem, Rule, Severity, at, rule, show
+from rules.subject import LogSubject, applies_to_ours
+
+_RUN_RESULTS = 'training_rules.adoc, "Run Results"'
+
+
+@rule(
+    "TI101",
+    "time stamps never run backwards",
+    source="dlrmbench: stamps come from a monotonic clock",
+    remedy="Keep the lines in the order in which they were written; take stamps from one monotonic clock.",
+    requires={"ST101"},
+)
+def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
+    """Each record's time_ms is at least that of the record before. Logs merged from several ranks are often out
+    of order, so for them it is only said."""
+    severity: Severity = "error" if subject.is_ours else "info"
+    inversions = [(a, b) for a, b in pairwise(subject.log.lines) if b.time_ms < a.time_ms]
+    for before, line in inversions if subject.is_ours else inversions[:1]:
+        number = "" if subject.is_ours or len(inversions) == 1 else f"; {len(inversions)} such places"
+        yield at(
+            line,
+            f"{line.key} is stamped before the record above it ({before.key}){number}",
+            found=show(line.time_ms),
+            expected=f"at least {show(before.time_ms)}",
+            severity=severity,
+        )
+
+
+@rule(
+    "TI102",
+    "initialisation fits the division's limit",
+    source=f"{_RUN_RESULTS}: 30 minutes in Closed, 4 hours in Open",
+    remedy="Initialise faster, or count the time above the limit into the run.",
+    requires={"ST101", "ST107"},
+)
+def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
+    """What lies between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
+    (20 in round 0.7), 4 hours in Open."""
+    starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
+    if not starts or stop is None:
+        return
+    took_s = stop.time_s - min(line.time_s for line in starts)
+    limit_s = 20 * 60 if subject.round == "0.7" else subject.division.max_init_s
+    if took_s >= limit_s:
+        yield at(
+            stop,
+            "initialisation took too long",
+            found=f"{took_s:.0f} s",
+            expected=f"under {limit_s:.0f} s in the {subject.division.name} division",
+        )
+
+
+@rule(
+    "TI103",
+    "the run takes time",
+    source=f"{_RUN_RESULTS}: run_stop - run_start is the result",
+    remedy="A run that ends when it starts has not been timed; run again.",
+    requires={"ST101", "ST107"},
+)
+def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop is later than run_start: their difference is the result."""
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    if start is not None and stop is not None and stop.time_ms <= start.time_ms:
+        yield at(stop, "the run takes no time", found=f"{stop.time_s - start.time_s:.3f} s", expected="more than 0 s")
+
+
+@rule(
+    "TI104",
+    "the cache is cleared before the run",
+    source='training_rules.adoc, "Run Results": caches are flushed or the system is restarted before benchmarking',
+    remedy="Clear the page cache before each run and log cache_clear then.",
+    requires={"ST101", "ST107"},
+)
+def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
+    """At least one cache_clear is stamped before run_start; where it stands in the file does not matter in
+    official logs, whose nodes often log it last."""
+    lines, start = subject.log.all(keys.CACHE_CLEAR), subject.log.first(keys.RUN_START)
+    if not lines or start is None:
+        return
+    if min(line.time_ms for line in lines) > start.time_ms:
+        yield at(
+            lines[0], "cache_clear comes after run_start", found=show(lines[0].time_ms), expected="before run_start"
+        )
+
+
+@rule(
+    "TI105",
+    "evaluations lie inside the timed run",
+    source=f"{_RUN_RESULTS}: the clock runs until the target is known to be met",
+    remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
+    requires={"ST101", "ST107"},
+)
+def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
+    """Every eval_accuracy is stamped between run_start and run_stop; a target met outside does not count."""
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    if start is None or stop is None:
+        return
+    for line in subject.log.all(keys.EVAL_ACCURACY):
+        if not start.time_ms <= line.time_ms <= stop.time_ms:
+            yield at(
+                line,
+                "eval_accuracy lies outside the timed run",
+                found=f"{line.time_s - start.time_s:.3f} s after run_start",
+                expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
+            )
+
+
+@rule(
+    "TI106",
+    "the cache was really cleared",
+    source="training_rules.adoc, Run Results; mlcommons/training reference logs true without clearing",
+    remedy="Run where page caches can be dropped, or restart before the run.",
+    severity="warning",
+    requires={"ST101"},
+)
+def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
+    """cache_clear says true. False is honest, and worth knowing when times are compared."""
+    for line in subject.log.all(keys.CACHE_CLEAR)[:1]:
+        if line.value is False:
+            yield at(line, "the cache was not cleared", found=show(line.metadata.get("method")), expected="true")
+
+
+@rule(
+    "TI107",
+    "how the cache was cleared is said",
+    source="dlrmbench: cache_clear is logged as what was done",
+    remedy="Log the method in cache_clear's metadata.",
+    requires={"ST101"},
+    applies=applies_to_ours,
+)
+def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
+    """cache_clear's metadata names the method."""
+    for line in subject.log.all(keys.CACHE_CLEAR):
+        method = line.metadata.get("method")
+        if not isinstance(method, str) or not method:
+            yield at(line, "cache_clear does not say how", found=show(method), expected="metadata 'method', a string")
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    stamps_in_order,
+    init_within_limit,
+    run_takes_time,
+    cache_cleared_before,
+    evaluations_inside_run,
+    cache_clear_is_true,
+    cache_clear_method,
+)
