@@ -1,7 +1,4 @@
-"""From a device's name to the device, and how many cores this process may use."""
-
-import os
-from pathlib import Path
+"""From a device's name to the device, and the precision of its matrix products."""
 
 import torch
 
@@ -42,25 +39,3 @@ def set_precision(device: torch.device, precision: str) -> bool:
         )
     torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
     return precision == "bf16"
-
-
-def num_usable_cores() -> int:
-    """Cores that this process may use: its affinity, and its control group's quota where there is one."""
-    affinity = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    quota = _control_group_quota()
-    return affinity if quota is None else max(1, min(affinity, int(quota)))
-
-
-def _control_group_quota(root: Path = Path("/sys/fs/cgroup")) -> float | None:
-    """CPU time per time of this container's control group (v2, then v1), None where there is no limit."""
-    try:
-        limit, period = (root / "cpu.max").read_text().split()
-    except (OSError, ValueError):
-        try:
-            limit = (root / "cpu/cpu.cfs_quota_us").read_text().strip()
-            period = (root / "cpu/cpu.cfs_period_us").read_text().strip()
-        except OSError:
-            return None
-    if limit in ("max", "-1"):
-        return None
-    return int(limit) / int(period)

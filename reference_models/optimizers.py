@@ -120,8 +120,14 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
     is_sgd = train.opt_name == "sgd"
     start = "lr_decay_start_steps" if is_sgd else "opt_learning_rate_decay_start_step"
     steps = "sgd_opt_learning_rate_decay_steps" if is_sgd else "opt_learning_rate_decay_steps"
+    base = train.opt_base_learning_rate
+    if keys.get("sgd_opt_base_learning_rate", base) != base:
+        raise ConfigError(
+            f"train.sgd_opt_base_learning_rate is {keys['sgd_opt_base_learning_rate']}, "
+            f"train.opt_base_learning_rate {base}: give both the same value, they name one learning rate."
+        )
     return LearningRatePolicy(
-        base=keys.get("sgd_opt_base_learning_rate", train.opt_base_learning_rate),
+        base=base,
         warmup_steps=int(keys.get("opt_learning_rate_warmup_steps", 0)),
         decay_start_step=int(keys.get(start, 0)),
         decay_steps=int(keys.get(steps, 0)),

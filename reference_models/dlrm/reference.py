@@ -10,7 +10,7 @@ from torch import nn
 
 from reference_models.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.datasets import open_dataset
-from reference_models.devices import find_device, num_usable_cores, set_precision
+from reference_models.devices import find_device, set_precision
 from reference_models.dlrm.model import DLRM
 from reference_models.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.metrics import roc_auc
@@ -49,7 +49,8 @@ class ReferenceWorkload:
             raise ConfigError(f"implementation 'reference' trains in one process, not in {self._world.size}.")
         self._device = find_device(spec.runtime.device)
         self._autocast_bf16 = set_precision(self._device, spec.runtime.precision)
-        torch.set_num_threads(spec.runtime.threads or num_usable_cores())
+        if spec.runtime.threads is not None:
+            torch.set_num_threads(spec.runtime.threads)
         self._data = open_dataset(spec.data_dir, spec.data)
         self._check_batch_size()
         self._policy = build_learning_rate_policy(spec.train)
@@ -135,7 +136,7 @@ class ReferenceWorkload:
         total_loss = torch.zeros((), device=self._device)
         self._model.train()
         for position in range(first, first + num_steps):
-            batch = self._read("train", position * batch_size, (position + 1) * batch_size)
+            batch = self._read(self._data.train, "train", position * batch_size, (position + 1) * batch_size)
             self._step += 1
             set_learning_rate(self._optimizers, self._policy.at(self._step))
             total_loss += self._train_step(self._model, self._optimizers, batch)
@@ -165,7 +166,7 @@ class ReferenceWorkload:
         with torch.no_grad():
             for start in range(0, size, batch_size):
                 stop = min(start + batch_size, size)
-                batch = self._read("eval", start, stop)
+                batch = self._read(self._data.eval, "eval", start, stop)
                 scores[start:stop] = self._logits(self._model, batch)
                 labels[start:stop] = batch.labels.numpy() != 0
         return roc_auc(labels, scores.cpu().numpy())
@@ -180,10 +181,9 @@ class ReferenceWorkload:
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
 
-    def _read(self, split_name: str, start: int, stop: int) -> Batch:
-        split: ClickDataset = getattr(self._data, split_name)
+    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
         batch = split.read(start, stop)
-        check_indices(batch, split, f"{self._spec.data_dir}: {split_name} sample", start)
+        check_indices(batch, split, f"{self._spec.data_dir}: {name} sample", start)
         return batch
 
     # for the harness and for tests

@@ -1,6 +1,6 @@
 """Exact ROC AUC: ours and scikit-learn's on the same scores, in turn, in one call. Prints the ratio of medians.
 
-    python tests/performance/auc.py [NUM_SCORES]
+python tests/performance/auc.py [NUM_SCORES]
 """
 
 import statistics
