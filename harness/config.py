@@ -7,13 +7,15 @@ definition fixes may change only under another name, which makes it another benc
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.catalog import WorkloadConfig, parse_workload
+from harness.submission import Given, check_field
 from reference_models.config import TRAIN_KEYS
 from reference_models.errors import ConfigError, did_you_mean
+from rules import keys
 from rules.benchmarks import Benchmark, canonical_sha256, load_benchmark, parse_benchmark, read_toml, shipped_names
 
 ENV_PREFIX = "DLRMBENCH_"
@@ -45,15 +47,18 @@ class RunConfig:
     tables: Mapping[str, Any]
     sources: Mapping[str, str]
     label: str
-    submission: Mapping[str, Override]
+    submission: Mapping[str, Given]
 
     def values(self) -> dict[str, dict[str, Any]]:
         """{"section.key": {"value", "source"}} of everything that shapes the run."""
         resolved: dict[str, dict[str, Any]] = {}
-        for section in ("model", "data", "train", "runtime", "quality", "score"):
+        for section in OVERRIDABLE:
             for key, value in self.tables.get(section, {}).items():
                 name = f"{section}.{key}"
                 resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
+        for key, value in asdict(self.workload.runtime).items():
+            shown = "auto" if value is None else value
+            resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
         return resolved
 
     def digest(self) -> str:
@@ -67,11 +72,12 @@ def resolve(name_or_path: str | Path, overrides: Iterable[Override], name: str |
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
-    submission: dict[str, Override] = {}
+    submission: dict[str, Given] = {}
     for override in overrides:
         section, _, key = override.key.partition(".")
         if section == _SUBMISSION:
-            submission[key] = override
+            field, given = check_field(key, override.value, override.source)
+            submission[field] = given
             continue
         _check_known(override, section, key, tables)
         tables.setdefault(section, {})[key] = override.value
@@ -83,7 +89,7 @@ def _resolved(
     original: Benchmark,
     tables: dict[str, Any],
     sources: dict[str, str],
-    submission: dict[str, Override],
+    submission: dict[str, Given],
     name: str | None,
 ) -> RunConfig:
     changed = [key for key in sources if _is_fixed(original, key)]
@@ -116,6 +122,11 @@ def _resolved(
         label=label,
         submission=submission,
     )
+
+
+def default_division(benchmark: Benchmark) -> str:
+    """Own benchmarks run by their own definition's closed rules; official names claim nothing by default."""
+    return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:

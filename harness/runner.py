@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from harness.config import RunConfig
+from harness.config import RunConfig, default_division
 from harness.errors import ExitCode, HarnessError
 from harness.files import read_json, write_json, write_text
 from harness.launch import WorkerEnd, launch_worker, name_of_signal
@@ -18,12 +18,11 @@ from harness.preflight import run_checks
 from harness.progress import RunProgress
 from harness.run_set import RunSet, create_run_set, locked, open_run_set, write_record
 from harness.seeds import derive_seeds, draw_base_seed, reserved_seeds
-from harness.system import SystemDescription, describe_system, environment, system_slug, write_system_json
+from harness.software import environment
+from harness.submission import UNSPECIFIED, Given
+from harness.system import describe_system, system_slug, write_system_json
 from harness.worker import RunSpec
-from rules import keys
 from rules.benchmarks import Benchmark, parse_benchmark, read_toml
-
-_UNSPECIFIED = "unspecified"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,8 +43,10 @@ class RunRequest:
 def start_set(config: RunConfig, request: RunRequest) -> RunSet:
     """Create the folder of a new run set with everything that `complete_set` needs."""
     benchmark = config.benchmark
-    given = {field: str(override.value) for field, override in config.submission.items()}
-    system = describe_system({**given, "division": request.division or default_division(benchmark)})
+    division = request.division or default_division(benchmark)
+    given = {**config.submission, "division": Given(division, "option --division" if request.division else "default")}
+    system = describe_system(given, device=config.workload.runtime.device)
+    slug = system_slug(system)
     created = datetime.now(UTC)
     name = f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
@@ -65,24 +66,19 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "num_runs": request.num_runs,
         "base_seed": base_seed,
         "seeds": derive_seeds(base_seed, request.num_runs, reserved_seeds(benchmark.name)),
-        "division": request.division or default_division(benchmark),
+        "division": division,
         "timeout_s": request.timeout_s,
         "num_threads": request.num_threads,
         "dataset": _dataset_record(request.data_dir),
-        "submission": {field: asdict(override) for field, override in config.submission.items()},
-        "system": {"name": system_slug(system), **_system_record(system)},
+        "submission": {field: asdict(entry) for field, entry in given.items()},
+        "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
         "preflight": [asdict(check) for check in run_checks()],
     }
-    run_set = create_run_set(unique_folder(request.output, name), content, system_slug(system), benchmark.name)
-    write_system_json(run_set.folder / "systems", system)
+    run_set = create_run_set(unique_folder(request.output, name), content, slug, benchmark.name)
+    write_system_json(run_set.folder / "systems", system, name=slug)
     write_text(run_set.extra / "definition.toml", tomli_w.dumps(dict(config.tables)))
     return run_set
-
-
-def default_division(benchmark: Benchmark) -> str:
-    """Own benchmarks run by their own definition's closed rules; official names claim nothing by default."""
-    return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
 def unique_folder(output: Path, name: str) -> Path:
@@ -98,10 +94,6 @@ def _dataset_record(data_dir: Path) -> dict[str, Any]:
     manifest = data_dir / "manifest.json"
     digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
     return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
-
-
-def _system_record(system: SystemDescription) -> dict[str, Any]:
-    return {"fields": dict(system.fields), "provenance": dict(system.provenance)}
 
 
 def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], None] | None = None) -> RunSet:
@@ -126,8 +118,8 @@ def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], N
 
 def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
     """All runs of a set come from one system; another one needs a set of its own."""
-    given = {field: str(entry["value"]) for field, entry in content["submission"].items()}
-    here = system_slug(describe_system({**given, "division": content["division"]}))
+    given = {field: Given(**entry) for field, entry in content["submission"].items()}
+    here = system_slug(describe_system(given, device=content["config"]["runtime.device"]["value"]))
     if here != run_set.system:
         raise HarnessError(
             f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here.",
@@ -183,7 +175,7 @@ def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
 
 
 def _spec(run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path) -> RunSpec:
-    fields = content["system"]["fields"]
+    given = {field: entry["value"] for field, entry in content["submission"].items()}
     threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
     return RunSpec(
         tables={**tables, **threads},
@@ -193,9 +185,9 @@ def _spec(run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], i
         seed=content["seeds"][index],
         data_dir=content["dataset"]["dir"],
         division=content["division"],
-        submission_org=fields.get("submitter") or _UNSPECIFIED,
-        submission_platform=fields.get("system_name") or _UNSPECIFIED,
-        submission_status=fields.get("status") or _UNSPECIFIED,
+        submission_org=given.get("submitter") or UNSPECIFIED,
+        submission_platform=given.get("platform") or UNSPECIFIED,
+        submission_status=content["system"]["fields"]["status"],
         timeout_s=content["timeout_s"],
     )
 

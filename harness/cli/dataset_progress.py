@@ -1,9 +1,8 @@
 """Progress of making a dataset."""
 
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-
-import click
 
 from reference_models.config import DataConfig
 
@@ -12,7 +11,7 @@ from reference_models.config import DataConfig
 def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """A callback for `generate`; the bar appears with the first samples, so nothing shows when none are made."""
     total = (data.train_samples or 0) + (data.eval_samples or 0)
-    stream = click.get_text_stream("stderr")
+    stream = sys.stderr
     done = 0
 
     def on_progress(num_samples: int) -> None:
