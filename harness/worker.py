@@ -170,7 +170,7 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
-    describe = _describe(spec, benchmark, dataset.dataset_sha256, config.runtime.implementation)
+    describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.runtime.implementation)
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     log.close()
     write_json(
@@ -200,7 +200,7 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     return outcome
 
 
-def _describe(spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str) -> dict[str, Any]:
+def describe_run(spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str) -> dict[str, Any]:
     lines: dict[str, Any] = {
         keys.SUBMISSION_BENCHMARK: benchmark.name,
         keys.SUBMISSION_DIVISION: spec.division,

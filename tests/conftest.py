@@ -1,0 +1,51 @@
+"""What many tests share: a generated dataset, a clean environment, the command as a newcomer starts it."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from harness.catalog import load_entry
+from harness.data import ensure_dataset
+
+settings.register_profile("dlrmbench", deadline=None, print_blob=True)
+settings.load_profile("dlrmbench")
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variable in [name for name in os.environ if name.startswith("DLRMBENCH_")]:
+        monkeypatch.delenv(variable)
+
+
+@pytest.fixture(scope="session")
+def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder with dlrm_tiny's dataset, shared by all tests and all workers of one session."""
+    base = tmp_path_factory.getbasetemp()
+    root = (base if worker_id == "master" else base.parent) / "data"
+    ensure_dataset(load_entry("dlrm_tiny").workload.data, root, num_threads=1)
+    return root
+
+
+@pytest.fixture
+def dlrmbench(tmp_path: Path) -> Iterator[Command]:
+    """Run the command line in a fresh process below `tmp_path`; output is text, the exit code is not checked."""
+
+    def run(*arguments: object, **options: object) -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, "-m", "harness", *map(str, arguments)],
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            timeout=300,
+            check=False,
+            **options,  # type: ignore[call-overload]
+        )
+
+    yield run
