@@ -62,9 +62,15 @@ def submission_fields(
     ]
     sources += [(key, f"--{key.replace('_', '-')}", value) for key, value in options.items() if value is not None]
     for key, source, value in sources:
-        field = _field(key, source)
-        given[field] = Given(_checked(field, source, value), source)
+        field, entry = check_field(key, value, source)
+        given[field] = entry
     return given
+
+
+def check_field(key: str, value: Any, source: str) -> tuple[str, Given]:
+    """One field under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
+    field = _field(key, source)
+    return field, Given(_checked(field, source, value), source)
 
 
 def _field(key: str, source: str) -> str:

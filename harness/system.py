@@ -5,25 +5,18 @@ MLPerf's checker needs them. The result file holds the fields alone; provenance 
 """
 
 import hashlib
-import json
-import os
 import re
-import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from harness.accelerators import describe_accelerators, read_accelerators
+from harness.files import write_json
 from harness.hardware import Found, describe_hardware
 from harness.peripherals import describe_networking, describe_storage
 from harness.resources import ROOT
-from harness.software import describe_software, environment, version_of
-from harness.submission import DEFAULT, STATUSES, SYSTEM_FIELDS, UNSPECIFIED, Given, submission_fields
-
-__all__ = [
-    "UNKNOWN", "Given", "SystemDescription", "describe_system", "environment", "submission_fields", "system_slug",
-    "write_system_json",
-]  # fmt: skip
+from harness.software import describe_software, version_of
+from harness.submission import STATUSES, SYSTEM_FIELDS, UNSPECIFIED, Given
 
 UNKNOWN = "unknown"
 _SLUG_LIMIT = 80
@@ -62,7 +55,7 @@ def describe_system(
     for field in SYSTEM_FIELDS:
         entry = given.get(field)
         said = Given(entry, "caller") if isinstance(entry, str) else entry
-        if said is not None and said.source != DEFAULT:
+        if said is not None and said.value != UNSPECIFIED:
             values[field], provenance[field] = said.value, f"given ({said.source})"
         elif field in detected:
             values[field], provenance[field] = detected[field].value, f"detected ({detected[field].source})"
@@ -94,24 +87,9 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
     `name` is by default the system's slug. The file appears complete or not at all.
     """
     path = folder / f"{name or system_slug(description)}.json"
-    text = json.dumps({field: str(description.fields[field]) for field in SYSTEM_FIELDS}, indent=2) + "\n"
-    write_atomically(path, text)
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, {field: str(description.fields[field]) for field in SYSTEM_FIELDS})
     return path
-
-
-def write_atomically(path: Path, text: str) -> None:
-    """Write through a temporary file beside `path`, which is gone whatever happens."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.part")
-    try:
-        with temporary.open("x", encoding="utf-8", newline="\n") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        temporary.replace(path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def _hardware_name(fields: Mapping[str, str], device: str) -> str:

@@ -18,15 +18,8 @@ from harness.errors import ExitCode, HarnessError
 from harness.hardware import describe_hardware, virtualization
 from harness.peripherals import describe_networking, describe_storage
 from harness.software import container, environment, environment_variables
-from harness.submission import STATUSES, SYSTEM_FIELDS
-from harness.system import (
-    Given,
-    SystemDescription,
-    describe_system,
-    submission_fields,
-    system_slug,
-    write_system_json,
-)
+from harness.submission import STATUSES, SYSTEM_FIELDS, Given, submission_fields
+from harness.system import SystemDescription, describe_system, system_slug, write_system_json
 
 
 def tree(root: Path, entries: dict[str, str]) -> Path:
