@@ -1,0 +1,90 @@
+"""`calibrate`: measure where a benchmark's target should lie, and make its reference convergence points."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from harness.calibration_runs import CalibrationResult
+
+
+@click.command()
+@click.argument("benchmark")
+@click.option(
+    "--data",
+    "data_root",
+    type=click.Path(path_type=Path),
+    envvar="DLRMBENCH_DATA",
+    help="Folder of datasets, or one dataset.  [default: ./data]",
+)
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    help="Folder of the results.  [default: results/<benchmark>-calibration]",
+)
+@click.option("-n", "--runs", default=20, show_default=True, type=click.IntRange(min=2), help="Seeds per batch size.")
+@click.option(
+    "--batch-size", "batch_sizes", multiple=True, type=click.IntRange(min=1), help="Beside the own; repeatable."
+)
+@click.option(
+    "--learning-rate",
+    "learning_rates",
+    multiple=True,
+    type=click.FloatRange(min=0, min_open=True),
+    help="To choose from; repeatable.",
+)
+@click.option("--tuning-runs", default=2, show_default=True, type=click.IntRange(min=1), help="Seeds per grid point.")
+@click.option("--workers", type=click.IntRange(min=1), help="Runs at a time, one thread each.  [default: the cores]")
+def calibrate(
+    benchmark: str,
+    data_root: Path | None,
+    output: Path | None,
+    runs: int,
+    batch_sizes: tuple[int, ...],
+    learning_rates: tuple[float, ...],
+    tuning_runs: int,
+    workers: int | None,
+) -> None:
+    """Measure where BENCHMARK's target should lie.
+
+    Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
+    models that must not reach the target. Writes calibration.md, calibration.json and BENCHMARK.rcps.json.
+    Finished runs stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed
+    target needs no new runs. Defaults: half, once and twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2
+    times its learning rate.
+    """
+    from harness.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
+    from harness.calibrate import calibrate as run_calibration
+    from harness.calibration_table import render_markdown
+    from harness.catalog import load_entry
+    from harness.cli.dataset_progress import generation_progress
+    from harness.data import ensure_dataset
+
+    entry = load_entry(benchmark)
+    plan = plan_calibration(
+        entry,
+        batch_sizes=batch_sizes,
+        learning_rates=learning_rates,
+        num_runs=runs,
+        num_tuning_runs=tuning_runs,
+        num_workers=workers,
+    )
+    output = output or Path("results") / f"{entry.benchmark.name}-calibration"
+    store = RunStore(output, problem_digest(entry))
+    with generation_progress(entry.workload.data) as on_progress:
+        folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
+    calibration = run_calibration(entry, folder, plan, store, on_result=_show_result)
+    write_calibration(output, entry, calibration)
+    click.echo(render_markdown(calibration), nl=False)
+    click.echo(f"written to {output}", err=True)
+
+
+def _show_result(part: str, result: "CalibrationResult", left: int) -> None:
+    run = result.run
+    click.echo(
+        f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate {run.opt_base_learning_rate:g}, "
+        f"seed {run.seed}: AUC {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left} left",
+        err=True,
+    )
