@@ -1,0 +1,43 @@
+# Everything runs from .venv, which these targets create; nothing else is needed but Python 3.11 to 3.13.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+JOBS ?= 2
+PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
+	-not -path '*/__pycache__/*' -not -name '*.pyc')
+
+.PHONY: demo test test-long lint clean
+.DEFAULT_GOAL := demo
+
+demo: $(VENV)/demo.stamp
+	$(BIN)/dlrmbench run
+
+test: $(VENV)/test.stamp
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_groups.sh "not long and not gpu"
+
+test-long: $(VENV)/test.stamp
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_groups.sh "long and not gpu"
+
+lint: $(VENV)/test.stamp
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache .hypothesis
+
+$(BIN)/python:
+	@echo "creating $(VENV)"
+	$(PYTHON) -m venv $(VENV)
+
+# A newer stamp of either kind means that the product inside .venv is the one in this checkout.
+$(VENV)/demo.stamp: $(BIN)/python $(PRODUCT)
+	@echo "installing dlrmbench and what it needs into $(VENV) (torch is the large part)"
+	$(PIP) install --upgrade .
+	@touch $@
+
+$(VENV)/test.stamp: $(BIN)/python $(PRODUCT)
+	@echo "installing dlrmbench with what its tests need into $(VENV) (torch is the large part)"
+	$(PIP) install --upgrade ".[test,dev]"
+	@touch $@ $(VENV)/demo.stamp
