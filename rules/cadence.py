@@ -3,7 +3,6 @@
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
-from itertools import pairwise
 
 from rules import keys
 from rules.log import LogLine, as_number, as_whole
@@ -59,10 +58,10 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
             points.setdefault(epoch, line)
     steps_per_epoch = samples / batch
     wrong: list[tuple[LogLine, float]] = []
-    for (before, _), (epoch, line) in pairwise([(0.0, None), *points.items()]):
+    for before, (epoch, line) in zip([0.0, *points], points.items(), strict=False):
         steps = (epoch - before) * steps_per_epoch
         ends_epoch = abs(epoch - round(epoch)) * steps_per_epoch <= expected and epoch >= 0.5
-        if abs(steps - expected) > _OFF_BY_STEPS and not (ends_epoch and 0 < steps < expected) and line is not None:
+        if abs(steps - expected) > _OFF_BY_STEPS and not (ends_epoch and 0 < steps < expected):
             wrong.append((line, steps))
     if not wrong:
         return

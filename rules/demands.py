@@ -144,6 +144,8 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
     benchmark = subject.benchmark
     if benchmark is None:
         return settings
+    if subject.is_ours and not str(benchmark.sections.get("data", {}).get("kind")).startswith("mlperf_"):
+        settings[keys.DATASET_SHA256] = DIGEST
     if subject.is_closed or subject.is_ours:
         for key, constraint in benchmark.closed.items():
             settings.setdefault(key, _kind_of(constraint.value))

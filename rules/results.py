@@ -67,7 +67,8 @@ class BenchmarkResult:
     """The score of one set of runs: Olympic mean over exactly `num_runs_required` runs, or why there is none.
 
     `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the
-    dropped slowest (training_rules.adoc, "Benchmark results"). `rcp_factor` is None when no RCP applies.
+    dropped slowest (training_rules.adoc, "Benchmark results"). `rcp_outcome` is passed, failed, missing or none
+    (no reference points); `rcp_factor` is None when no RCP applies.
     """
 
     benchmark: str | None
@@ -79,6 +80,9 @@ class BenchmarkResult:
     rcp_outcome: str | None
     rcp_factor: float | None
     score_s: float | None
+    rcp_reason: str | None = None
+    round: str | None = None
+    num_runs_dropped: int = 1
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:

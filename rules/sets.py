@@ -8,7 +8,7 @@ from pathlib import Path
 from rules.errors import InputError
 
 RESULT_FILE = re.compile(r"result_.*\.txt\Z")
-_ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)\Z")
+_ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 _NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
@@ -70,6 +70,7 @@ def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
 def _result_set(folder: Path, logs: tuple[Path, ...]) -> ResultSet:
     parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100  (resolve() would follow links out of the tree)
     has_tree = len(parts) >= 4 and parts[-3] == "results"
+    names = (*parts, logs[0].stem) if len(logs) == 1 else parts
     top = Path(os.path.normpath(folder.parents[2] if len(folder.parents) > 2 else Path(*parts[:-3])))
     system = parts[-2] if has_tree else None
     is_ours = has_tree and (top / "extra").is_dir()
@@ -81,7 +82,7 @@ def _result_set(folder: Path, logs: tuple[Path, ...]) -> ResultSet:
         organization=parts[-4] if has_tree and not is_ours else None,
         system=system,
         benchmark=parts[-1] if has_tree else None,
-        round=next((match[1] for part in reversed(parts) if (match := _ROUND.search(part))), None),
+        round=next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None),
     )
 
 

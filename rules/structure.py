@@ -228,8 +228,6 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
                     found=show(line.value),
                     expected=show(value),
                 )
-        if key == keys.DATASET_SHA256 and subject.is_ours and not log.all(key):
-            yield Problem(message=f"{key} is missing", found="no record", expected=show(value))
 
 
 def _only_dlrm(subject: LogSubject) -> str | None:

@@ -1,11 +1,12 @@
 """What rules look at: one log, or one result set, together with what it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from rules import keys
 from rules.benchmarks import Benchmark
+from rules.convergence import Convergence
 from rules.divisions import Division, find_division
 from rules.log import RunLog, as_number
 from rules.results import RunResult
@@ -67,18 +68,18 @@ class SetSubject:
     is_ours: bool
     system_desc: Mapping[str, Any] | None
     system_desc_error: str | None
-    rcp_outcome: tuple[str, str] | None = None
-    """Outcome and explanation of the convergence test, None where it could not be made."""
+    convergence: Convergence | None
+    """The RCP test, None where the set is not complete enough to be tested."""
+
+    @property
+    def is_own(self) -> bool:
+        return self.benchmark is None or self.benchmark.status == "own"
 
 
 def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> LogSubject:
     return LogSubject(
         log=log, benchmark=benchmark, round=round_name, division=find_division(log.value(keys.SUBMISSION_DIVISION))
     )
-
-
-def with_rcp(subject: SetSubject, outcome: tuple[str, str] | None) -> SetSubject:
-    return replace(subject, rcp_outcome=outcome)
 
 
 def applies_to_ours(subject: LogSubject) -> str | None:

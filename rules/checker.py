@@ -1,0 +1,208 @@
+"""Judging: the families concatenated, applied to one log or one result set, and the verdict."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rules import (
+    cadence,
+    convergence_rules,
+    hyperparameters,
+    keys,
+    quality,
+    result_sets,
+    seeds,
+    structure,
+    system_desc,
+    timing,
+)
+from rules.benchmarks import Benchmark
+from rules.definitions import find_definition
+from rules.errors import DefinitionError, did_you_mean
+from rules.log import RunLog, printable, read_log
+from rules.official import OfficialOpinion, ask_official_checker
+from rules.results import read_run_result
+from rules.rounds import infer_round
+from rules.rule import SEVERITIES, Finding, Outcome, Rule, judge
+from rules.scoring import judge_set_convergence
+from rules.sets import ResultSet, find_result_sets
+from rules.subject import LogSubject, SetSubject, make_log_subject
+from rules.verdict import Verdict, VerdictOutcome
+
+LOG_RULES: tuple[Rule[LogSubject], ...] = (
+    *structure.RULES[:8],
+    *hyperparameters.RULES,
+    *structure.RULES[8:],
+    *timing.RULES,
+    *cadence.RULES,
+    *quality.RULES,
+    *seeds.LOG_RULES,
+)
+SET_RULES: tuple[Rule[SetSubject], ...] = (
+    *result_sets.RULES,
+    *seeds.SET_RULES,
+    *system_desc.RULES,
+    *convergence_rules.RULES,
+)
+
+
+def find_rule(code: str) -> Rule[Any]:
+    """The rule of a code. Raises DefinitionError with a suggestion."""
+    rules: dict[str, Rule[Any]] = {one.code: one for one in LOG_RULES}
+    rules |= {one.code: one for one in SET_RULES}
+    if code.upper() not in rules:
+        raise DefinitionError(f"unknown rule {code!r}.{did_you_mean(code.upper(), list(rules))}")
+    return rules[code.upper()]
+
+
+def check_log(
+    path: str | Path,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    second_opinion: bool = True,
+) -> Verdict:
+    """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition."""
+    path = Path(path)
+    result_set = find_result_sets(path)[0]
+    log = read_log(path)
+    benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
+    round_name = infer_round(benchmark, result_set.round, ruleset)
+    verdict = _judge_log(log, benchmark, round_name, _source(benchmark, result_set, round_name, ruleset))
+    opinions = _ask([verdict], benchmark, round_name) if second_opinion else (None,)
+    return replace(verdict, official=opinions[0])
+
+
+def check_set(
+    result_set: ResultSet,
+    benchmark_file: str | Path | None = None,
+    second_opinion: bool = True,
+    ruleset: str | None = None,
+) -> Verdict:
+    """Judge a result set and every log in it."""
+    logs = tuple(read_log(path) for path in result_set.logs)
+    benchmark = _definition_of_set(logs, benchmark_file, result_set)
+    round_name = infer_round(benchmark, result_set.round, ruleset)
+    source = _source(benchmark, result_set, round_name, ruleset)
+    verdicts = [_judge_log(log, benchmark, round_name, source) for log in logs]
+    if second_opinion:
+        opinions = _ask(verdicts, benchmark, round_name)
+        verdicts = [replace(one, official=opinion) for one, opinion in zip(verdicts, opinions, strict=True)]
+    subject = _set_subject(result_set, logs, benchmark, round_name)
+    outcomes = judge(SET_RULES, subject, str(result_set.folder))
+    findings = _sorted(outcomes)
+    return Verdict(
+        subject=printable(str(result_set.folder)),
+        level="set",
+        outcome=_set_outcome(findings, verdicts),
+        benchmark=_name(benchmark, logs),
+        ruleset=_ruleset(benchmark, round_name),
+        ruleset_source=source,
+        findings=findings,
+        rules=outcomes,
+        logs=tuple(verdicts),
+    )
+
+
+def check_path(
+    path: str | Path,
+    benchmark_file: str | Path | None = None,
+    second_opinion: bool = True,
+    ruleset: str | None = None,
+) -> tuple[Verdict, ...]:
+    """Judge what `path` is: one log, or every result set at or below a directory."""
+    if Path(path).is_file():
+        return (check_log(path, benchmark_file, ruleset, second_opinion),)
+    return tuple(check_set(one, benchmark_file, second_opinion, ruleset) for one in find_result_sets(path))
+
+
+def _definition_of_set(
+    logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
+) -> Benchmark | None:
+    """By the name that most of the logs give."""
+    names = [name for log in logs if isinstance(name := log.value(keys.SUBMISSION_BENCHMARK), str)]
+    usual = max(names, key=names.count) if names else None
+    return find_definition(usual, benchmark_file, result_set.definition_file)
+
+
+def _judge_log(log: RunLog, benchmark: Benchmark | None, round_name: str | None, source: str) -> Verdict:
+    outcomes = judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path)
+    findings = _sorted(outcomes)
+    return Verdict(
+        subject=printable(log.path),
+        level="log",
+        outcome="invalid" if _has_error(findings) else "valid",
+        benchmark=_name(benchmark, (log,)),
+        ruleset=_ruleset(benchmark, round_name),
+        ruleset_source=source,
+        findings=findings,
+        rules=outcomes,
+    )
+
+
+def _set_subject(
+    result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
+) -> SetSubject:
+    runs = tuple(read_run_result(log, benchmark) for log in logs)
+    described = result_set.system_json
+    content, error = system_desc.read_system_desc(described) if described is not None else (None, None)
+    return SetSubject(
+        result_set=result_set,
+        logs=logs,
+        runs=runs,
+        benchmark=benchmark,
+        round=round_name,
+        is_ours=any(make_log_subject(log, benchmark, round_name).is_ours for log in logs),
+        system_desc=content,
+        system_desc_error=error,
+        convergence=judge_set_convergence(runs, benchmark, round_name),
+    )
+
+
+def _ask(
+    verdicts: Sequence[Verdict], benchmark: Benchmark | None, round_name: str | None
+) -> tuple[OfficialOpinion | None, ...]:
+    """The official checker's opinions, None for benchmarks that it does not know."""
+    if benchmark is None or benchmark.status != "official" or round_name is None:
+        return (None,) * len(verdicts)
+    return ask_official_checker([one.subject for one in verdicts], round_name)
+
+
+def _set_outcome(findings: Sequence[Finding], logs: Sequence[Verdict]) -> VerdictOutcome:
+    """Errors of the logs count, but for runs that did not converge: how many may is the set's own rule."""
+    of_logs = [finding for log in logs for finding in log.findings if finding.code != quality.NOT_CONVERGED]
+    if _has_error(findings) or _has_error(of_logs):
+        return "invalid"
+    return "incomplete" if any(one.code == result_sets.INCOMPLETE for one in findings) else "valid"
+
+
+def _has_error(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity == "error" for finding in findings)
+
+
+def _sorted(outcomes: Sequence[Outcome]) -> tuple[Finding, ...]:
+    found = [finding for outcome in outcomes for finding in outcome.findings]
+    return tuple(sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.line_num or 0)))
+
+
+def _name(benchmark: Benchmark | None, logs: Sequence[RunLog]) -> str | None:
+    if benchmark is not None:
+        return benchmark.name
+    name = logs[0].value(keys.SUBMISSION_BENCHMARK) if logs else None
+    return printable(name) if isinstance(name, str) else None
+
+
+def _ruleset(benchmark: Benchmark | None, round_name: str | None) -> str:
+    if round_name is not None:
+        return f"MLPerf Training {round_name}"
+    return f"{benchmark.name} version {benchmark.version}" if benchmark is not None else "structure and timing only"
+
+
+def _source(benchmark: Benchmark | None, result_set: ResultSet, round_name: str | None, asked: str | None) -> str:
+    if asked is not None:
+        return "asked for"
+    if round_name is not None:
+        if round_name == result_set.round:
+            return "from the directory's name"
+        return f"the last round of {benchmark.name}" if benchmark is not None else "unknown"
+    return f"definition {benchmark.path.name}" if benchmark is not None else "the benchmark is not defined here"

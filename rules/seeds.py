@@ -1,0 +1,62 @@
+"""Seeds: every run of a set has its own."""
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from rules import keys
+from rules.log import as_number
+from rules.rounds import round_number
+from rules.rule import Problem, Rule, Severity, at, rule, show
+from rules.subject import LogSubject, SetSubject
+
+
+@rule(
+    "SE101",
+    "every run has its own seed",
+    source='training_rules.adoc, "Randomness"; mlperf_logging seed_checker',
+    remedy="Run again with another seed; two runs of one seed are one sample of the convergence, not two.",
+)
+def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
+    """No seed occurs in two logs of a set. Seeds were optional before round 4.1, so there it is a warning. The
+    official tool compares seeds together with the source line that logged them; this rule compares seeds."""
+    holders: dict[float, list[int]] = defaultdict(list)
+    for index, log in enumerate(subject.logs):
+        for seed in {number for line in log.all(keys.SEED) if (number := as_number(line.value)) is not None}:
+            holders[seed].append(index)
+    optional = subject.round is not None and round_number(subject.round) < (4, 1)
+    severity: Severity = "warning" if optional else "error"
+    for seed, indices in holders.items():
+        for index in indices[1:]:
+            line = next(one for one in subject.logs[index].all(keys.SEED) if as_number(one.value) == seed)
+            yield at(
+                line,
+                "the seed is that of another run",
+                found=f"{show(line.value)}, also in {subject.logs[indices[0]].path}",
+                expected="a seed of its own",
+                severity=severity,
+            )
+
+
+def _optional(subject: LogSubject) -> str | None:
+    if subject.is_ours or subject.benchmark is None or not subject.is_closed or subject.is_at_least("4.1"):
+        return "ST104 demands the seed where it is demanded"
+    return None
+
+
+@rule(
+    "SE102",
+    "the run says its seed",
+    source="mlcommons/training_policies#546: demanded from round 4.1 on",
+    remedy="Log the seed that the run used.",
+    severity="warning",
+    requires={"ST101"},
+    applies=_optional,
+)
+def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
+    """Before round 4.1 a log need not hold a seed; without one nobody can see that runs differ."""
+    if not subject.log.all(keys.SEED):
+        yield Problem(message="the log holds no seed", found="no record", expected="seed: a whole number")
+
+
+LOG_RULES: tuple[Rule[LogSubject], ...] = (seed_is_logged,)
+SET_RULES: tuple[Rule[SetSubject], ...] = (seeds_differ,)
