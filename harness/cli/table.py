@@ -1,7 +1,11 @@
 """Plain-text tables: aligned by what a terminal shows, and safe with whatever the cells hold."""
 
+import os
+import shutil
 import unicodedata
 from collections.abc import Iterable, Sequence
+
+import click
 
 GAP = "  "
 _MIN_WRAPPED = 12
@@ -29,8 +33,8 @@ def render_table(
 ) -> str:
     """Headers, a rule, and one line per row; None is shown as '-'. Lines carry no trailing blanks.
 
-    `align` has one letter per column, 'l' or 'r'; columns without one are left-aligned. With `width`, the
-    widest left-aligned columns are wrapped until the table fits; right-aligned ones (numbers) never are.
+    `align` has one letter per column: 'l' left, 'r' right, 'L' left and never wrapped; columns without one are
+    'l'. With `width`, the widest 'l' columns are wrapped until the table fits, words being cut last of all.
     Raises ValueError when a row has another number of cells than there are headers.
     """
     cells = [[printable(header) for header in headers]]
@@ -41,12 +45,42 @@ def render_table(
     aligns = align.ljust(len(headers), "l")
     widths = [max(display_width(row[column]) for row in cells) for column in range(len(headers))]
     if width is not None:
-        widths = _shrink(widths, aligns, width)
+        words = [max(display_width(word) for row in cells for word in row[i].split(" ")) for i in range(len(headers))]
+        widths = _shrink(_shrink(widths, words, aligns, width), [0] * len(headers), aligns, width)
     lines = _lines(cells[0], widths, aligns)
     lines.append(GAP.join("-" * column for column in widths))
     for row in cells[1:]:
         lines.extend(_lines(row, widths, aligns))
     return "\n".join(line.rstrip() for line in lines)
+
+
+def echo_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], align: str = "", *, colours: Sequence[str] = ()
+) -> None:
+    """Print a table wrapped to the terminal. `colours` has one per row, for its first cell.
+
+    That cell must then be one word, so that it is neither wrapped nor escaped.
+    """
+    body = [list(row) for row in rows]
+    lines = render_table(headers, body, align, width=terminal_width()).split("\n")
+    remaining = [(str(row[0]), colour) for row, colour in zip(body, colours, strict=False)]
+    for number, line in enumerate(lines):
+        if number >= 2 and remaining and line.startswith(remaining[0][0]):
+            word, colour = remaining.pop(0)
+            line = style(word, colour=colour) + line[len(word) :]
+        click.echo(line)
+
+
+def terminal_width() -> int:
+    """Columns to print to: the terminal's, COLUMNS, or 80."""
+    return max(40, shutil.get_terminal_size((80, 24)).columns)
+
+
+def style(text: str, *, colour: str | None = None, bold: bool = False) -> str:
+    """ANSI colour, unless NO_COLOR is set; click.echo drops it where the output is no terminal."""
+    if os.environ.get("NO_COLOR"):
+        return text
+    return click.style(text, fg=colour, bold=bold or None)
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -90,11 +124,12 @@ def _head(text: str, width: int) -> str:
     return text
 
 
-def _shrink(widths: list[int], aligns: str, total: int) -> list[int]:
+def _shrink(widths: list[int], least: list[int], aligns: str, total: int) -> list[int]:
+    """Take from the widest column that may give, until `total` is met or none is left that may."""
     widths = list(widths)
     excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
     while excess > 0:
-        wide = [i for i, column in enumerate(widths) if aligns[i] != "r" and column > _MIN_WRAPPED]
+        wide = [i for i, column in enumerate(widths) if aligns[i] == "l" and column > max(_MIN_WRAPPED, least[i])]
         if not wide:
             return widths
         widths[max(wide, key=lambda i: widths[i])] -= 1

@@ -1,0 +1,86 @@
+"""What `list` and `show` say of benchmarks, as plain values. Torch-free."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from harness.catalog import Entry, load_entry
+from reference_models.counts import count_model, estimate_memory
+from reference_models.datasets import dataset_digest
+from rules.benchmarks import Benchmark, load_benchmark, shipped_names
+
+
+def list_benchmarks() -> list[dict[str, Any]]:
+    """One record per shipped benchmark, sorted by name."""
+    return [summarize_benchmark(load_benchmark(name)) for name in shipped_names()]
+
+
+def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    return {
+        "name": benchmark.name,
+        "status": benchmark.status,
+        "quality_target": benchmark.quality.target,
+        "num_runs": benchmark.score.num_runs,
+        "data_kind": benchmark.sections["data"].get("kind"),
+        "title": benchmark.title,
+    }
+
+
+def describe_benchmark(name_or_path: str) -> dict[str, Any]:
+    """The resolved definition and what follows from it: size, cadence, memory. None where only data will tell.
+
+    Raises DefinitionError that names the file and the field.
+    """
+    entry = load_entry(name_or_path)
+    benchmark, workload = entry.benchmark, entry.workload
+    return {
+        "name": benchmark.name,
+        "version": benchmark.version,
+        "status": benchmark.status,
+        "title": benchmark.title,
+        "description": benchmark.description,
+        "rounds": list(benchmark.rounds),
+        "notes": list(benchmark.notes),
+        "path": str(benchmark.path),
+        "definition_sha256": benchmark.definition_sha256,
+        "quality": asdict(benchmark.quality),
+        "score": asdict(benchmark.score),
+        "closed": {key: str(constraint) for key, constraint in benchmark.closed.items()},
+        "model": asdict(workload.model),
+        "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
+        | dict(workload.train.optimizer),
+        "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
+        "cadence": _cadence(entry),
+        "size": _size(entry),
+    }
+
+
+def _cadence(entry: Entry) -> Mapping[str, int] | None:
+    train_samples, batch_size = entry.workload.data.train_samples, entry.workload.train.global_batch_size
+    if train_samples is None:
+        return None
+    return {
+        "global_batch_size": batch_size,
+        "steps_per_epoch": train_samples // batch_size,
+        "steps_between_evals": entry.benchmark.steps_between_evals(train_samples, batch_size),
+    }
+
+
+def _size(entry: Entry) -> Mapping[str, int | None] | None:
+    """Counts of the model, and the bytes of one training process beside Python and torch."""
+    model, data, train = entry.workload.model, entry.workload.data, entry.workload.train
+    if data.num_embeddings is None:
+        return None
+    counts = count_model(model, data)
+    memory = estimate_memory(model, data, train, eval_samples=data.eval_samples) if data.eval_samples else None
+    return {
+        "num_parameters": counts.num_parameters,
+        "num_embedding_rows": counts.num_embedding_rows,
+        "num_lookups_per_sample": counts.num_lookups_per_sample,
+        "embedding_bytes_per_sample": counts.embedding_bytes_per_sample,
+        "forward_flop_per_sample": counts.forward_flop_per_sample,
+        "training_flop_per_sample": counts.training_flop_per_sample,
+        "embedding_bytes": counts.embedding_bytes,
+        "memory_bytes": None if memory is None else memory.total_bytes,
+    }
