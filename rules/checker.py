@@ -89,17 +89,19 @@ def check_set(
         opinions = _ask(verdicts, benchmark, round_name)
         verdicts = [replace(one, official=opinion) for one, opinion in zip(verdicts, opinions, strict=True)]
     subject = _set_subject(result_set, logs, benchmark, round_name)
-    outcomes = judge(SET_RULES, subject, str(result_set.folder))
+    own = judge(SET_RULES, subject, str(result_set.folder))
+    outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
     findings = _sorted(outcomes)
     return Verdict(
         subject=printable(str(result_set.folder)),
         level="set",
-        outcome=_set_outcome(findings, verdicts),
+        outcome=_set_outcome(findings),
         benchmark=_name(benchmark, logs),
+        round=round_name,
         ruleset=_ruleset(benchmark, round_name),
         ruleset_source=source,
         findings=findings,
-        rules=outcomes,
+        outcomes=outcomes,
         logs=tuple(verdicts),
     )
 
@@ -133,10 +135,11 @@ def _judge_log(log: RunLog, benchmark: Benchmark | None, round_name: str | None,
         level="log",
         outcome="invalid" if _has_error(findings) else "valid",
         benchmark=_name(benchmark, (log,)),
+        round=round_name,
         ruleset=_ruleset(benchmark, round_name),
         ruleset_source=source,
         findings=findings,
-        rules=outcomes,
+        outcomes=outcomes,
     )
 
 
@@ -168,10 +171,20 @@ def _ask(
     return ask_official_checker([one.subject for one in verdicts], round_name)
 
 
-def _set_outcome(findings: Sequence[Finding], logs: Sequence[Verdict]) -> VerdictOutcome:
-    """Errors of the logs count, but for runs that did not converge: how many may is the set's own rule."""
-    of_logs = [finding for log in logs for finding in log.findings if finding.code != quality.NOT_CONVERGED]
-    if _has_error(findings) or _has_error(of_logs):
+def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
+    """In a set that may hold a run that did not converge, that run is a warning and not an error."""
+    judged = next((one for one in of_set if one.code == result_sets.NOT_CONVERGED), None)
+    if outcome.code != quality.NOT_CONVERGED or judged is None or judged.status != "pass":
+        return outcome
+    forgiven = (
+        replace(one, severity="warning", message=f"{one.message}; it counts as the dropped slowest run")
+        for one in outcome.findings
+    )
+    return replace(outcome, findings=tuple(forgiven))
+
+
+def _set_outcome(findings: Sequence[Finding]) -> VerdictOutcome:
+    if _has_error(findings):
         return "invalid"
     return "incomplete" if any(one.code == result_sets.INCOMPLETE for one in findings) else "valid"
 
@@ -182,7 +195,7 @@ def _has_error(findings: Sequence[Finding]) -> bool:
 
 def _sorted(outcomes: Sequence[Outcome]) -> tuple[Finding, ...]:
     found = [finding for outcome in outcomes for finding in outcome.findings]
-    return tuple(sorted(found, key=lambda one: (SEVERITIES.index(one.severity), one.line_num or 0)))
+    return tuple(sorted(found, key=lambda one: SEVERITIES.index(one.severity)))
 
 
 def _name(benchmark: Benchmark | None, logs: Sequence[RunLog]) -> str | None:

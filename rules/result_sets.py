@@ -10,6 +10,7 @@ from rules.subject import SetSubject
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
 INCOMPLETE = "RS101"
+NOT_CONVERGED = "RS105"
 
 
 def _known(subject: SetSubject) -> str | None:
@@ -124,7 +125,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
 
 
 @rule(
-    "RS105",
+    NOT_CONVERGED,
     "at most one run did not converge",
     source=f"{_RESULTS}: one run may fail to converge and is the dropped slowest",
     remedy="Find out why runs fail to converge; a set with two of them has no score.",

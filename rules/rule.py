@@ -73,10 +73,11 @@ class Rule(Generic[S]):
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Outcome:
-    """How one rule ended for one subject. `reason` says why it was skipped."""
+    """How one rule ended for one subject (a log's or a set's path). `reason` says why it was skipped."""
 
     code: str
     title: str
+    subject: str
     status: Status
     reason: str | None
     findings: tuple[Finding, ...]
@@ -128,6 +129,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
             Outcome(
                 code=one.code,
                 title=one.title,
+                subject=printable(path),
                 status="skip" if reason is not None else "fail" if findings else "pass",
                 reason=reason,
                 findings=findings,

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from rules.official import OfficialOpinion
-from rules.rule import Finding, Outcome
+from rules.rule import Finding, Outcome, Severity
 
 SCHEMA_VERSION = 1
 Level = Literal["log", "set"]
@@ -16,26 +16,26 @@ VerdictOutcome = Literal["valid", "invalid", "incomplete"]
 class Verdict:
     """What the rules say of one log or one set.
 
-    `findings` are of this level, errors first; a set's verdict holds its logs' verdicts in `logs`. `ruleset`
-    names the rules and `ruleset_source` how they were chosen. A set may be valid although one of its logs is
-    not: the run that did not converge.
+    `findings` and `outcomes` are those of this level and of the levels below, worst first; `logs` holds the
+    verdicts on a set's logs by themselves. A set may be valid although one of its logs is not: the run that did
+    not converge, which in the set's findings is only a warning. `ruleset` names the rules and `ruleset_source`
+    how they were chosen; `round` is the official round, None for own benchmarks.
     """
 
     subject: str
     level: Level
     outcome: VerdictOutcome
     benchmark: str | None
+    round: str | None
     ruleset: str
     ruleset_source: str
     findings: tuple[Finding, ...]
-    rules: tuple[Outcome, ...]
+    outcomes: tuple[Outcome, ...]
     official: OfficialOpinion | None = None
     logs: tuple["Verdict", ...] = ()
 
-    @property
-    def all_findings(self) -> tuple[Finding, ...]:
-        """Findings of this level and of the levels below."""
-        return (*self.findings, *(finding for log in self.logs for finding in log.findings))
+    def count(self, severity: Severity) -> int:
+        return sum(finding.severity == severity for finding in self.findings)
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
@@ -49,13 +49,29 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
         "level": verdict.level,
         "outcome": verdict.outcome,
         "benchmark": verdict.benchmark,
+        "round": verdict.round,
         "ruleset": verdict.ruleset,
         "ruleset_source": verdict.ruleset_source,
+        "num_errors": verdict.count("error"),
+        "num_warnings": verdict.count("warning"),
         "findings": [asdict(finding) for finding in verdict.findings],
         "rules": [
-            {"code": one.code, "title": one.title, "status": one.status, "reason": one.reason}
-            for one in verdict.rules
+            {
+                "code": one.code,
+                "title": one.title,
+                "subject": one.subject,
+                "status": one.status,
+                "reason": one.reason,
+            }
+            for one in verdict.outcomes
         ],
         "official": None if verdict.official is None else asdict(verdict.official),
-        "logs": [_to_json(one) for one in verdict.logs],
+        "logs": [
+            {
+                "subject": one.subject,
+                "outcome": one.outcome,
+                "official": None if one.official is None else asdict(one.official),
+            }
+            for one in verdict.logs
+        ],
     }
