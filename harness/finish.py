@@ -8,8 +8,9 @@ from harness.run_set import RunSet
 from reports.formatting import count, duration, interval, percent, plural, throughput_text
 from reports.report import write_report
 from reports.statistics import log_summary, olympic_interval
-from rules.checker import Verdict, check_set
-from rules.results import BenchmarkResult, score_set
+from rules.checker import check_set
+from rules.results import BenchmarkResult
+from rules.scoring import score_set
 from rules.sets import find_result_sets
 
 
