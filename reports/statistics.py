@@ -135,3 +135,21 @@ def _simulated_coverage(num_runs: int, drop: int, confidence: float) -> float:
         low, high = _ends(weights, sets, confidence)
         num_covered += int(np.count_nonzero((low <= 0) & (high >= 0)))
     return num_covered / _NUM_SIMULATED_SETS
+
+
+def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:
+    """How much of the spread of log(total) each factor carries, where total = product of the factors.
+
+    The share of factor f is cov(log f, log total) / var(log total); the shares add up to 1 exactly, and one may
+    be negative where a factor works against the others. None with fewer than 3 runs, without spread, or when a
+    value is not positive and finite.
+    """
+    values = np.asarray([totals, *factors], dtype=np.float64)
+    if values.shape[1] < 3 or not np.all(np.isfinite(values)) or not np.all(values > 0):
+        return None
+    logs = np.log(values)
+    centred = logs - logs.mean(axis=1, keepdims=True)
+    variance = float(centred[0] @ centred[0])
+    if variance <= 1e-18 * values.shape[1]:
+        return None
+    return tuple(float(centred[0] @ row) / variance for row in centred[1:])

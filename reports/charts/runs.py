@@ -49,9 +49,12 @@ KEYS = (
     Key(mark="mean", words="Olympic mean"),
     Key(mark="band", words="95 % interval"),
 )
+_KEYS_WITHOUT_SCORE = (Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
 
 
-def runs_figure(strips: Sequence[RunStrip], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+def runs_figure(
+    strips: Sequence[RunStrip], unit: TimeUnit, *, id_: str, title: str, description: str, has_score: bool
+) -> Figure:
     fates = {dot.fate for strip in strips for dot in strip.dots}
     shown = {
         "dot-counted": "counted" in fates,
@@ -65,7 +68,7 @@ def runs_figure(strips: Sequence[RunStrip], unit: TimeUnit, *, id_: str, title: 
         id_=id_,
         title=title,
         description=description,
-        keys=tuple(key for key in KEYS if shown[key.mark]),
+        keys=tuple(key for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE) if shown[key.mark]),
     )
 
 

@@ -1,0 +1,155 @@
+"""Everything known about each result set, gathered once: results, verdict, files beside the logs, interval.
+
+Tables, charts, exports and the page all read from here, so they cannot disagree.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reports.extras import Attempt, Extras, read_extras
+from reports.formatting import printable
+from reports.statistics import Interval, olympic_interval
+from rules.benchmarks import load_benchmark, shipped_names
+from rules.checker import check_set
+from rules.results import BenchmarkResult, RunResult
+from rules.scoring import score_set
+from rules.sets import ResultSet, find_result_sets
+from rules.verdict import Verdict
+
+Fate = Literal["counted", "dropped", "failed"]
+Status = Literal["own", "official", "unknown"]
+_RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
+# Names that MLPerf uses or used and whose results this harness can only show, not define.
+_OTHER_OFFICIAL = frozenset({"dlrmv4"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFacts:
+    """One committed run. `fate` says how it enters the score; `attempt` is its record, where one exists."""
+
+    label: str
+    result: RunResult
+    fate: Fate
+    is_dropped: bool
+    attempt: Attempt | None
+
+    @property
+    def time_s(self) -> float | None:
+        """Time to train of a run that converged; None otherwise, because such a run has none."""
+        return self.result.time_to_train_s if self.result.converged else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetFacts:
+    """One configuration: a result set with its score, verdict, interval and records."""
+
+    index: int
+    label: str
+    status: Status
+    result_set: ResultSet
+    result: BenchmarkResult
+    verdict: Verdict
+    extras: Extras
+    runs: tuple[RunFacts, ...]
+    unfinished: tuple[Attempt, ...]
+    interval: Interval | None
+
+    @property
+    def benchmark(self) -> str:
+        return printable(self.result.benchmark) if self.result.benchmark else "unnamed benchmark"
+
+    @property
+    def first_run(self) -> RunResult | None:
+        return self.result.runs[0] if self.result.runs else None
+
+
+def gather(paths: Sequence[Path], *, second_opinion: bool = True) -> tuple[SetFacts, ...]:
+    """Facts of every set at or below `paths`, each folder once. Raises InputError where there is nothing to read.
+
+    Without `second_opinion` the official checker is not asked.
+    """
+    found: dict[Path, ResultSet] = {}
+    for path in paths:
+        for result_set in find_result_sets(path):
+            key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
+            found.setdefault(key, result_set)
+    labels = unique_labels(found.values())
+    return tuple(
+        make_set_facts(
+            index, label, result_set, score_set(result_set), check_set(result_set), read_extras(result_set)
+        )
+        for index, (label, result_set) in enumerate(zip(labels, found.values(), strict=True))
+    )
+
+
+def make_set_facts(
+    index: int, label: str, result_set: ResultSet, result: BenchmarkResult, verdict: Verdict, extras: Extras
+) -> SetFacts:
+    """Join one set's parts; pure."""
+    by_index = {attempt.run_index: attempt for attempt in extras.attempts if attempt.status != "interrupted"}
+    runs = []
+    for position, run in enumerate(result.runs):
+        match = _RESULT_NUMBER.search(run.path)
+        number = int(match[1]) if match else position
+        fate: Fate = "failed" if not run.converged else "dropped" if position in result.dropped else "counted"
+        runs.append(
+            RunFacts(
+                label=str(number),
+                result=run,
+                fate=fate,
+                is_dropped=position in result.dropped,
+                attempt=by_index.get(number),
+            )
+        )
+    committed = {id(run.attempt) for run in runs if run.attempt is not None}
+    return SetFacts(
+        index=index,
+        label=label,
+        status=benchmark_status(result.benchmark),
+        result_set=result_set,
+        result=result,
+        verdict=verdict,
+        extras=extras,
+        runs=tuple(runs),
+        unfinished=tuple(attempt for attempt in extras.attempts if id(attempt) not in committed),
+        interval=_interval(result),
+    )
+
+
+def benchmark_status(name: str | None) -> Status:
+    """Whether a name belongs to MLPerf; a name nobody ships is taken as somebody's own."""
+    if name is None:
+        return "unknown"
+    if name in _OTHER_OFFICIAL:
+        return "official"
+    return load_benchmark(name).status if name in shipped_names() else "own"
+
+
+def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
+    """A short name per set: the run set's folder, or organisation, system and round; counted where they repeat."""
+    labels: list[str] = []
+    for one in result_sets:
+        if one.root is not None:
+            label = printable(one.root.resolve().name, 80)
+        else:
+            parts = [
+                one.organization,
+                one.system or one.folder.resolve().name,
+                f"v{one.round}" if one.round else None,
+            ]
+            label = " · ".join(printable(part, 60) for part in parts if part)
+        number = sum(label == other or other.startswith(f"{label} (") for other in labels) + 1
+        labels.append(label if number == 1 else f"{label} ({number})")
+    return tuple(labels)
+
+
+def _interval(result: BenchmarkResult) -> Interval | None:
+    """The interval of a score that exists; a run that did not converge is infinite and leaves none."""
+    if result.olympic_mean_s is None:
+        return None
+    times = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
+    return olympic_interval(times, result.num_runs_dropped)

@@ -1,0 +1,163 @@
+"""What the rules said about one set, ordered for a reader: broken rules first, the rest folded."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from reports.facts import SetFacts
+from reports.formatting import MISSING, plural, printable
+from reports.view import Cell, Column, FindingGroup, Judgement, Table
+from rules.quality import NOT_CONVERGED
+from rules.rule import SEVERITIES, Finding, Outcome, Severity
+from rules.verdict import Verdict
+
+_ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
+MAX_SHOWN = 40
+_ALLOWED = (
+    "An error of this log by itself, which the official log checker rejects too. A set may hold one such run: it "
+    "counts as infinitely slow and is the dropped slowest."
+)
+
+
+def judgement_of(one: SetFacts, prefix: str) -> Judgement:
+    """Findings grouped by rule, passed and skipped rules folded with counts, the second opinion beside them."""
+    verdict = one.verdict
+    groups = _groups(one, verdict.all_findings, prefix)
+    outcomes = [outcome for level in (verdict, *verdict.logs) for outcome in level.rules]
+    passed = [outcome for outcome in outcomes if outcome.status == "pass"]
+    skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
+    counts = severity_counts(verdict)
+    told = ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
+    num_passed = len({outcome.code for outcome in passed})
+    opinion, opinion_summary = _opinion(one, f"{prefix}-opinion")
+    return Judgement(
+        summary=f"Judged by {printable(verdict.ruleset)} ({printable(verdict.ruleset_source)}): "
+        f"{told or 'no findings'}; {plural(num_passed, 'rule')} passed.",
+        groups=groups,
+        passed=_folded(passed, f"{prefix}-passed", "Rules that passed") if passed else None,
+        passed_summary=f"{plural(num_passed, 'rule')} passed in {plural(len(passed), 'judgement')}",
+        skipped=_folded(skipped, f"{prefix}-skipped", "Rules that were not judged") if skipped else None,
+        skipped_summary=f"{plural(len({outcome.code for outcome in skipped}), 'rule')} not judged, with the reason",
+        opinion=opinion,
+        opinion_summary=opinion_summary,
+    )
+
+
+def severity_counts(verdict: Verdict) -> Counter[Severity]:
+    """Findings by severity; a run that did not converge is no error of a set that may carry it."""
+    return Counter(
+        finding.severity
+        for finding in verdict.all_findings
+        if verdict.outcome == "invalid" or not _is_allowed(finding)
+    )
+
+
+def _is_allowed(finding: Finding) -> bool:
+    return finding.code == NOT_CONVERGED
+
+
+def _groups(one: SetFacts, findings: Sequence[Finding], prefix: str) -> tuple[FindingGroup, ...]:
+    by_rule: dict[tuple[str, str], list[Finding]] = {}
+    for severity in SEVERITIES:
+        for finding in findings:
+            if finding.severity == severity:
+                by_rule.setdefault((severity, finding.code), []).append(finding)
+    return tuple(
+        FindingGroup(
+            code=printable(code, 20),
+            title=printable(found[0].title),
+            severity=severity,
+            icon=_ICONS[severity],
+            citation=printable(found[0].citation),
+            note=_ALLOWED if _is_allowed(found[0]) and one.verdict.outcome != "invalid" else "",
+            table=_finding_table(one, found, f"{prefix}-{severity}-{code}"),
+        )
+        for (severity, code), found in by_rule.items()
+    )
+
+
+def _finding_table(one: SetFacts, findings: Sequence[Finding], id_: str) -> Table:
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Cell(text=place(one, finding), kind="code"),
+            Cell(text=printable(finding.message)),
+            Cell(text=printable(finding.found)),
+            Cell(text=printable(finding.expected)),
+            Cell(text=printable(finding.remedy)),
+        )
+        for finding in findings[:MAX_SHOWN]
+    ]
+    if len(findings) > MAX_SHOWN:
+        rows.append((Cell(text=f"{len(findings) - MAX_SHOWN} more"), *(Cell(text=MISSING) for _ in range(4))))
+    names = ("Where", "What", "Found", "Expected", "How to fix")
+    return Table(
+        id=id_,
+        caption=f"Findings of {printable(findings[0].code, 20)}",
+        columns=tuple(Column(name=name) for name in names),
+        rows=tuple(rows),
+    )
+
+
+def place(one: SetFacts, finding: Finding) -> str:
+    """File and line, without the folders that all of the set's logs share."""
+    path = PurePath(finding.path)
+    folder = one.result_set.folder
+    shown = (
+        path.name if path.parent == PurePath(str(folder)) else "the set" if path == PurePath(str(folder)) else path
+    )
+    return printable(shown if finding.line_num is None else f"{shown}:{finding.line_num}")
+
+
+def _folded(outcomes: Iterable[Outcome], id_: str, caption: str) -> Table:
+    """One row per rule and reason, with how often."""
+    counts = Counter((outcome.code, outcome.title, outcome.reason or "") for outcome in outcomes)
+    has_reason = any(reason for _, _, reason in counts)
+    columns = [Column(name="Rule"), Column(name="Title"), Column(name="Times", is_number=True)]
+    return Table(
+        id=id_,
+        caption=caption,
+        columns=(*columns, *((Column(name="Why not judged"),) if has_reason else ())),
+        rows=tuple(
+            (
+                Cell(text=printable(code, 20), kind="code"),
+                Cell(text=printable(title)),
+                Cell(text=str(number), sort=str(number)),
+                *((Cell(text=printable(reason)),) if has_reason else ()),
+            )
+            for (code, title, reason), number in sorted(counts.items())
+        ),
+    )
+
+
+def _opinion(one: SetFacts, id_: str) -> tuple[Table | None, str]:
+    """The official checker's word on each log, beside ours."""
+    asked = [(run, log, log.official) for run, log in zip(one.runs, one.verdict.logs, strict=False) if log.official]
+    if not asked:
+        if one.status == "official":
+            return None, "The official compliance checker was not asked."
+        return None, "The official compliance checker does not know this benchmark, so these rules stand alone."
+    counts = Counter(opinion.outcome for _, _, opinion in asked)
+    told = ", ".join(f"{number} {outcome}" for outcome, number in counts.most_common())
+    first = asked[0][2]
+    differing = sum(log.outcome != opinion.outcome for _, log, opinion in asked)
+    agreement = "It agrees with ours on every log." if not differing else f"It differs from ours on {differing}."
+    rows = tuple(
+        (
+            Cell(text=f"run {run.label}"),
+            Cell(text=log.outcome),
+            Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
+            Cell(text=printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
+        )
+        for run, log, opinion in asked
+    )
+    summary = (
+        f"{printable(first.tool)}, ruleset {printable(first.ruleset)}, on each log by itself: {told}. {agreement}"
+    )
+    names = ("Log", "These rules", "Official checker", "What it said")
+    table = Table(
+        id=id_,
+        caption="Our verdict and the official checker's, log by log",
+        columns=tuple(Column(name=name) for name in names),
+        rows=rows,
+    )
+    return table, summary

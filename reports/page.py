@@ -1,0 +1,194 @@
+"""From the facts of all sets to the whole page: groups of comparable results, then one part per set."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+
+from markupsafe import Markup
+
+from reports.facts import SetFacts
+from reports.figures import column_unit, convergence_chart, number_cell, runs_chart
+from reports.formatting import (
+    MISSING,
+    count,
+    epochs,
+    interval,
+    learning_rate,
+    num_bytes,
+    percent,
+    plural,
+    printable,
+    quality,
+    throughput,
+)
+from reports.glossary import GLOSSARY, NOT_MLPERF, UNVERIFIED, footnotes
+from reports.sections import badge, headline, set_view
+from reports.tables import configuration_row
+from reports.view import Cell, Column, GroupView, PageView, Table
+from rules.rounds import why_not_comparable
+
+
+def build_page(
+    sets: Sequence[SetFacts], data: Markup, *, title: str | None = None, now: datetime | None = None
+) -> PageView:
+    """The view of the whole page; `data` is the JSON export, already safe to embed."""
+    groups = comparable_groups(sets)
+    views = tuple(group_view(group, index) for index, group in enumerate(groups))
+    head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets)
+    moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
+    num_official = sum(one.status == "official" for one in sets)
+    return PageView(
+        title=printable(title, 200) if title else head,
+        eyebrow="dlrmbench · training to a quality target",
+        headline=printable(title, 200) if title else head,
+        dek=_dek(sets, groups, titled=title is not None, head=head),
+        badges=tuple(badge(one) for one in sets) if len(sets) == 1 else (),
+        groups=views,
+        sets=tuple(set_view(one) for one in sets),
+        glossary=GLOSSARY,
+        footnotes=footnotes(any_official=num_official > 0, num_official=num_official),
+        colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
+        data=data,
+    )
+
+
+def comparable_groups(sets: Sequence[SetFacts]) -> tuple[tuple[SetFacts, ...], ...]:
+    """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
+    groups: list[list[SetFacts]] = []
+    for one in sets:
+        for group in groups:
+            if all(_may_share(one, other) for other in group):
+                group.append(one)
+                break
+        else:
+            groups.append([one])
+    return tuple(tuple(group) for group in groups)
+
+
+def _may_share(one: SetFacts, other: SetFacts) -> bool:
+    if one.status != other.status or one.first_run is None or other.first_run is None:
+        return False
+    return why_not_comparable(one.first_run, other.first_run) is None
+
+
+def group_view(group: Sequence[SetFacts], index: int) -> GroupView:
+    """One verdict table and, where there is more than one configuration, charts across them."""
+    first = group[0]
+    id_ = f"group{index + 1}"
+    status = {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": "The logs do not name their benchmark."}[
+        first.status
+    ]
+    charts = []
+    if len(group) > 1:
+        charts = [
+            chart for chart in (runs_chart(group, f"{id_}-runs"), convergence_chart(group, f"{id_}-quality")) if chart
+        ]
+    run = first.first_run
+    division = f", {printable(run.division, 40)} division" if run and run.division else ""
+    return GroupView(
+        id=id_,
+        heading=f"{first.benchmark}{division}",
+        status_line=status,
+        table=verdict_table(group, f"{id_}-verdicts"),
+        charts=tuple(charts),
+        notes=_notes(group),
+    )
+
+
+def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
+    """One row per configuration: verdict, score and what it is made of."""
+    unit = column_unit(group)
+    rows = []
+    for one in group:
+        row = configuration_row(one)
+        shown = badge(one)
+        unverified = " unverified" if one.status == "official" and one.result.score_s is not None else ""
+        low, high = row["low_s"], row["high_s"]
+        rows.append(
+            (
+                Cell(text=one.label, anchor=f"set{one.index + 1}"),
+                Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind),
+                number_cell(unit.number(row["score_s"]) + unverified, row["score_s"], "strong"),
+                number_cell(interval(unit.number(low), unit.number(high)) if one.interval else MISSING, low),
+                number_cell(epochs(row["epochs_to_converge"]), row["epochs_to_converge"]),
+                number_cell(percent(row["epochs_cv"]), row["epochs_cv"]),
+                number_cell(throughput(row["throughput_samples_per_s"]), row["throughput_samples_per_s"]),
+                number_cell(percent(row["throughput_cv"]), row["throughput_cv"]),
+                number_cell(quality(row["final_quality"]), row["final_quality"]),
+                Cell(
+                    text=f"{row['num_converged']} / {row['num_runs_required'] or MISSING}",
+                    sort=str(row["num_converged"]),
+                ),
+                Cell(text=printable(row["rcp_outcome"], 60) if row["rcp_outcome"] else "no RCP"),
+                Cell(text=f"{row['num_errors']} / {row['num_warnings']}", sort=str(row["num_errors"])),
+                number_cell(count(row["global_batch_size"]), row["global_batch_size"]),
+                number_cell(learning_rate(row["learning_rate"]), row["learning_rate"]),
+                number_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]),
+            )
+        )
+    columns = (
+        Column(name="Configuration"),
+        Column(name="Verdict"),
+        Column(
+            name=f"Time to train, {unit.name}", is_number=True, help="Olympic mean, scaled by its RCP if one applies"
+        ),
+        Column(name=f"95 % interval, {unit.name}", is_number=True, help="bootstrap of the raw Olympic mean"),
+        Column(name="Epochs", is_number=True, help="geometric mean over converged runs"),
+        Column(name="CV", is_number=True, help="of the epochs, between runs"),
+        Column(name="Samples/s", is_number=True, help="geometric mean over converged runs"),
+        Column(name="CV", is_number=True, help="of the throughput, between runs"),
+        Column(name="Final AUC", is_number=True, help="mean over converged runs"),
+        Column(name="Runs", is_number=True, help="converged / needed"),
+        Column(name="RCP"),
+        Column(name="Errors / warnings", is_number=True),
+        Column(name="Batch size", is_number=True),
+        Column(name="Learning rate", is_number=True),
+        Column(name="Peak memory", is_number=True),
+    )
+    caption = f"Verdict and score, {plural(len(group), 'configuration')}"
+    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows), is_sortable=len(rows) > 1)
+
+
+def _notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    notes = []
+    coverages = sorted({one.interval.coverage for one in group if one.interval and one.interval.coverage})
+    if coverages:
+        told = " and ".join(percent(coverage) for coverage in coverages)
+        notes.append(
+            f"The 95 % intervals are expanded percentile bootstraps of the runs; such intervals held the true mean "
+            f"in {told} of simulated sets of as many runs."
+        )
+    if any(one.result.olympic_mean_s is not None and one.interval is None for one in group):
+        notes.append(
+            "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
+        )
+    if len(group) > 1:
+        notes.append(
+            "Overlapping intervals do not show equality, and the rows stand in the order of the files: no ranking."
+        )
+    return tuple(notes)
+
+
+def _many_headline(sets: Sequence[SetFacts]) -> str:
+    names = sorted({one.benchmark for one in sets})
+    told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    return f"{plural(len(sets), 'configuration')} of {told}"
+
+
+def _dek(sets: Sequence[SetFacts], groups: Sequence[Sequence[SetFacts]], *, titled: bool, head: str) -> str:
+    parts = [f"{head}."] if titled else []
+    if len(sets) == 1:
+        one = sets[0]
+        seeds = {run.result.seed for run in one.runs if run.result.seed is not None}
+        sown = " with different seeds" if len(seeds) == len(one.runs) > 1 else ""
+        parts.append(f"{one.label}: {plural(len(one.runs), 'run')}{sown}.")
+    elif len(groups) > 1:
+        parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
+    return " ".join(parts)
+
+
+def _version() -> str:
+    try:
+        return version("dlrmbench")
+    except PackageNotFoundError:
+        return "(not installed)"

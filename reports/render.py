@@ -1,0 +1,69 @@
+"""From the view model to one self-contained HTML file."""
+
+import base64
+import hashlib
+import json
+import math
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from reports.view import PageView
+
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_html(page: PageView) -> str:
+    """The page as text. Its policy allows the one style sheet and the one script that it carries, and no network."""
+    style, script = _asset("style.css"), _asset("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # Everything else is escaped: the page's own style sheet and script are the only text taken as it is.
+    return (
+        _environment()
+        .get_template("report.html.j2")
+        .render(page=page, policy=policy, style=Markup(style), script=Markup(script))
+    )
+
+
+def embed_json(content: Mapping[str, Any]) -> Markup:
+    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    text = json.dumps(finite(content), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def finite(value: Any) -> Any:
+    """`value` with numbers that JSON cannot say (infinity, not a number) as None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return value
+
+
+@cache
+def _asset(name: str) -> str:
+    return (_TEMPLATES / name).read_text(encoding="utf-8").strip()
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,53 @@
+"""Writing a report: results in, one file out."""
+
+import json
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+
+from reports.exports import export_csv, export_json, export_markdown
+from reports.facts import SetFacts, gather
+from reports.page import build_page
+from reports.render import embed_json, finite, render_html
+
+FORMATS = ("html", "json", "csv", "md")
+
+
+def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
+    """Render all result sets at or below `paths` as one HTML page at `output`; returns `output`.
+
+    The page appears whole or not at all. Nothing else is written, also not into the inputs. Raises InputError
+    where there is nothing to read, OSError where `output` cannot be written.
+    """
+    return write_whole(output, render_report(gather(paths), title=title))
+
+
+def render_report(
+    sets: Sequence[SetFacts], *, output_format: str = "html", title: str | None = None, now: datetime | None = None
+) -> str:
+    """The report's text in one of FORMATS; `now` is the moment that the page names."""
+    if output_format == "json":
+        return json.dumps(finite(export_json(sets)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if output_format == "csv":
+        return export_csv(sets)
+    if output_format == "md":
+        return export_markdown(sets)
+    if output_format != "html":
+        raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
+    return render_html(build_page(sets, embed_json(export_json(sets)), title=title, now=now))
+
+
+def write_whole(output: Path, text: str) -> Path:
+    """Write beside `output` and rename, so that a reader never sees half a file."""
+    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+    return output

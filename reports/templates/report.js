@@ -1,0 +1,73 @@
+"use strict";
+// Comfort only: everything on the page can be read without this script.
+(() => {
+  const root = document.documentElement;
+  root.classList.add("js");
+  const button = (words, act) => {
+    const made = document.createElement("button");
+    made.type = "button";
+    made.textContent = words;
+    made.addEventListener("click", () => act(made));
+    return made;
+  };
+  const remember = (value) => { try { localStorage.setItem("dlrmbench-theme", value); } catch { /* file: without storage */ } };
+  const recall = () => { try { return localStorage.getItem("dlrmbench-theme"); } catch { return null; } };
+
+  const themes = ["auto", "light", "dark"];
+  const apply = (theme, toggle) => {
+    if (theme === "auto") root.removeAttribute("data-theme"); else root.setAttribute("data-theme", theme);
+    toggle.textContent = `Theme: ${theme}`;
+  };
+  const tools = document.getElementById("tools");
+  let theme = themes.includes(recall()) ? recall() : "auto";
+  const toggle = button("", () => {
+    theme = themes[(themes.indexOf(theme) + 1) % themes.length];
+    apply(theme, toggle);
+    remember(theme);
+  });
+  apply(theme, toggle);
+  tools.append(toggle);
+
+  const copy = (text, made, words) => {
+    const done = (said) => { made.textContent = said; setTimeout(() => { made.textContent = words; }, 1600); };
+    if (!navigator.clipboard) { done("Cannot copy here"); return; }
+    navigator.clipboard.writeText(text).then(() => done("Copied"), () => done("Cannot copy here"));
+  };
+  tools.append(button("Copy data as JSON", (made) => copy(document.getElementById("data").textContent, made, "Copy data as JSON")));
+  for (const block of document.querySelectorAll("[data-copy]")) {
+    const text = block.textContent;
+    block.append(button("Copy", (made) => copy(text, made, "Copy")));
+  }
+
+  const keyOf = (cell) => {
+    const key = cell.dataset.s;
+    if (key !== undefined && key !== "" && !Number.isNaN(Number(key))) return Number(key);
+    return key === undefined ? cell.textContent.trim() : key;
+  };
+  const isEmpty = (key) => key === "" || key === "—";
+  const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b
+    : String(a).localeCompare(String(b), "en", { numeric: true });
+  for (const table of document.querySelectorAll("table[data-sortable]")) {
+    const heads = [...table.tHead.rows[0].cells];
+    heads.forEach((head, column) => {
+      const sort = button("", () => {
+        const down = head.getAttribute("aria-sort") === "ascending";
+        const keyed = [...table.tBodies[0].rows].map((row) => [keyOf(row.cells[column]), row]);
+        keyed.sort(([a], [b]) => isEmpty(a) - isEmpty(b) || (isEmpty(a) ? 0 : (down ? compare(b, a) : compare(a, b))));
+        table.tBodies[0].append(...keyed.map(([, row]) => row));
+        heads.forEach((other) => other.removeAttribute("aria-sort"));
+        head.setAttribute("aria-sort", down ? "descending" : "ascending");
+      });
+      sort.className = "sort";
+      sort.append(...head.childNodes);
+      head.append(sort);
+    });
+  }
+
+  let opened = [];
+  addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((one) => { one.open = true; });
+  });
+  addEventListener("afterprint", () => opened.forEach((one) => { one.open = false; }));
+})();
