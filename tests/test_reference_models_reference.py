@@ -24,8 +24,8 @@ TRAIN_SAMPLES, EVAL_SAMPLES = 50 * BATCH + 17, 3000
 MakeSpec = Callable[..., WorkloadSpec]
 
 
-def write_dataset(folder: Path, *, damage: Callable[[np.ndarray], None] | None = None) -> None:
-    """Clicks that follow a logistic rule of one dense feature and two tables; `damage` may change train ids."""
+def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], None] | None = None) -> None:
+    """Clicks that follow a logistic rule of one dense feature and two tables; `damage` may change train ids and labels."""
     rng = np.random.default_rng(0)
     effects = [rng.normal(size=rows) for rows in NUM_EMBEDDINGS]
     for split, size in (("train", TRAIN_SAMPLES), ("eval", EVAL_SAMPLES)):
@@ -35,7 +35,7 @@ def write_dataset(folder: Path, *, damage: Callable[[np.ndarray], None] | None =
         labels = (rng.random(size) < 1 / (1 + np.exp(-logits))).astype(np.uint8)
         indices = np.concatenate(columns, axis=1).astype(np.int32)
         if damage is not None and split == "train":
-            damage(indices)
+            damage(indices, labels)
         writer = SplitWriter(folder, split, size, NUM_DENSE, sum(MULTI_HOT))
         writer.write(0, Chunk(labels, dense, indices))
         writer.close()
@@ -251,7 +251,7 @@ def test_diverged_training_is_an_error_at_the_end_of_the_block(make_spec: MakeSp
 def test_an_id_outside_its_table_is_named_before_it_can_do_harm(
     make_spec: MakeSpec, tmp_path: Path, bad_id: int
 ) -> None:
-    def damage(indices: np.ndarray) -> None:
+    def damage(indices: np.ndarray, labels: np.ndarray) -> None:
         indices[BATCH + 7, 1] = bad_id
 
     write_dataset(tmp_path, damage=damage)
@@ -263,12 +263,21 @@ def test_an_id_outside_its_table_is_named_before_it_can_do_harm(
 
 
 def test_the_feature_of_a_multi_hot_column_is_named(make_spec: MakeSpec, tmp_path: Path) -> None:
-    def damage(indices: np.ndarray) -> None:
+    def damage(indices: np.ndarray, labels: np.ndarray) -> None:
         indices[0, 3] = 200
 
     write_dataset(tmp_path, damage=damage)
     with pytest.raises(DatasetError, match=r"sample 0, sparse feature 2: id 200 is outside its table of 200 rows"):
         build(make_spec(folder=tmp_path)).train(1)
+
+
+def test_a_label_that_is_neither_class_is_named(make_spec: MakeSpec, tmp_path: Path) -> None:
+    def damage(indices: np.ndarray, labels: np.ndarray) -> None:
+        labels[BATCH + 1] = 2
+
+    write_dataset(tmp_path, damage=damage)
+    with pytest.raises(DatasetError, match=rf"train sample {BATCH + 1}: label 2, expected 0 or 1"):
+        build(make_spec(folder=tmp_path)).train(2)
 
 
 def test_missing_dataset_is_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
@@ -300,7 +309,7 @@ def test_made_up_batches_stay_inside_their_tables(make_spec: MakeSpec) -> None:
     workload = build(make_spec())
     split = workload._data.train
     batch = reference.made_up_batch(split, split.num_embeddings, 1000)
-    reference.check_indices(batch, split, "made up", 0)
+    reference.check_batch(batch, split, "made up", 0)
     assert batch.indices.shape == (1000, sum(MULTI_HOT))
     assert batch.dense.shape == (1000, NUM_DENSE)
     assert set(batch.labels.tolist()) == {0.0, 1.0}

@@ -183,7 +183,7 @@ class ReferenceWorkload:
 
     def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
         batch = split.read(start, stop)
-        check_indices(batch, split, f"{self._spec.data_dir}: {name} sample", start)
+        check_batch(batch, split, f"{self._spec.data_dir}: {name} sample", start)
         return batch
 
     # for the harness and for tests
@@ -217,8 +217,12 @@ def made_up_batch(split: ClickDataset, num_embeddings: tuple[int, ...], batch_si
     )
 
 
-def check_indices(batch: Batch, split: ClickDataset, place: str, start: int) -> None:
-    """Raise DatasetError for the first id outside its table; one comparison, since negatives wrap to large ones."""
+def check_batch(batch: Batch, split: ClickDataset, place: str, start: int) -> None:
+    """Raise DatasetError for the first id outside its table or label that is not 0 or 1.
+
+    The ids take one comparison, since as unsigned numbers negatives are large. Dense values need no check here:
+    those that are not finite make a loss or a score that is not.
+    """
     limits = np.repeat(np.asarray(split.num_embeddings, dtype=np.uint64), split.multi_hot)
     outside = batch.indices.numpy().view(np.uint64) >= limits
     if outside.any():
@@ -227,4 +231,12 @@ def check_indices(batch: Batch, split: ClickDataset, place: str, start: int) -> 
         raise DatasetError(
             f"{place} {start + sample}, sparse feature {feature}: id {int(batch.indices[sample, column])} is outside "
             f"its table of {split.num_embeddings[feature]} rows. The dataset is damaged: prepare it again."
+        )
+    labels = batch.labels.numpy()
+    neither = (labels != 0) & (labels != 1)
+    if neither.any():
+        sample = np.flatnonzero(neither)[0]
+        raise DatasetError(
+            f"{place} {start + sample}: label {labels[sample]:g}, expected 0 or 1. "
+            "The dataset is damaged: prepare it again."
         )
