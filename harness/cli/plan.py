@@ -13,7 +13,14 @@ from harness.cli.table import render_table
 @BENCHMARK
 @configuration
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
-@click.option("--format", "output_format", type=click.Choice(["table", "json"]), default="table", show_default=True)
+@click.option(
+    "--format",
+    "output_format",
+    type=click.Choice(["table", "json"]),
+    default="table",
+    show_default=True,
+    help="Output form.",
+)
 @click.option("--measure/--no-measure", default=True, help="Measure a matrix product for the time estimate.")
 def plan(
     benchmark: str,

@@ -1,0 +1,194 @@
+"""The layout and the import rules that hold the product together, read from the source and from sys.modules."""
+
+import ast
+import re
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from scripted_workload import ScriptedWorkload, run_scripted
+
+from harness.cli import COMMANDS
+from rules.benchmarks import load_benchmark
+
+ROOT = Path(__file__).parents[1]
+PACKAGES = ("harness", "reference_models", "reports", "rules")
+MAY_IMPORT = {
+    "harness": {"harness", "reference_models", "reports", "rules"},
+    "reference_models": {"reference_models"},
+    "reports": {"reports", "rules"},
+    "rules": {"rules"},
+}
+NEVER_IMPORTS = {
+    "harness": {"pandas"},
+    "reference_models": {"click", "jinja2", "mlperf_logging", "pandas"},
+    "reports": {"click", "mlperf_logging", "torch"},
+    "rules": {"click", "jinja2", "pandas", "torch"},
+}
+NUM_LINES_LIMIT = 400
+TOP_LEVEL = {
+    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "harness", "pyproject.toml", "reference_models",
+    "reports", "requirements", "rules", "tests",
+}  # fmt: skip
+HEAVY = {"torch", "pandas", "scipy", "numpy"}
+
+
+def source_files(package: str) -> list[Path]:
+    files = sorted((ROOT / package).rglob("*.py"))
+    assert files, package
+    return files
+
+
+def imported(path: Path) -> Iterator[tuple[int, str]]:
+    """(line, full module name) of every import statement in a file, those inside functions and types included."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"), str(path))):
+        if isinstance(node, ast.Import):
+            yield from ((node.lineno, alias.name) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{path}:{node.lineno}: relative import"
+            yield node.lineno, node.module or ""
+
+
+def tracked_files() -> list[str]:
+    if not (ROOT / ".git").exists():
+        pytest.skip("not a checkout: nothing says which files belong to the product")
+    done = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True)
+    return done.stdout.splitlines()
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_imports_run_downwards_only(package: str) -> None:
+    wrong = [
+        f"{path.relative_to(ROOT)}:{line} imports {name}"
+        for path in source_files(package)
+        for line, name in imported(path)
+        if name.split(".")[0] in set(PACKAGES) - MAY_IMPORT[package] | NEVER_IMPORTS[package]
+    ]
+    assert wrong == []
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_product_never_imports_its_tests_or_test_tools(package: str) -> None:
+    tools = {"tests", "pytest", "hypothesis", "sklearn", "jsonschema", "conftest"}
+    names = {name.split(".")[0] for path in source_files(package) for _, name in imported(path)}
+    assert names & tools == set()
+
+
+def test_files_stay_small_enough_to_read_at_once() -> None:
+    paths = [path for package in (*PACKAGES, "tests") for path in source_files(package)]
+    lengths = {path.relative_to(ROOT): len(path.read_text(encoding="utf-8").splitlines()) for path in paths}
+    assert {str(path): length for path, length in lengths.items() if length > NUM_LINES_LIMIT} == {}
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_module_says_what_it_is_for(package: str) -> None:
+    silent = [
+        str(path.relative_to(ROOT))
+        for path in source_files(package)
+        if not ast.get_docstring(ast.parse(path.read_text(encoding="utf-8")))
+    ]
+    assert silent == []
+
+
+def test_the_top_level_holds_what_the_design_names_and_nothing_else() -> None:
+    assert {name.split("/")[0] for name in tracked_files()} <= TOP_LEVEL
+    assert all((ROOT / package / "py.typed").exists() for package in PACKAGES)
+
+
+def test_tests_are_flat_and_named_after_what_they_test() -> None:
+    nested = [
+        name
+        for name in tracked_files()
+        if re.match(r"tests/.+/test_[^/]*\.py", name) or re.match(r"tests/.+/tests/", name)
+    ]
+    assert nested == []
+
+
+def test_every_folder_with_code_is_a_package_of_the_distribution() -> None:
+    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
+    folders = {
+        ".".join(path.parent.relative_to(ROOT).parts) for package in PACKAGES for path in source_files(package)
+    }
+    assert folders == set(declared)
+
+
+def test_the_code_changes_no_setting_of_the_interpreter_that_others_share() -> None:
+    wrong = []
+    for package in PACKAGES:
+        for path in source_files(package):
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if (
+                    isinstance(node, ast.Call)
+                    and isinstance(node.func, ast.Name)
+                    and node.func.id in ("eval", "exec")
+                ):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} calls {node.func.id}")
+                if isinstance(node, ast.Global):
+                    wrong.append(f"{path.relative_to(ROOT)}:{node.lineno} has a global that changes")
+    assert wrong == []
+
+
+def modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
+    """Top-level modules that one command has loaded when it leaves, and what it printed."""
+    code = (
+        "import sys\nfrom harness.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nfinally:\n"
+        "    print('MODULES', *{name.partition('.')[0] for name in sys.modules})\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode in (0, 3), done.stderr
+    last = done.stdout.splitlines()[-1].split()
+    assert last[0] == "MODULES"
+    return set(last[1:]), done.stdout
+
+
+@pytest.fixture(scope="module")
+def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results/<system>/dlrm_tiny with five logs that meet their target."""
+    folder = tmp_path_factory.mktemp("set") / "results" / "system" / "dlrm_tiny"
+    folder.mkdir(parents=True)
+    benchmark = load_benchmark("dlrm_tiny")
+    data = benchmark.sections["data"]
+    for i in range(5):
+        workload = ScriptedWorkload(
+            benchmark,
+            [0.6, 0.7, 0.9],
+            global_batch_size=benchmark.sections["train"]["global_batch_size"],
+            train_samples=data["train_samples"],
+            eval_samples=data["eval_samples"],
+        )
+        run_scripted(folder / f"result_{i}.txt", workload, run_index=i, seed=100 + i)
+    return folder
+
+
+@pytest.mark.parametrize("arguments", [("--help",), (), ("--version",), ("list",)])
+def test_help_and_list_import_nothing_heavy(tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert modules_after(tmp_path, *arguments)[0] & HEAVY == set()
+
+
+def test_checking_one_log_imports_nothing_heavy(result_dir: Path) -> None:
+    loaded, printed = modules_after(result_dir, "check", "result_0.txt")
+    assert loaded & HEAVY == set()
+    assert "result_0.txt" in printed
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("check", "."), ("score", "."), ("report", ".", "-o", "report.html"), ("show", "dlrm_small"), ("system",),
+        ("doctor",), ("list", "--format", "json"),
+    ],
+)  # fmt: skip
+def test_verbs_that_train_nothing_never_import_torch(result_dir: Path, arguments: tuple[str, ...]) -> None:
+    assert "torch" not in modules_after(result_dir, *arguments)[0]
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_help_of_every_verb_imports_no_torch(tmp_path: Path, verb: str) -> None:
+    assert "torch" not in modules_after(tmp_path, verb, "--help")[0]
