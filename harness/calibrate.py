@@ -1,6 +1,5 @@
 """Calibrate one benchmark: tune, run every seed at every batch size, run the controls, ask the oracle."""
 
-import os
 import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
@@ -28,6 +27,7 @@ from harness.calibration_table import (
 )
 from harness.catalog import Entry
 from harness.files import write_json, write_text
+from harness.resources import usable_cores
 
 CONTROLS = ("dense_only", "logistic_regression", "frozen_embeddings")
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
@@ -64,7 +64,7 @@ def plan_calibration(
         learning_rates=tuple(learning_rates) or tuple(float(f"{factor * rate:.4g}") for factor in _RATE_FACTORS),
         num_runs=num_runs,
         num_tuning_runs=num_tuning_runs,
-        num_workers=num_workers or len(os.sched_getaffinity(0)),
+        num_workers=num_workers or usable_cores(),
     )
 
 

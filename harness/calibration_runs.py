@@ -200,6 +200,8 @@ def complete_runs(
                         running.add(submit(run))
         except BaseException:
             pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
             raise
     found = (store.get(run) for run in runs)
     return [result for result in found if result is not None]

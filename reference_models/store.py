@@ -5,11 +5,10 @@ float32 [N, num_dense], `<split>_indices.npy` int32 [N, sum(multi_hot)]. The man
 rename, so a folder without it is unfinished.
 """
 
-import hashlib
-import json
+import errno
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,11 +19,21 @@ from numpy.typing import NDArray
 from reference_models.config import DataConfig
 from reference_models.dataset import Batch, OpenedDataset
 from reference_models.errors import DatasetError
+from reference_models.manifest import (
+    AGAIN,
+    FILES,
+    MANIFEST,
+    SPLITS,
+    check_files,
+    file_sha256,
+    read_manifest,
+    write_manifest,
+)
 
-MANIFEST = "manifest.json"
-SCHEMA_VERSION = 1
-SPLITS = ("train", "eval")
-_ARRAYS = ("labels", "dense", "indices")
+__all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
+
+_DTYPES: Mapping[str, type[np.generic]] = {"labels": np.uint8, "dense": np.float32, "indices": np.int32}
+_VERIFY_SAMPLES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +46,10 @@ class Chunk:
 
 
 class SplitWriter:
-    """Writes one split of known length through memory maps; `write` may be called in any order of `start`."""
+    """Writes one split of known length. `write` may be called in any order of `start` and from any thread.
+
+    Writes go through file descriptors: a full disk is then an OSError, where a memory map would be a SIGBUS.
+    """
 
     def __init__(self, folder: Path, split: str, num_samples: int, num_dense: int, num_lookups: int) -> None:
         self.num_samples = num_samples
@@ -46,117 +58,106 @@ class SplitWriter:
             "dense": (num_samples, num_dense),
             "indices": (num_samples, num_lookups),
         }
-        dtypes = {"labels": np.uint8, "dense": np.float32, "indices": np.int32}
-        self._arrays = {
-            name: np.lib.format.open_memmap(
-                folder / f"{split}_{name}.npy", mode="w+", dtype=dtypes[name], shape=shapes[name]
-            )
-            for name in _ARRAYS
+        self._files = {
+            name: _ArrayFile(folder / f"{split}_{name}.npy", shapes[name], np.dtype(dtype))
+            for name, dtype in _DTYPES.items()
         }
 
     def write(self, start: int, chunk: Chunk) -> None:
-        stop = start + len(chunk.labels)
-        for name in _ARRAYS:
-            self._arrays[name][start:stop] = getattr(chunk, name)
+        """Write `chunk` as samples start, start + 1, ...; ValueError if it does not fit the split."""
+        if start < 0 or start + len(chunk.labels) > self.num_samples:
+            raise ValueError(f"samples {start} to {start + len(chunk.labels)} of a split of {self.num_samples}")
+        for name, file in self._files.items():
+            file.write(start, getattr(chunk, name))
 
     def close(self) -> None:
-        for array in self._arrays.values():
-            array.flush()
-        self._arrays.clear()
+        """Make the files durable."""
+        for file in self._files.values():
+            file.close()
+
+
+class _ArrayFile:
+    """One .npy file of known shape, written row by row in any order."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._path, self._dtype, self._columns = path, dtype, shape[1:]
+        self._row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        with path.open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            self._offset = file.tell()
+        self._descriptor = os.open(path, os.O_RDWR)
+        size = self._offset + shape[0] * self._row_bytes
+        with self._naming_the_file():
+            os.truncate(self._descriptor, size)
+            self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        """Take the space now, so that a disk that is too small is found before any work is done."""
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        """Calls on a descriptor raise errors that do not say which file it was."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+
+    def write(self, start: int, rows: NDArray[Any]) -> None:
+        if rows.dtype != self._dtype or rows.shape[1:] != self._columns:
+            raise ValueError(f"{self._path.name} holds {self._dtype}{list(self._columns)}, got {rows.dtype}")
+        left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        offset = self._offset + start * self._row_bytes
+        with self._naming_the_file():
+            while left:
+                written = os.pwrite(self._descriptor, left, offset)
+                left, offset = left[written:], offset + written
+
+    def close(self) -> None:
+        try:
+            with self._naming_the_file():
+                os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
 
 
 @contextmanager
 def unfinished(folder: Path) -> Iterator[Path]:
-    """Give `folder` without a manifest, so that an interrupted preparation is recognised and redone."""
+    """Give `folder` without a manifest; remove its arrays again when what is done inside fails.
+
+    A process that is killed leaves arrays without a manifest: an unfinished dataset, made anew the next time.
+    """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / MANIFEST).unlink(missing_ok=True)
-    yield folder
-
-
-def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-            if on_bytes is not None:
-                on_bytes(len(block))
-    return digest.hexdigest()
-
-
-def write_manifest(folder: Path, content: Mapping[str, Any]) -> str:
-    """Complete the dataset: hash its files, write the manifest by one rename, return dataset_sha256.
-
-    `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
-    parameters that made it. dataset_sha256 is taken over the files' names and digests.
-    """
-    files: dict[str, dict[str, Any]] = {}
-    for split in SPLITS:
-        for name in _ARRAYS:
-            path = folder / f"{split}_{name}.npy"
-            stat = path.stat()
-            files[path.name] = {
-                "bytes": stat.st_size,
-                "mtime_ns": stat.st_mtime_ns,
-                "sha256": file_sha256(path),
-            }
-    digest = hashlib.sha256(
-        json.dumps(sorted((name, entry["sha256"]) for name, entry in files.items())).encode()
-    ).hexdigest()
-    manifest = {"schema_version": SCHEMA_VERSION, **content, "files": files, "dataset_sha256": digest}
-    draft = folder / (MANIFEST + ".partial")
-    with draft.open("w", encoding="utf-8") as file:
-        json.dump(manifest, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    draft.replace(folder / MANIFEST)
-    return digest
-
-
-def read_manifest(folder: Path) -> dict[str, Any]:
-    """The manifest of a finished dataset; DatasetError says what is wrong and what to do."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
-        raise DatasetError(f"{folder}: the dataset {what}. Make it with 'dlrmbench data generate' or 'data prepare'.")
     try:
-        manifest = json.loads(path.read_text(encoding="utf-8"))
-    except (ValueError, OSError) as error:
-        raise DatasetError(f"{path}: not a readable manifest ({error}). Prepare the dataset again.") from None
-    if not isinstance(manifest, dict) or manifest.get("schema_version") != SCHEMA_VERSION:
-        version = manifest.get("schema_version") if isinstance(manifest, dict) else None
-        raise DatasetError(
-            f"{path}: schema_version is {version!r}, this version reads {SCHEMA_VERSION}. Prepare the dataset again."
-        )
-    return manifest
-
-
-def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
-    """Compare sizes and times with the manifest, before every run. Contents are compared by `verify`."""
-    files = manifest.get("files")
-    if not isinstance(files, dict) or not files:
-        raise DatasetError(f"{folder / MANIFEST}: lists no files. Prepare the dataset again.")
-    for name, entry in files.items():
-        path = folder / Path(name).name
-        if not path.is_file():
-            raise DatasetError(f"{path}: missing, though the manifest lists it. Prepare the dataset again.")
-        stat = path.stat()
-        if stat.st_size != entry.get("bytes"):
-            raise DatasetError(
-                f"{path}: {stat.st_size} bytes, the manifest says {entry.get('bytes')}. Prepare the dataset again."
-            )
-        if stat.st_mtime_ns != entry.get("mtime_ns") and file_sha256(path) != entry.get("sha256"):
-            raise DatasetError(f"{path}: changed since it was prepared (sha256 differs). Prepare the dataset again.")
+        yield folder
+    except BaseException:
+        for name in (*FILES, MANIFEST, MANIFEST + ".partial"):
+            with suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+        raise
 
 
 def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
-    """Compare every file's sha256 with the manifest; DatasetError names the first file that differs."""
+    """Read everything: digests, ids in their tables, labels 0 or 1, dense values finite. Returns the manifest.
+
+    DatasetError names the first file, and sample, that is wrong. `on_bytes` is told what was just hashed.
+    """
     manifest = read_manifest(folder)
-    for name, entry in manifest.get("files", {}).items():
-        path = folder / Path(name).name
+    for name, entry in manifest["files"].items():
+        path = folder / name
         if not path.is_file():
-            raise DatasetError(f"{path}: missing, though the manifest lists it. Prepare the dataset again.")
-        if (found := file_sha256(path, on_bytes)) != entry.get("sha256"):
-            raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry.get('sha256')}.")
+            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+        if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
+            raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
+    for split in SPLITS:
+        StoreSplit(folder, split, manifest).check_samples()
     return manifest
 
 
@@ -172,27 +173,54 @@ class StoreSplit:
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
     def read(self, start: int, stop: int) -> Batch:
+        """Samples start to stop - 1; DatasetError where the files are not what the manifest says."""
         import torch  # here, so that generating and verifying data need no torch
 
-        if self._arrays is None:
-            self._arrays = {name: self._open(name) for name in _ARRAYS}
-        part = {name: array[start:stop] for name, array in self._arrays.items()}
+        part = {name: array[start:stop] for name, array in self._mapped().items()}
         return Batch(
             torch.from_numpy(np.array(part["dense"])),
             torch.from_numpy(part["indices"].astype(np.int64)),
             torch.from_numpy(part["labels"].astype(np.float32)),
         )
 
-    def _open(self, name: str) -> NDArray[Any]:
-        path = self._folder / f"{self._split}_{name}.npy"
+    def check_samples(self) -> None:
+        """Look at every value; DatasetError names the first that no reader could use."""
+        arrays = self._mapped()
+        limits = np.repeat(np.array(self.num_embeddings, dtype=np.int64), self.multi_hot)
+        for start in range(0, self.num_samples, _VERIFY_SAMPLES):
+            stop = min(start + _VERIFY_SAMPLES, self.num_samples)
+            indices = arrays["indices"][start:stop]
+            for name, bad, expected in (
+                ("labels", arrays["labels"][start:stop] > 1, "0 or 1"),
+                ("dense", ~np.isfinite(arrays["dense"][start:stop]), "finite numbers"),
+                ("indices", (indices < 0) | (indices >= limits), "ids inside their tables"),
+            ):
+                if bad.any():
+                    row, *column = (int(i) for i in np.argwhere(bad)[0])
+                    value = arrays[name][start + row][column[0]] if column else arrays[name][start + row]
+                    place = f"sample {start + row}" + (f", column {column[0]}" if column else "")
+                    raise DatasetError(f"{self._path(name)}: {place} is {value}, expected {expected}. {AGAIN}")
+
+    def _mapped(self) -> dict[str, NDArray[Any]]:
+        if self._arrays is None:
+            self._arrays = {name: self._map(name) for name in _DTYPES}
+        return self._arrays
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._split}_{name}.npy"
+
+    def _map(self, name: str) -> NDArray[Any]:
+        path = self._path(name)
         widths = {"labels": (), "dense": (self.num_dense,), "indices": (sum(self.multi_hot),)}
         try:
             array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
-        except (OSError, ValueError) as error:
-            raise DatasetError(f"{path}: cannot be mapped ({error}). Prepare the dataset again.") from None
+        except (OSError, ValueError, EOFError) as error:
+            raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
         expected = (self.num_samples, *widths[name])
-        if array.shape != expected:
-            raise DatasetError(f"{path}: shape {array.shape}, the manifest says {expected}.")
+        if not isinstance(array, np.ndarray) or array.shape != expected or array.dtype != _DTYPES[name]:
+            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            wanted = f"{np.dtype(_DTYPES[name])}{list(expected)}"
+            raise DatasetError(f"{path}: holds {found}, the manifest says {wanted}. {AGAIN}")
         return array
 
 
@@ -201,15 +229,11 @@ def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
     manifest = read_manifest(folder)
     check_files(folder, manifest)
     problems: Sequence[tuple[str, Any, Any]] = (
-        ("kind", data.kind, manifest.get("kind")),
-        ("multi_hot", list(data.multi_hot), manifest.get("multi_hot")),
-        ("num_dense", data.num_dense, manifest.get("num_dense")),
-        *(
-            [("num_embeddings", list(data.num_embeddings), manifest.get("num_embeddings"))]
-            if data.num_embeddings
-            else []
-        ),
-        *([("sha256", data.sha256, manifest.get("dataset_sha256"))] if data.sha256 else []),
+        ("kind", data.kind, manifest["kind"]),
+        ("multi_hot", list(data.multi_hot), manifest["multi_hot"]),
+        ("num_dense", data.num_dense, manifest["num_dense"]),
+        *([("num_embeddings", list(data.num_embeddings), manifest["num_embeddings"])] if data.num_embeddings else []),
+        *([("sha256", data.sha256, manifest["dataset_sha256"])] if data.sha256 else []),
         *([("train_samples", data.train_samples, manifest["splits"]["train"])] if data.train_samples else []),
         *([("eval_samples", data.eval_samples, manifest["splits"]["eval"])] if data.eval_samples else []),
     )
@@ -217,12 +241,11 @@ def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
         if wanted != found:
             raise DatasetError(
                 f"{folder / MANIFEST}: {field} is {found}, the benchmark's definition says {wanted}. "
-                "It is another dataset: give another --data folder or prepare it again."
+                "It is another dataset: give another --data folder or make this one again."
             )
-    files = {str(folder / Path(name).name): int(entry["bytes"]) for name, entry in manifest["files"].items()}
     return OpenedDataset(
         train=StoreSplit(folder, "train", manifest),
         eval=StoreSplit(folder, "eval", manifest),
         dataset_sha256=manifest["dataset_sha256"],
-        files=files,
+        files={str(folder / name): int(entry["bytes"]) for name, entry in manifest["files"].items()},
     )

@@ -146,7 +146,8 @@ def generate(
     """Generate both splits of a click log into `folder` and return dataset_sha256.
 
     The bytes do not depend on `num_threads` (default: the cores this process may use) or `chunk_samples`.
-    `on_progress` is told the number of samples just written.
+    `on_progress` is told the number of samples just written. Raises ConfigError, OSError, and DatasetError when
+    the digest is not the one that the definition pins; the folder then holds no dataset.
     """
     teacher = build_teacher(data)
     num_threads = num_threads or len(os.sched_getaffinity(0))
@@ -155,8 +156,10 @@ def generate(
             num_samples = _num_samples(data, split)
             writer = SplitWriter(folder, split, num_samples, data.num_dense, data.num_lookups)
             makers = [ChunkMaker(teacher, chunk_samples) for _ in range(num_threads)]
-            _write_split(writer, makers, split, num_samples, on_progress)
-            writer.close()
+            try:
+                _write_split(writer, makers, split, num_samples, on_progress)
+            finally:
+                writer.close()
         return write_manifest(
             folder,
             {
@@ -169,6 +172,7 @@ def generate(
                 "seed": data.seed,
                 "parameters": dict(data.parameters),
             },
+            sha256=data.sha256,
         )
 
 

@@ -1,0 +1,155 @@
+"""`data generate`, `data prepare`, `data verify`: datasets, outside of results and shared between runs."""
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+if TYPE_CHECKING:
+    from reference_models.config import DataConfig
+
+_DATA = click.option(
+    "--data",
+    "data_root",
+    type=click.Path(path_type=Path),
+    envvar="DLRMBENCH_DATA",
+    help="Folder of datasets, or one dataset.  [default: ./data]",
+)
+
+
+class DataGroup(click.Group):
+    """Loads `prepare` only when it is asked for: it needs more than the others."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return ["generate", "prepare", "verify"]
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name == "prepare":
+            command = import_module("harness.cli.prepare").prepare
+            assert isinstance(command, click.Command)
+            return command
+        return super().get_command(ctx, cmd_name)
+
+
+@click.group(cls=DataGroup)
+def data() -> None:
+    """Generate, prepare and verify datasets."""
+
+
+@data.command()
+@click.argument("benchmark")
+@_DATA
+@click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
+def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:
+    """Generate BENCHMARK's click log, unless it is there.
+
+    The bytes are the same on every machine and with any number of threads; where the definition pins their
+    sha256, they are held against it. Prints the dataset's folder.
+    """
+    from harness.catalog import load_entry
+    from harness.cli.dataset_progress import generation_progress
+    from harness.data import dataset_lock
+    from harness.resources import usable_cores
+    from reference_models.click_log import generate as generate_click_log
+    from reference_models.datasets import locate_dataset
+
+    config = load_entry(benchmark).workload.data
+    if config.kind != "click_log":
+        raise click.UsageError(f"{benchmark}: its data is not generated. {_other_way(config)}")
+    folder = locate_dataset(config, data_root)
+    with dataset_lock(folder):
+        if _is_ready(folder, config, may_replace=folder != data_root):
+            click.echo(f"{config.name} is already there", err=True)
+        else:
+            with generation_progress(config) as on_progress:
+                generate_click_log(
+                    folder, config, num_threads=threads or usable_cores(), on_progress=on_progress
+                )
+    click.echo(folder)
+
+
+@data.command()
+@click.argument("what", metavar="BENCHMARK|DIR")
+@_DATA
+def verify(what: str, data_root: Path | None) -> None:
+    """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
+
+    With a benchmark's name the dataset is also held against its definition. Exits 8 and names the file when
+    something is wrong.
+    """
+    from reference_models.manifest import MANIFEST, read_manifest
+    from reference_models.store import verify as verify_store
+
+    config = None
+    folder = Path(what)
+    if not folder.is_dir():
+        from harness.catalog import load_entry
+        from reference_models.datasets import locate_dataset, open_dataset
+
+        config = load_entry(what).workload.data
+        folder = locate_dataset(config, data_root)
+        opened = open_dataset(folder, config)
+        if config.kind.startswith("mlperf_"):
+            sizes = sum(opened.files.values())
+            click.echo(f"{folder}: {len(opened.files)} files, {sizes:,} bytes: sizes agree with the definition")
+            click.echo("the owner of these files publishes no digest, so contents were not compared", err=True)
+            return
+    manifest = read_manifest(folder)
+    total = sum(entry["bytes"] for entry in manifest["files"].values())
+    with _byte_progress(folder.name, total) as on_bytes:
+        verify_store(folder, on_bytes)
+    splits = manifest["splits"]
+    click.echo(
+        f"{folder / MANIFEST}: {manifest['name']}, {splits['train']:,} train and {splits['eval']:,} eval samples, "
+        f"{total:,} bytes: all as the manifest says"
+        + (" and as the definition asks" if config is not None else "")
+        + f"\ndataset_sha256 {manifest['dataset_sha256']}"
+    )
+
+
+def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
+    """Whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then."""
+    from reference_models.datasets import open_dataset
+    from reference_models.errors import DatasetError
+    from reference_models.manifest import MANIFEST
+
+    if not (folder / MANIFEST).exists():
+        return False
+    try:
+        open_dataset(folder, config)
+    except DatasetError as error:
+        # A folder that the user named may hold another dataset; one that carries this one's digest does not.
+        if not may_replace:
+            raise
+        click.echo(f"replacing a damaged dataset: {error}", err=True)
+        return False
+    return True
+
+
+def _other_way(config: "DataConfig") -> str:
+    from harness.data import how_to_get
+
+    return how_to_get(config)
+
+
+@contextmanager
+def _byte_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
+    stream = sys.stderr
+    done = 0
+
+    def on_bytes(num_bytes: int) -> None:
+        nonlocal done
+        done += num_bytes
+        if stream.isatty():
+            stream.write(f"\r\x1b[2Kverifying {name}: {done / max(1, total):4.0%}")
+            stream.flush()
+
+    if not stream.isatty():
+        stream.write(f"verifying {name}: {total:,} bytes\n")
+    yield on_bytes
+    if stream.isatty():
+        stream.write("\r\x1b[2K")
