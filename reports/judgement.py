@@ -7,27 +7,19 @@ from pathlib import PurePath
 from reports.facts import SetFacts
 from reports.formatting import MISSING, plural, printable
 from reports.view import Cell, Column, FindingGroup, Judgement, Table
-from rules.quality import NOT_CONVERGED
-from rules.rule import SEVERITIES, Finding, Outcome, Severity
-from rules.verdict import Verdict
+from rules.rule import SEVERITIES, Finding, Outcome
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 MAX_SHOWN = 40
-_ALLOWED = (
-    "An error of this log by itself, which the official log checker rejects too. A set may hold one such run: it "
-    "counts as infinitely slow and is the dropped slowest."
-)
 
 
 def judgement_of(one: SetFacts, prefix: str) -> Judgement:
     """Findings grouped by rule, passed and skipped rules folded with counts, the second opinion beside them."""
     verdict = one.verdict
-    groups = _groups(one, verdict.all_findings, prefix)
-    outcomes = [outcome for level in (verdict, *verdict.logs) for outcome in level.rules]
-    passed = [outcome for outcome in outcomes if outcome.status == "pass"]
-    skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
-    counts = severity_counts(verdict)
-    told = ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
+    groups = _groups(one, verdict.findings, prefix)
+    passed = [outcome for outcome in verdict.outcomes if outcome.status == "pass"]
+    skipped = [outcome for outcome in verdict.outcomes if outcome.status == "skip"]
+    told = ", ".join(plural(verdict.count(severity), severity) for severity in SEVERITIES if verdict.count(severity))
     num_passed = len({outcome.code for outcome in passed})
     opinion, opinion_summary = _opinion(one, f"{prefix}-opinion")
     return Judgement(
@@ -43,19 +35,6 @@ def judgement_of(one: SetFacts, prefix: str) -> Judgement:
     )
 
 
-def severity_counts(verdict: Verdict) -> Counter[Severity]:
-    """Findings by severity; a run that did not converge is no error of a set that may carry it."""
-    return Counter(
-        finding.severity
-        for finding in verdict.all_findings
-        if verdict.outcome == "invalid" or not _is_allowed(finding)
-    )
-
-
-def _is_allowed(finding: Finding) -> bool:
-    return finding.code == NOT_CONVERGED
-
-
 def _groups(one: SetFacts, findings: Sequence[Finding], prefix: str) -> tuple[FindingGroup, ...]:
     by_rule: dict[tuple[str, str], list[Finding]] = {}
     for severity in SEVERITIES:
@@ -69,7 +48,6 @@ def _groups(one: SetFacts, findings: Sequence[Finding], prefix: str) -> tuple[Fi
             severity=severity,
             icon=_ICONS[severity],
             citation=printable(found[0].citation),
-            note=_ALLOWED if _is_allowed(found[0]) and one.verdict.outcome != "invalid" else "",
             table=_finding_table(one, found, f"{prefix}-{severity}-{code}"),
         )
         for (severity, code), found in by_rule.items()

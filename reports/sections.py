@@ -25,7 +25,7 @@ from reports.formatting import (
     utc,
 )
 from reports.glossary import NOT_MLPERF, UNVERIFIED
-from reports.judgement import judgement_of, severity_counts
+from reports.judgement import judgement_of
 from reports.statistics import log_summary, spread_shares
 from reports.view import Badge, Cell, Column, Fact, KeyNumber, SetView, Table
 
@@ -62,8 +62,8 @@ def set_view(one: SetFacts) -> SetView:
 
 def badge(one: SetFacts) -> Badge:
     """The verdict as icon, word and one sentence."""
-    counts = severity_counts(one.verdict)
-    words = f"{plural(counts['error'], 'error')}, {plural(counts['warning'], 'warning')} from the rules"
+    errors, warnings = one.verdict.count("error"), one.verdict.count("warning")
+    words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules"
     outcome = one.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 

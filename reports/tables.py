@@ -9,7 +9,6 @@ from typing import Any
 import pandas as pd
 
 from reports.facts import RunFacts, SetFacts
-from reports.judgement import severity_counts
 from reports.statistics import log_summary
 
 RUN_COLUMNS = (
@@ -31,7 +30,7 @@ CONFIGURATION_COLUMNS = (
 def runs_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per run, committed ones first, then the attempts that left no result; dtype object, None is missing."""
     rows = [row for one in sets for row in _run_rows(one)]
-    return pd.DataFrame(rows, columns=list(RUN_COLUMNS), dtype=object)
+    return _frame(rows, RUN_COLUMNS)
 
 
 def evaluations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
@@ -49,19 +48,18 @@ def evaluations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
         for run in one.runs
         for number, evaluation in enumerate(run.result.evaluations, start=1)
     ]
-    return pd.DataFrame(rows, columns=list(EVALUATION_COLUMNS), dtype=object)
+    return _frame(rows, EVALUATION_COLUMNS)
 
 
 def configurations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per configuration: score, interval, and geometric means of the factors over converged runs."""
-    return pd.DataFrame([configuration_row(one) for one in sets], columns=list(CONFIGURATION_COLUMNS), dtype=object)
+    return _frame([configuration_row(one) for one in sets], CONFIGURATION_COLUMNS)
 
 
 def configuration_row(one: SetFacts) -> dict[str, Any]:
     result, first, converged = one.result, one.first_run, [run for run in one.runs if run.result.converged]
     epochs = log_summary(run.result.epochs_to_converge for run in converged)
     throughput = log_summary(run.result.throughput_samples_per_s for run in converged)
-    severities = severity_counts(one.verdict)
     return {
         "configuration": one.label,
         "benchmark": result.benchmark,
@@ -70,8 +68,8 @@ def configuration_row(one: SetFacts) -> dict[str, Any]:
         "division": first.division if first else None,
         "system": one.result_set.system,
         "outcome": one.verdict.outcome,
-        "num_errors": severities["error"],
-        "num_warnings": severities["warning"],
+        "num_errors": one.verdict.count("error"),
+        "num_warnings": one.verdict.count("warning"),
         "num_runs": len(one.runs),
         "num_runs_required": result.num_runs_required,
         "num_converged": len(converged),
@@ -160,3 +158,8 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 def _peak(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+    """Column by column as objects: whole numbers stay whole where others of their column are missing."""
+    return pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns})

@@ -90,7 +90,6 @@ class FindingGroup:
     severity: str
     icon: str
     citation: str
-    note: str
     table: Table
 
 
