@@ -25,7 +25,7 @@ MakeSpec = Callable[..., WorkloadSpec]
 
 
 def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], None] | None = None) -> None:
-    """Clicks that follow a logistic rule of one dense feature and two tables; `damage` may change train ids and labels."""
+    """Clicks that follow a logistic rule of one dense feature and two tables; `damage` may change train samples."""
     rng = np.random.default_rng(0)
     effects = [rng.normal(size=rows) for rows in NUM_EMBEDDINGS]
     for split, size in (("train", TRAIN_SAMPLES), ("eval", EVAL_SAMPLES)):
