@@ -12,6 +12,7 @@ from rules.checker import check_set
 from rules.results import BenchmarkResult
 from rules.scoring import score_set
 from rules.sets import find_result_sets
+from rules.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

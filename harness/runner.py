@@ -44,7 +44,10 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
     """Create the folder of a new run set with everything that `complete_set` needs."""
     benchmark = config.benchmark
     division = request.division or default_division(benchmark)
-    given = {**config.submission, "division": Given(division, "option --division" if request.division else "default")}
+    given = {
+        **config.submission,
+        "division": Given(division, "option --division" if request.division else "benchmark"),
+    }
     system = describe_system(given, device=config.workload.runtime.device)
     slug = system_slug(system)
     created = datetime.now(UTC)
