@@ -132,6 +132,16 @@ def demands_of(subject: LogSubject) -> tuple[Demand, ...]:
     return tuple(found.values())
 
 
+def kinds_of(subject: LogSubject) -> dict[str, Kind]:
+    """The type of each key's value, also of keys that a log need not hold."""
+    kinds = {demand.key: demand.kind for demand in demands_of(subject)}
+    if subject.is_ours:
+        events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
+        kinds |= dict.fromkeys(events, NOTHING) | {keys.TRACKED_STATS: THROUGHPUT}
+        kinds.setdefault(keys.DATASET_SHA256, DIGEST)
+    return kinds
+
+
 _ANY_VALUE = Kind(name="any value or null", holds=lambda value: True)
 
 

@@ -253,6 +253,8 @@ def _fields(record: object) -> dict[str, Any]:
         problems.append("'event_type' is not a string")
         event_type = ""
     namespace = record.get("namespace", "")
+    if not isinstance(namespace, str):
+        problems.append("'namespace' is not a string")
     return {
         "time_ms": time_ms,
         "event_type": event_type,

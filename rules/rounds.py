@@ -17,7 +17,11 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
         wanted = asked.removeprefix("v").removesuffix(".0") if asked.count(".") == 2 else asked.removeprefix("v")
         if wanted not in OFFICIAL_ROUNDS:
             raise DefinitionError(f"unknown ruleset {asked!r}. Known: {', '.join(OFFICIAL_ROUNDS)}.")
-        if benchmark is not None and benchmark.rounds and wanted not in benchmark.rounds:
+        if benchmark is not None and not benchmark.rounds:
+            raise DefinitionError(
+                f"{benchmark.name} is judged by its own definition; --ruleset is for official names."
+            )
+        if benchmark is not None and wanted not in benchmark.rounds:
             raise DefinitionError(
                 f"ruleset {wanted} has no benchmark {benchmark.name!r}; it was in {', '.join(benchmark.rounds)}."
             )

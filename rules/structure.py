@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rules import keys
-from rules.demands import EITHER_OR, EVENT_TYPES, POINT, TENSORS_OF_DLRM, demands_of
+from rules.demands import EITHER_OR, EVENT_TYPES, POINT, TENSORS_OF_DLRM, demands_of, kinds_of
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
 
@@ -105,14 +105,14 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
     """The value of every required key is of its type; a boolean is never a number, nor a number in quotes."""
-    for demand in demands_of(subject):
-        for line in subject.log.all(demand.key):
-            if not demand.kind.holds(line.value):
+    for key, kind in kinds_of(subject).items():
+        for line in subject.log.all(key):
+            if not kind.holds(line.value):
                 yield at(
                     line,
-                    f"{demand.key} has a value of the wrong type or range",
+                    f"{key} has a value of the wrong type or range",
                     found=show(line.value),
-                    expected=demand.kind.name,
+                    expected=kind.name,
                 )
 
 
@@ -127,9 +127,7 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool
     looks at it, so it is only a warning in official logs (the reference itself logs init_stop as a start)."""
     severity: Severity = "error" if subject.is_ours else "warning"
-    demanded = {demand.key for demand in demands_of(subject)} | set(EVENT_TYPES)
-    if subject.is_ours:
-        demanded |= {keys.TRACKED_STATS, keys.DATASET_SHA256, keys.WEIGHTS_INITIALIZATION}
+    demanded = set(kinds_of(subject)) | set(EVENT_TYPES) | {keys.WEIGHTS_INITIALIZATION}
     for line in subject.log.lines:
         expected = EVENT_TYPES.get(line.key, POINT)
         if line.key in demanded and line.event_type != expected:

@@ -1,0 +1,102 @@
+"""check and score: judge logs and result directories, score result directories."""
+
+import json
+from pathlib import Path
+
+import click
+
+from harness.errors import ExitCode
+
+_BENCHMARK = click.option(
+    "--benchmark",
+    "benchmark_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Definition of a benchmark of your own (TOML).",
+)
+_RULESET = click.option(
+    "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
+)
+_FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv", "md"]),
+    default="table",
+    show_default=True,
+    help="Output form.",
+)
+
+
+@click.command()
+@click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path(path_type=Path))
+@_BENCHMARK
+@_RULESET
+@_FORMAT
+@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checker.")
+@click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
+def check(
+    paths: tuple[Path, ...],
+    benchmark_file: Path | None,
+    ruleset: str | None,
+    form: str,
+    no_second_opinion: bool,
+    explain: str | None,
+) -> int:
+    """Judge logs and result directories against the rules.
+
+    PATH is a log, a result directory, or any directory above some. Exit code 3 when a rule is broken; warnings and
+    a set that is not yet complete leave it 0.
+    """
+    from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
+    from rules.checker import check_path, find_rule
+    from rules.verdict import verdicts_to_json
+
+    if explain is not None:
+        echo_explanation(find_rule(explain))
+        return ExitCode.DONE
+    if not paths:
+        raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
+    verdicts = [
+        verdict for path in paths for verdict in check_path(path, benchmark_file, not no_second_opinion, ruleset)
+    ]
+    if form == "json":
+        click.echo(json.dumps(verdicts_to_json(verdicts), indent=2))
+    elif form == "csv":
+        click.echo(check_csv(verdicts), nl=False)
+    elif form == "md":
+        click.echo(check_markdown(verdicts))
+    else:
+        echo_verdicts(verdicts)
+    return ExitCode.COMPLIANCE if any(one.outcome == "invalid" for one in verdicts) else ExitCode.DONE
+
+
+@click.command()
+@click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@_BENCHMARK
+@_RULESET
+@_FORMAT
+@click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
+def score(
+    paths: tuple[Path, ...], benchmark_file: Path | None, ruleset: str | None, form: str, require_score: bool
+) -> int:
+    """Score result directories: Olympic mean of the times to train, its interval and its factors.
+
+    DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read.
+    """
+    from harness.cli.score_view import describe_score, echo_scores, score_csv, score_markdown
+    from rules.scoring import score_set
+    from rules.sets import find_result_sets
+
+    sets = [one for path in paths for one in find_result_sets(path)]
+    records = [describe_score(one, score_set(one, benchmark_file, ruleset)) for one in sets]
+    if form == "json":
+        click.echo(json.dumps({"schema_version": 1, "scores": records}, indent=2))
+    elif form == "csv":
+        click.echo(score_csv(records), nl=False)
+    elif form == "md":
+        click.echo(score_markdown(records))
+    else:
+        echo_scores(records)
+    if require_score and any(record["score_s"] is None for record in records):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE
