@@ -98,7 +98,7 @@ def describe_memory(root: Path = ROOT) -> dict[str, Found]:
 
 
 def virtualization(root: Path = ROOT) -> str | None:
-    """Name of the hypervisor's product where the system says it, 'virtual machine' where it says only that."""
+    """The hypervisor's name where the system says it, 'unnamed hypervisor' where it says only that; else None."""
     hypervisor = read_text(root / "sys/hypervisor/type")
     product = " ".join(_dmi(root, name) for name in ("sys_vendor", "product_name")).lower()
     for word in (
@@ -115,7 +115,7 @@ def virtualization(root: Path = ROOT) -> str | None:
             return word.removesuffix(" corporation virtual")
     if hypervisor:
         return hypervisor
-    return "virtual machine" if read_processors(root).is_virtual else None
+    return "unnamed hypervisor" if read_processors(root).is_virtual else None
 
 
 def count_alike(items: Iterable[str]) -> str:
@@ -212,8 +212,9 @@ def _edac_modules(root: Path) -> list[str]:
 def _describe_product(root: Path) -> dict[str, Found]:
     product = " ".join(filter(None, (_dmi(root, name) for name in ("sys_vendor", "product_name"))))
     hypervisor = virtualization(root)
-    notes = [*([product] if product else []), *([f"virtualised ({hypervisor})"] if hypervisor else [])]
-    return {"hw_notes": Found("; ".join(notes), "DMI, /proc/cpuinfo")} if notes else {}
+    if hypervisor:
+        product = "; ".join(filter(None, (product, f"virtualised: {hypervisor}")))
+    return {"hw_notes": Found(product, "DMI, /proc/cpuinfo")} if product else {}
 
 
 def _dmi(root: Path, name: str) -> str:

@@ -230,7 +230,7 @@ def check_virtualization(root: Path = ROOT) -> Check:
     value = kind or "none seen"
     return Check(
         name="virtualization",
-        value=value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen since boot",
+        value=value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen",
         status="warning" if stolen else "unknown" if kind else "ok",
         why="From inside a virtual machine its neighbours, who share clocks, cache and memory, cannot be seen.",
         remedy="Use a dedicated or bare-metal system; at least repeat at another time." if kind else "",
@@ -342,7 +342,7 @@ def _small_file(folder: Path) -> Path | None:
     """The smallest of the first files in `folder`, so that asking costs nothing."""
     sizes = {}
     with suppress(OSError):
-        for path in sorted(folder.glob("*/*"))[:100]:
+        for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:
             if path.is_file() and path.stat().st_size and os.access(path, os.R_OK):
                 sizes[path] = path.stat().st_size
     return min(sizes, key=lambda path: sizes[path], default=None)

@@ -72,8 +72,23 @@ def test_virtual_cpus_are_counted_only_in_a_virtual_machine(tmp_path: Path) -> N
     root = tree(two_sockets(tmp_path), {"proc/cpuinfo": "model name : X\nflags : fpu hypervisor\ncpu MHz : 2596.1"})
     found = values(dict(describe_hardware(root)))
     assert found["host_processor_vcpu_count"] == "8"
-    assert virtualization(root) == "virtual machine"
+    assert virtualization(root) == "unnamed hypervisor"
     assert "virtualised" in found["hw_notes"]
+
+
+@pytest.mark.parametrize(
+    ("vendor", "product", "expected"),
+    [
+        ("QEMU", "Standard PC (Q35 + ICH9, 2009)", "qemu"), ("Amazon EC2", "m7i.4xlarge", "amazon ec2"),
+        ("Amazon EC2", "c5.metal", None), ("Microsoft Corporation", "Virtual Machine", "microsoft"),
+        ("Microsoft Corporation", "Surface", None), ("Dell Inc.", "PowerEdge R760", None),
+    ],
+)  # fmt: skip
+def test_hypervisors_are_known_by_their_product_names(
+    tmp_path: Path, vendor: str, product: str, expected: str | None
+) -> None:
+    entries = {"sys/class/dmi/id/sys_vendor": vendor, "sys/class/dmi/id/product_name": product}
+    assert virtualization(tree(tmp_path, entries)) == expected
 
 
 def test_memory_modules_come_from_udev_or_edac(tmp_path: Path) -> None:
