@@ -1,6 +1,8 @@
 """list, show, system and doctor, as a user calls them."""
 
 import json
+import subprocess
+import sys
 import tomllib
 from collections.abc import Callable
 from importlib.resources import files
@@ -190,3 +192,15 @@ def test_colour_only_on_a_terminal_and_never_with_no_color(monkeypatch: pytest.M
     assert "\x1b[32mok\x1b[0m" in command("doctor")[1]
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in command("doctor")[1]
+
+
+def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", "list"], cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    assert process.stdout is not None
+    process.stdout.close()
+    assert process.stderr is not None
+    with process.stderr as stderr:
+        assert stderr.read() == b""
+    assert process.wait(timeout=60) == 0

@@ -112,10 +112,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except Terminated:
         click.echo("terminated", err=True)
         _leave(ExitCode.TERMINATED)
-    except BrokenPipeError:
-        # The reader of our output has gone; there is nobody left to tell.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        _leave(ExitCode.DONE)
+    except SystemExit as leaving:
+        # click leaves with 1 when the reader of our output has gone; there is nobody left to tell.
+        if isinstance(leaving.__context__, BrokenPipeError):
+            _leave(ExitCode.DONE)
+        raise
     except Exception as error:
         if debug:
             traceback.print_exc()
