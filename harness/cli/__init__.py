@@ -98,6 +98,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     arguments = sys.argv[1:] if argv is None else argv
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     signal.signal(signal.SIGTERM, _raise_terminated)
+    stdout = sys.stdout
     try:
         code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False)
         _leave(int(code) if isinstance(code, int) else ExitCode.DONE)
@@ -112,11 +113,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except Terminated:
         click.echo("terminated", err=True)
         _leave(ExitCode.TERMINATED)
-    except SystemExit as leaving:
-        # click leaves with 1 when the reader of our output has gone; there is nobody left to tell.
-        if isinstance(leaving.__context__, BrokenPipeError):
-            _leave(ExitCode.DONE)
-        raise
+    except SystemExit:
+        # When the reader of our output has gone, click wraps stdout and leaves with 1; nobody is left to tell.
+        if sys.stdout is stdout:
+            raise
+        _leave(ExitCode.DONE)
     except Exception as error:
         if debug:
             traceback.print_exc()
