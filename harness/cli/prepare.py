@@ -1,0 +1,169 @@
+"""`data prepare`: the user's Criteo text files become the dataset of a benchmark."""
+
+import re
+import sys
+import time
+from pathlib import Path
+from typing import TextIO
+
+import click
+
+from harness.catalog import load_entry
+from harness.data import dataset_lock
+from reference_models.datasets import locate_dataset
+
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\Z", re.IGNORECASE)
+_MANY_VALUED = ("--train", "--eval")
+_PLAIN_EVERY_S = 5.0
+
+
+class ManyFilesCommand(click.Command):
+    """A command whose --train and --eval take several values each, as a shell's `day_*` gives them."""
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, spread_values(args))
+
+
+def spread_values(args: list[str]) -> list[str]:
+    """`--train a b` as `--train a --train b`."""
+    spread: list[str] = []
+    option: str | None = None
+    for position, word in enumerate(args):
+        if word.startswith("-"):
+            option = word if word in _MANY_VALUED else None
+        elif option is not None and args[position - 1] != option:
+            spread.append(option)
+        spread.append(word)
+    return spread
+
+
+def parse_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
+    """Bytes, with an optional unit: 2GiB, 800MB, 1073741824."""
+    match = _SIZE.match(value.strip())
+    if match is None:
+        raise click.BadParameter(f"{value!r} is no size. Give bytes or a unit, such as 2GiB or 800MB.", ctx, param)
+    power = "KMGT".find(match[2].upper()) + 1 if match[2] else 0
+    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+
+
+class PrepareProgress:
+    """Stages on stderr: a bar on a terminal, plain lines otherwise."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream, self._is_terminal = stream, stream.isatty()
+        self._stage, self._last_s = "", 0.0
+
+    def on_progress(self, stage: str, share: float) -> None:
+        now_s, is_new = time.monotonic(), stage != self._stage
+        if not is_new and now_s - self._last_s < (0.2 if self._is_terminal else _PLAIN_EVERY_S):
+            return
+        self._stage, self._last_s = stage, now_s
+        filled = round(20 * share)
+        bar = f"[{'#' * filled}{'.' * (20 - filled)}] " if self._is_terminal else ""
+        self._stream.write(("\r\x1b[2K" if self._is_terminal else "") + f"{stage}: {bar}{share:4.0%}")
+        self._stream.write("" if self._is_terminal else "\n")
+        self._stream.flush()
+
+    def finish(self) -> None:
+        if self._is_terminal:
+            self._stream.write("\r\x1b[2K")
+            self._stream.flush()
+
+
+@click.command(
+    cls=ManyFilesCommand,
+    epilog="Example:  dlrmbench data prepare dlrm_kaggle --train train.txt",
+    short_help="Make a benchmark's dataset from your Criteo text files.",
+)
+@click.argument("benchmark")
+@click.option(
+    "--train",
+    "train_files",
+    multiple=True,
+    required=True,
+    metavar="FILE…",
+    type=click.Path(path_type=Path),
+    help="Text files in order, plain or gzip; several after one --train.",
+)
+@click.option(
+    "--eval",
+    "eval_files",
+    multiple=True,
+    metavar="FILE…",
+    type=click.Path(path_type=Path),
+    help="Evaluation files, where the definition says split = 'files'.",
+)
+@click.option(
+    "--data",
+    "data_root",
+    type=click.Path(path_type=Path),
+    envvar="DLRMBENCH_DATA",
+    help="Folder of datasets.  [default: ./data]",
+)
+@click.option(
+    "--max-malformed",
+    type=click.FloatRange(0, 1),
+    default=0.001,
+    show_default=True,
+    metavar="FRACTION",
+    help="Share of lines that may be malformed; they are left out.",
+)
+@click.option(
+    "--memory",
+    "memory_bytes",
+    callback=parse_size,
+    default="1GiB",
+    show_default=True,
+    metavar="SIZE",
+    help="Upper bound of the memory used.",
+)
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def prepare(
+    benchmark: str,
+    train_files: tuple[Path, ...],
+    eval_files: tuple[Path, ...],
+    data_root: Path | None,
+    max_malformed: float,
+    memory_bytes: int,
+    quiet: bool,
+) -> None:
+    """Make BENCHMARK's dataset from Criteo's text files.
+
+    BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file with data.kind = "criteo".
+    """
+    from reference_models.criteo.tsv import prepare_tsv
+
+    data = load_entry(benchmark).workload.data
+    folder = locate_dataset(data, data_root)
+    progress = PrepareProgress(sys.stderr)
+    with dataset_lock(folder):
+        prepared = prepare_tsv(
+            train_files,
+            eval_files,
+            data,
+            folder,
+            max_malformed=max_malformed,
+            memory_bytes=memory_bytes,
+            on_progress=None if quiet else progress.on_progress,
+        )
+    progress.finish()
+    unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
+    total_s = sum(prepared.stages_s.values())
+    parsing_s = prepared.stages_s["parsing"]
+    for label, text in (
+        ("dataset", f"{data.name} in {prepared.folder}"),
+        ("lines", f"{prepared.num_lines:,} read, {prepared.num_malformed:,} malformed and left out"),
+        ("samples", f"{prepared.num_samples['train']:,} train, {prepared.num_samples['eval']:,} eval{unused}"),
+        ("tables", ", ".join(map(str, prepared.num_embeddings)) + " rows (the first row: rare and unseen)"),
+        ("sha256", prepared.dataset_sha256),
+        (
+            "time",
+            f"{total_s:.1f} s, {prepared.num_lines / max(total_s, 1e-9):,.0f} rows/s; "
+            f"parsing {parsing_s:.1f} s, {prepared.num_lines / max(parsing_s, 1e-9):,.0f} rows/s",
+        ),
+    ):
+        click.echo(f"{label:8} {text}")
+    for name in prepared.malformed:
+        click.echo(f"left out {name}")
+    option = "" if data_root is None else f" --data {data_root}"
+    click.echo(f"next     dlrmbench run {benchmark}{option}")
