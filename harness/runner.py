@@ -76,7 +76,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
-        "preflight": [asdict(check) for check in run_checks()],
+        "preflight": [asdict(check) for check in run_checks(request.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), content, slug, benchmark.name)
     write_system_json(run_set.folder / "systems", system, name=slug)

@@ -58,7 +58,7 @@ def run(
     config = resolve(benchmark, collect_overrides(config_file, assignments, options), name)
     refuse_impossible(config.workload.runtime.device, config.workload.runtime.implementation)
     if strict_env:
-        refuse_disturbed_environment()
+        refuse_disturbed_environment(data_root, output)
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     with generation_progress(config.workload.data, quiet=quiet) as on_progress:
         data_dir = ensure_dataset(config.workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
@@ -117,10 +117,10 @@ def refuse_impossible(device: str, implementation: str) -> None:
         find_device(device)
 
 
-def refuse_disturbed_environment() -> None:
+def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
     from harness.preflight import run_checks
 
-    warnings = [check for check in run_checks() if check.status == "warning"]
+    warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
     if warnings:
         lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)
         raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)
