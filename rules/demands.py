@@ -160,9 +160,8 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
         for key, constraint in benchmark.closed.items():
             settings.setdefault(key, _kind_of(constraint.value))
         settings[keys.GLOBAL_BATCH_SIZE] = COUNT
-        for key in (keys.OPT_BASE_LEARNING_RATE, keys.SGD_OPT_BASE_LEARNING_RATE):
-            if key in settings:
-                settings[key] = POSITIVE
+        if keys.OPT_BASE_LEARNING_RATE in settings:
+            settings[keys.OPT_BASE_LEARNING_RATE] = POSITIVE
     if subject.is_closed and subject.round != "0.7":
         settings[keys.GRADIENT_ACCUMULATION_STEPS] = COUNT
     return settings

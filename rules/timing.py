@@ -8,6 +8,8 @@ from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
+_BEGIN_MS = 1_514_764_800_000
+_END_MS = 4_102_444_800_000
 
 
 @rule(
@@ -143,6 +145,28 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
             yield at(line, "cache_clear does not say how", found=show(method), expected="metadata 'method', a string")
 
 
+@rule(
+    "TI108",
+    "time stamps are of this time",
+    source="mllog: time_ms counts milliseconds since 1970",
+    remedy="Stamp records in milliseconds since 1970, by a clock that is set.",
+    requires={"ST101"},
+)
+def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
+    """No record is stamped before MLPerf began (2018) or after 2100: seconds taken for milliseconds, or a clock
+    that was not set."""
+    severity: Severity = "error" if subject.is_ours else "warning"
+    for line in subject.log.lines:
+        if not _BEGIN_MS <= line.time_ms <= _END_MS:
+            yield at(
+                line,
+                f"{line.key} has an impossible time stamp",
+                found=show(line.time_ms),
+                expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
+                severity=severity,
+            )
+
+
 RULES: tuple[Rule[LogSubject], ...] = (
     stamps_in_order,
     init_within_limit,
@@ -151,4 +175,5 @@ RULES: tuple[Rule[LogSubject], ...] = (
     evaluations_inside_run,
     cache_clear_is_true,
     cache_clear_method,
+    stamps_plausible,
 )
