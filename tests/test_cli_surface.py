@@ -14,17 +14,17 @@ from harness.cli import COMMANDS, SECTIONS, cli
 EXPECTED = Path(__file__).with_name("cli_surface.txt")
 
 
-def surface(command: click.Command, path: str = "dlrmbench") -> list[str]:
+def surface(command: click.Command, path: str = "dlrmbench", parent: click.Context | None = None) -> list[str]:
     """One line per verb, argument and option: names, whether it takes a value, choices, environment variable."""
     lines = [path]
-    context = click.Context(command, info_name=path)
+    context = click.Context(command, info_name=path, parent=parent, **command.context_settings)
     for parameter in command.get_params(context):
         lines.append(f"{path}  {describe_parameter(parameter)}")
     if isinstance(command, click.Group):
         for name in sorted(command.list_commands(context)):
             child = command.get_command(context, name)
             assert child is not None, name
-            lines += surface(child, f"{path} {name}")
+            lines += surface(child, f"{path} {name}", context)
     return lines
 
 
@@ -50,7 +50,7 @@ def test_verbs_and_options_are_those_that_were_promised() -> None:
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
 def test_every_verb_explains_itself(verb: str) -> None:
-    done = CliRunner().invoke(cli, [verb, "--help"])
+    done = CliRunner().invoke(cli, [verb, "-h"])
     assert done.exit_code == 0, done.output
     assert done.output.startswith(f"Usage: cli {verb}")
     context = click.Context(cli)

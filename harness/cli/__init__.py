@@ -73,10 +73,14 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(verb, COMMANDS[verb][2]) for verb in verbs])
 
 
-@click.group(cls=LazyGroup, invoke_without_command=True, epilog=QUICK_START)
+@click.group(
+    cls=LazyGroup,
+    invoke_without_command=True,
+    epilog=QUICK_START,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
 @click.version_option(package_name="dlrmbench", prog_name="dlrmbench")
 @click.option("--debug", is_flag=True, envvar="DLRMBENCH_DEBUG", help="Show tracebacks of errors.")
-@click.help_option("-h", "--help")
 @click.pass_context
 def cli(ctx: click.Context, debug: bool) -> None:
     """Benchmark recommendation training: time to quality, judged by the rules, on one page."""

@@ -88,7 +88,13 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 @click.option(
     "--data", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", help="Folder of datasets.  [default: ./data]"
 )
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Folder of results.  [default: ./results]")
+@click.option(
+    "-o",
+    "--output",
+    type=click.Path(path_type=Path),
+    envvar="DLRMBENCH_OUTPUT",
+    help="Folder of results.  [default: ./results]",
+)
 def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> None:
     """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
     from dataclasses import asdict
