@@ -66,8 +66,17 @@ class RunConfig:
         return canonical_sha256({key: entry["value"] for key, entry in self.values().items()})[:8]
 
 
-def resolve(name_or_path: str | Path, overrides: Iterable[Override], name: str | None = None) -> RunConfig:
-    """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError."""
+def resolve(
+    name_or_path: str | Path,
+    overrides: Iterable[Override],
+    name: str | None = None,
+    *,
+    derived_suffix: str | None = None,
+) -> RunConfig:
+    """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
+
+    Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
+    """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
@@ -82,7 +91,7 @@ def resolve(name_or_path: str | Path, overrides: Iterable[Override], name: str |
         _check_known(override, section, key, tables)
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
-    return _resolved(original, tables, sources, submission, name)
+    return _resolved(original, tables, sources, submission, name, derived_suffix)
 
 
 def _resolved(
@@ -91,10 +100,13 @@ def _resolved(
     sources: dict[str, str],
     submission: dict[str, Given],
     name: str | None,
+    derived_suffix: str | None,
 ) -> RunConfig:
     changed = [key for key in sources if _is_fixed(original, key)]
     effective = parse_benchmark(tables, original.path)
     label = ""
+    if name is None and derived_suffix is not None and effective.definition_sha256 != original.definition_sha256:
+        name = original.name + derived_suffix
     if effective.definition_sha256 != original.definition_sha256:
         if name is None:
             fixed = ", ".join(changed) or "a fixed field"

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import ExitCode
+
 _GRACE_S = 10.0
 _SPIN_COUNT = "1000"
 """How long OpenMP's threads spin at a barrier before they sleep. GNU's default (300,000) lets one busy neighbour
@@ -24,7 +26,13 @@ class WorkerEnd:
     last_words: str
 
 
-def launch_worker(spec_path: Path, *, num_threads: int, on_event: Callable[[Mapping[str, Any]], None]) -> WorkerEnd:
+def launch_worker(
+    spec_path: Path,
+    *,
+    num_threads: int,
+    on_event: Callable[[Mapping[str, Any]], None],
+    module: str = "harness.worker",
+) -> WorkerEnd:
     """Run one worker to its end. If this call is left by an exception, the worker is stopped first."""
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {
@@ -36,7 +44,7 @@ def launch_worker(spec_path: Path, *, num_threads: int, on_event: Callable[[Mapp
     }
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", "harness.worker", str(spec_path)],
+            [sys.executable, "-m", module, str(spec_path)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -83,8 +91,14 @@ def _last_words(stderr_path: Path) -> str:
     return lines[-1] if lines else ""
 
 
-def name_of_signal(exit_code: int) -> str:
-    try:
-        return signal.Signals(-exit_code).name
-    except ValueError:
-        return f"signal {-exit_code}"
+def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
+    """Why a worker ended before its work did, and the exit code that stands for it."""
+    if end.exit_code < 0:
+        try:
+            name = signal.Signals(-end.exit_code).name
+        except ValueError:
+            name = f"signal {-end.exit_code}"
+        return f"the worker was killed by {name} (out of memory?).", ExitCode.RESOURCES
+    reason = end.last_words or f"the worker ended with exit code {end.exit_code}."
+    known = end.exit_code in set(ExitCode) and end.exit_code != ExitCode.DONE
+    return reason, ExitCode(end.exit_code) if known else ExitCode.INTERNAL_ERROR

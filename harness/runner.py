@@ -13,13 +13,13 @@ import tomli_w
 from harness.config import RunConfig, default_division
 from harness.errors import ExitCode, HarnessError
 from harness.files import read_json, write_json, write_text
-from harness.launch import WorkerEnd, launch_worker, name_of_signal
+from harness.launch import explain_end, launch_worker
 from harness.preflight import run_checks
 from harness.progress import RunProgress
 from harness.run_set import RunSet, create_run_set, locked, open_run_set, write_record
 from harness.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.software import environment
-from harness.submission import UNSPECIFIED, Given
+from harness.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from harness.system import describe_system, system_slug, write_system_json
 from harness.worker import RunSpec
 from rules.benchmarks import Benchmark, parse_benchmark, read_toml
@@ -162,13 +162,13 @@ def _run(
         progress.finish("interrupted")
         raise
     if not _commit_if_finished(run_set, index, attempt):
-        reason = _reason(end)
+        reason, code = explain_end(end)
         write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=end.exit_code)
         progress.finish("interrupted")
         raise HarnessError(
             f"{label} was interrupted: {reason}\n"
             f"The attempt is kept in {attempt}. Complete the set with: dlrmbench resume {run_set.folder}",
-            _exit_code(end),
+            code,
         )
     progress.finish(_describe_end(read_json(attempt / "run.json")))
 
@@ -190,25 +190,9 @@ def _spec(run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], i
         division=content["division"],
         submission_org=given.get("submitter") or UNSPECIFIED,
         submission_platform=given.get("platform") or UNSPECIFIED,
-        submission_status=content["system"]["fields"]["status"],
+        submission_status=LOGGED_STATUS[content["system"]["fields"]["status"]],
         timeout_s=content["timeout_s"],
     )
-
-
-def _reason(end: WorkerEnd) -> str:
-    if end.exit_code < 0:
-        return f"the worker was killed by {name_of_signal(end.exit_code)} (out of memory?)."
-    return end.last_words or f"the worker ended with exit code {end.exit_code}."
-
-
-def _exit_code(end: WorkerEnd) -> ExitCode:
-    if end.exit_code < 0:
-        return ExitCode.RESOURCES
-    try:
-        code = ExitCode(end.exit_code)
-    except ValueError:
-        return ExitCode.INTERNAL_ERROR
-    return ExitCode.INTERNAL_ERROR if code == ExitCode.DONE else code
 
 
 def _describe_end(record: Mapping[str, Any]) -> str:

@@ -21,6 +21,8 @@ SYSTEM_FIELDS = (
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
 """`submitter` is the log's submission_org, `platform` its submission_platform."""
 STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
+LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
+"""The status as logs spell it (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
 DIVISIONS = ("closed", "open")
 UNSPECIFIED = "unspecified"
 ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"

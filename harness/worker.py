@@ -11,7 +11,6 @@ import resource
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -88,6 +87,8 @@ def run_once(
         log.events(describe)
         workload.build()  # off the clock: may not touch the dataset
         clock.synchronize = workload.synchronize
+        for tensor in initialized_tensors(benchmark):
+            log.event(keys.WEIGHTS_INITIALIZATION, None, {"tensor": tensor})
         log.events(dict(workload.hyperparameters()))  # read from what was built
         schedule = make_schedule(benchmark, workload.train_samples, workload.global_batch_size)
     with log.run() as run:  # aborted unless it succeeds
@@ -108,6 +109,14 @@ def run_once(
         except _GiveUp as reason:
             run.give_up(str(reason))
     return run
+
+
+def initialized_tensors(benchmark: Benchmark) -> list[str]:
+    """Names of the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
+    if benchmark.status != "official" or benchmark.sections["model"]["interaction"] != "dot":
+        return []
+    layers = [(part, len(benchmark.sections["model"][part])) for part in ("bottom_mlp", "top_mlp")]
+    return ["embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1))]
 
 
 def _train_block(
@@ -200,7 +209,9 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     return outcome
 
 
-def describe_run(spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str) -> dict[str, Any]:
+def describe_run(
+    spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
+) -> dict[str, Any]:
     lines: dict[str, Any] = {
         keys.SUBMISSION_BENCHMARK: benchmark.name,
         keys.SUBMISSION_DIVISION: spec.division,
@@ -217,25 +228,25 @@ def describe_run(spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None
     return {key: value for key, value in lines.items() if value is not None}
 
 
-def _watch_parent(on_gone: Callable[[], None]) -> None:
+def watch_parent() -> None:
     """End this process when the parent's end of standard input closes, even by kill -9."""
 
     def wait() -> None:
         while os.read(0, 4096):
             pass
-        on_gone()
+        os._exit(ExitCode.TERMINATED)
 
     threading.Thread(target=wait, name="parent-watchdog", daemon=True).start()
 
 
-def _terminate(signum: int, frame: FrameType | None) -> NoReturn:
+def interrupt(signum: int, frame: FrameType | None) -> NoReturn:
     raise KeyboardInterrupt
 
 
 def main(spec_path: str) -> int:
     """Run one attempt; the exit code tells the parent how it ended, and stderr why."""
-    signal.signal(signal.SIGTERM, _terminate)
-    _watch_parent(lambda: os._exit(ExitCode.TERMINATED))
+    signal.signal(signal.SIGTERM, interrupt)
+    watch_parent()
     path = Path(spec_path)
     try:
         run_attempt(RunSpec(**read_json(path)), path.parent)

@@ -79,7 +79,7 @@ def run_spec(**changes: Any) -> RunSpec:
         "division": "closed",
         "submission_org": "unspecified",
         "submission_platform": "unspecified",
-        "submission_status": "Research, Development, or Internal (RDI)",
+        "submission_status": "research",
         "timeout_s": None,
     }
     return RunSpec(**{**values, **changes})

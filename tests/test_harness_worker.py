@@ -4,13 +4,13 @@ import math
 from pathlib import Path
 
 import pytest
+from scripted_workload import NOT_FINITE, ScriptedWorkload, run_scripted
 
 from harness.run_log import make_schedule
 from harness.run_set import is_finished
 from rules import keys
 from rules.benchmarks import load_benchmark
 from rules.log import RunLog, read_log
-from scripted_workload import NOT_FINITE, ScriptedWorkload, run_scripted
 
 TINY = load_benchmark("dlrm_tiny")
 TARGET = TINY.quality.target
@@ -120,7 +120,9 @@ def test_a_log_is_never_overwritten(tmp_path: Path) -> None:
         run(tmp_path, [TARGET])
 
 
-@pytest.mark.parametrize(("train_samples", "batch_size"), [(40960, 1024), (983040, 2048), (100, 7), (4195197692, 65536)])
+@pytest.mark.parametrize(
+    ("train_samples", "batch_size"), [(40960, 1024), (983040, 2048), (100, 7), (4195197692, 65536)]
+)
 def test_the_schedule_is_the_rules_formula(train_samples: int, batch_size: int) -> None:
     schedule = make_schedule(TINY, train_samples, batch_size)
     steps = max(1, train_samples // (batch_size * 20))

@@ -19,6 +19,13 @@ from harness.errors import ExitCode, HarnessError
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
+@click.option(
+    "--throughput",
+    "throughput_steps",
+    type=click.IntRange(min=1),
+    metavar="STEPS",
+    help="Measure samples/s over STEPS in at least 5 processes instead; anything may vary, nothing is scored.",
+)
 @click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def run(
@@ -36,6 +43,7 @@ def run(
     output: Path,
     seed: int | None,
     timeout_s: float | None,
+    throughput_steps: int | None,
     strict_env: bool,
     quiet: bool,
 ) -> None:
@@ -48,6 +56,7 @@ def run(
     from harness.data import ensure_dataset
     from harness.resources import read_resources
     from harness.runner import RunRequest, start_set
+    from harness.throughput import MIN_PROCESSES
 
     options = {
         "runtime.device": device,
@@ -55,13 +64,17 @@ def run(
         "runtime.implementation": implementation,
         "submission.submitter": submitter,
     }
-    config = resolve(benchmark, collect_overrides(config_file, assignments, options), name)
+    overrides = collect_overrides(config_file, assignments, options)
+    derived_suffix = None if throughput_steps is None else "_throughput"
+    config = resolve(benchmark, overrides, name, derived_suffix=derived_suffix)
     refuse_impossible(config.workload.runtime.device, config.workload.runtime.implementation)
     if strict_env:
         refuse_disturbed_environment(data_root, output)
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     with generation_progress(config.workload.data, quiet=quiet) as on_progress:
         data_dir = ensure_dataset(config.workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
+    if throughput_steps is not None:
+        num_runs = max(MIN_PROCESSES, num_runs or 0)
     request = RunRequest(
         num_runs=config.benchmark.score.num_runs if num_runs is None else num_runs,
         base_seed=seed,
@@ -73,6 +86,9 @@ def run(
         command=["dlrmbench", *sys.argv[1:]],
     )
     run_set = start_set(config, request)
+    if throughput_steps is not None:
+        click.echo(measure_throughput(run_set.folder, throughput_steps, quiet=quiet))
+        return
     if not quiet:
         click.echo(
             f"{config.benchmark.name}: {request.num_runs} runs to AUC {config.benchmark.quality.target:g} on "
@@ -104,6 +120,37 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     finished = finish_set(run_set)
     click.echo(finished.summary())
     click.get_current_context().exit(int(finished.exit_code))
+
+
+def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
+    """Measure, and say the result in a few lines."""
+    from harness.files import read_json
+    from harness.run_set import locked, open_run_set
+    from harness.throughput import measure_set
+    from reports.formatting import interval, percent, throughput_text
+    from reports.statistics import log_summary
+    from rules.benchmarks import read_toml
+
+    def on_process(index: int, samples_per_s: float) -> None:
+        if not quiet:
+            click.echo(f"process {index + 1}: {throughput_text(samples_per_s)}", err=True)
+
+    run_set, content = open_run_set(folder)
+    with locked(run_set):
+        tables = read_toml(run_set.extra / "definition.toml")
+        path = measure_set(run_set, content, tables, num_steps=num_steps, on_process=on_process)
+    summary = log_summary(process["samples_per_s"] for process in read_json(path)["processes"])
+    if summary is None or summary.interval is None or summary.coefficient_of_variation is None:
+        raise HarnessError(f"{path}: no throughput could be measured.", ExitCode.INCONCLUSIVE)
+    both = interval(throughput_text(summary.interval.low), throughput_text(summary.interval.high))
+    return (
+        f"{content['benchmark']['name']} on {run_set.system}: throughput, measured; not a score\n"
+        f"  geometric mean  {throughput_text(summary.geometric_mean)} of {summary.num_values} processes, "
+        f"{num_steps} steps each\n"
+        f"  {summary.interval.confidence:.0%} interval    {both} ({summary.interval.method})\n"
+        f"  varies by       {percent(summary.coefficient_of_variation)} between processes\n"
+        f"  file            {path}"
+    )
 
 
 def refuse_impossible(device: str, implementation: str) -> None:

@@ -1,0 +1,47 @@
+"""Throughput mode: fresh processes, a fixed number of steps, a file of its own, and nothing that could be scored."""
+
+import json
+from pathlib import Path
+
+import pytest
+from conftest import Command
+
+from harness.throughput import _train
+from reference_models.errors import ConfigError
+from reference_models.workload import TrainCounts
+
+
+def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+    done = dlrmbench(
+        "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
+        "--set", "model.top_mlp=[8, 1]",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "not a score" in done.stdout
+    (folder,) = (tmp_path / "out").iterdir()
+    content = json.loads((folder / "extra" / "throughput.json").read_text())
+    assert [process["num_steps"] for process in content["processes"]] == [7] * 5
+    batch_size = content["processes"][0]["hyperparameters"]["global_batch_size"]
+    for process in content["processes"]:
+        assert process["num_samples"] == 7 * batch_size
+        assert process["samples_per_s"] == pytest.approx(process["num_samples"] / process["duration_s"])
+    assert not list(folder.rglob("result_*.txt"))
+    assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
+
+
+def test_steps_go_over_the_end_of_an_epoch() -> None:
+    left = iter([3, 2, 4])
+    asked: list[int] = []
+
+    def train(num_steps: int) -> TrainCounts:
+        asked.append(num_steps)
+        done = min(num_steps, next(left))
+        return TrainCounts(num_steps=done, num_samples=done * 10)
+
+    assert _train(train, 7) == 70
+    assert asked == [7, 4, 2]
+
+
+def test_a_dataset_without_one_batch_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="less than one batch"):
+        _train(lambda num_steps: TrainCounts(num_steps=0, num_samples=0), 1)
