@@ -10,6 +10,7 @@ from reports.charts.throughput import BlockLine, throughput_figure
 from reports.charts.time import PARTS, TimeBar, time_figure
 from reports.facts import RunFacts, SetFacts
 from reports.formatting import (
+    MINUTES,
     MISSING,
     TimeUnit,
     count,
@@ -27,13 +28,15 @@ from reports.view import Cell, Chart, Column, Table
 MAX_LINES = 60
 
 
-def number_cell(text: str, value: float | None, kind: str = "") -> Cell:
-    """A number with the value that its column is sorted by."""
-    return Cell(text=text, sort="" if value is None or math.isnan(value) else repr(float(value)), kind=kind)
+def sorted_cell(text: str, value: float | None, kind: str = "") -> Cell:
+    """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
+    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind)
 
 
 def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
-    """One unit for all times to train of a page section."""
+    """One unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
+    if any(one.status == "official" for one in sets):
+        return MINUTES
     return time_unit(run.result.time_to_train_s for one in sets for run in one.runs)
 
 
@@ -65,7 +68,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                 for run in one.runs
             ),
             olympic_mean_s=one.result.olympic_mean_s,
-            mean_label=unit.text(one.result.olympic_mean_s),
+            mean_label=("" if len(sets) > 1 else "Olympic mean ") + unit.text(one.result.olympic_mean_s),
             low_s=one.interval.low if one.interval else None,
             high_s=one.interval.high if one.interval else None,
         )
@@ -76,7 +79,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     rows = tuple(
         (
             Cell(text=f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"),
-            number_cell(unit.number(run.time_s), run.time_s),
+            Cell(text=unit.number(run.time_s)),
             Cell(text=fate_words(run, one.result.olympic_mean_s is not None)),
         )
         for one in sets
@@ -145,11 +148,9 @@ def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     most = max(len(line.points) for _, _, line in drawn)
     rows = tuple(
         (
-            Cell(text=f"evaluation {number + 1}"),
+            Cell(text=_evaluation_name([line for _, _, line in drawn], number)),
             *(
-                Cell(text=quality(line.points[number][1]), note=f"epoch {epochs(line.points[number][0])}")
-                if number < len(line.points)
-                else Cell(text=MISSING)
+                Cell(text=quality(line.points[number][1]) if number < len(line.points) else MISSING)
                 for _, _, line in drawn
             ),
         )
@@ -164,6 +165,7 @@ def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             id_=id_,
             title=title,
             description=f"ROC AUC at each evaluation, one line per run. {lead}",
+            names={one.index: one.label for one in sets} if len(sets) > 1 else {},
         ),
         heading="Convergence",
         lead=lead,
@@ -174,6 +176,12 @@ def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             rows=rows,
         ),
     )
+
+
+def _evaluation_name(lines: Sequence[QualityLine], number: int) -> str:
+    """By its place in the epoch where all runs look at the same places."""
+    places = {epochs(line.points[number][0]) for line in lines if number < len(line.points)}
+    return f"epoch {places.pop()}" if len(places) == 1 else f"evaluation {number + 1}"
 
 
 def time_chart(one: SetFacts, id_: str) -> Chart | None:
@@ -195,14 +203,14 @@ def time_chart(one: SetFacts, id_: str) -> Chart | None:
         )
         parts = (train, evaluation, max(total - train - evaluation, 0.0))
         words = f"{percent(evaluation / total)} eval"
-        bars.append(TimeBar(label=f"run {run.label}", parts_s=parts, words=words, hint=f"run {run.label}: {words}"))
+        bars.append(TimeBar(label=f"run {run.label}", parts_s=parts, words=words))
         rows.append(
             (
                 Cell(text=f"run {run.label}"),
-                number_cell(unit.number(run.result.time_to_train_s), run.result.time_to_train_s),
-                *(number_cell(unit.number(part), part) for part in parts),
-                *(number_cell(percent(part / total), part / total) for part in parts),
-                number_cell(unit.number(run.result.init_s), run.result.init_s),
+                Cell(text=unit.number(run.result.time_to_train_s)),
+                *(Cell(text=unit.number(part)) for part in parts),
+                *(Cell(text=percent(part / total)) for part in parts),
+                Cell(text=unit.number(run.result.init_s)),
             )
         )
     total_s = sum(sum(bar.parts_s) for bar in bars)
@@ -252,7 +260,7 @@ def throughput_chart(one: SetFacts, id_: str) -> Chart | None:
             (
                 Cell(text=f"run {run.label}"),
                 Cell(text=count(len(rates)), sort=str(len(rates))),
-                *(number_cell(throughput(rate), rate) for rate in (rates[0], median, rates[-1])),
+                *(Cell(text=throughput(rate)) for rate in (rates[0], median, rates[-1])),
             )
         )
     title = "Throughput block by block"

@@ -6,7 +6,7 @@ from pathlib import PurePath
 
 from reports.facts import SetFacts
 from reports.formatting import MISSING, plural, printable
-from reports.view import Cell, Column, FindingGroup, Judgement, Table
+from reports.view import Cell, Column, Fact, FindingGroup, Judgement, Table
 from rules.rule import SEVERITIES, Finding, Outcome
 
 _ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
@@ -26,9 +26,9 @@ def judgement_of(one: SetFacts, prefix: str) -> Judgement:
         summary=f"Judged by {printable(verdict.ruleset)} ({printable(verdict.ruleset_source)}): "
         f"{told or 'no findings'}; {plural(num_passed, 'rule')} passed.",
         groups=groups,
-        passed=_folded(passed, f"{prefix}-passed", "Rules that passed") if passed else None,
+        passed=_folded(passed),
         passed_summary=f"{plural(num_passed, 'rule')} passed in {plural(len(passed), 'judgement')}",
-        skipped=_folded(skipped, f"{prefix}-skipped", "Rules that were not judged") if skipped else None,
+        skipped=_folded(skipped),
         skipped_summary=f"{plural(len({outcome.code for outcome in skipped}), 'rule')} not judged, with the reason",
         opinion=opinion,
         opinion_summary=opinion_summary,
@@ -48,6 +48,7 @@ def _groups(one: SetFacts, findings: Sequence[Finding], prefix: str) -> tuple[Fi
             severity=severity,
             icon=_ICONS[severity],
             citation=printable(found[0].citation),
+            times=f"{len(found)}×",
             table=_finding_table(one, found, f"{prefix}-{severity}-{code}"),
         )
         for (severity, code), found in by_rule.items()
@@ -55,18 +56,19 @@ def _groups(one: SetFacts, findings: Sequence[Finding], prefix: str) -> tuple[Fi
 
 
 def _finding_table(one: SetFacts, findings: Sequence[Finding], id_: str) -> Table:
+    """One row per distinct finding: what ten logs have alike is said once, with all places."""
+    alike: dict[tuple[str | None, ...], list[Finding]] = {}
+    for finding in findings:
+        alike.setdefault((finding.message, finding.found, finding.expected, finding.remedy), []).append(finding)
     rows: list[tuple[Cell, ...]] = [
         (
-            Cell(text=place(one, finding), kind="code"),
-            Cell(text=printable(finding.message)),
-            Cell(text=printable(finding.found)),
-            Cell(text=printable(finding.expected)),
-            Cell(text=printable(finding.remedy)),
+            Cell(text=_places([place(one, finding) for finding in same]), kind="code"),
+            *(Cell(text=printable(text)) for text in texts),
         )
-        for finding in findings[:MAX_SHOWN]
+        for texts, same in list(alike.items())[:MAX_SHOWN]
     ]
-    if len(findings) > MAX_SHOWN:
-        rows.append((Cell(text=f"{len(findings) - MAX_SHOWN} more"), *(Cell(text=MISSING) for _ in range(4))))
+    if len(alike) > MAX_SHOWN:
+        rows.append((Cell(text=f"{len(alike) - MAX_SHOWN} more"), *(Cell(text=MISSING) for _ in range(4))))
     names = ("Where", "What", "Found", "Expected", "How to fix")
     return Table(
         id=id_,
@@ -74,6 +76,11 @@ def _finding_table(one: SetFacts, findings: Sequence[Finding], id_: str) -> Tabl
         columns=tuple(Column(name=name) for name in names),
         rows=tuple(rows),
     )
+
+
+def _places(places: Sequence[str]) -> str:
+    shown = ", ".join(places[:3])
+    return shown if len(places) <= 3 else f"{shown} and {plural(len(places) - 3, 'more place')}"
 
 
 def place(one: SetFacts, finding: Finding) -> str:
@@ -86,24 +93,21 @@ def place(one: SetFacts, finding: Finding) -> str:
     return printable(shown if finding.line_num is None else f"{shown}:{finding.line_num}")
 
 
-def _folded(outcomes: Iterable[Outcome], id_: str, caption: str) -> Table:
-    """One row per rule and reason, with how often."""
-    counts = Counter((outcome.code, outcome.title, outcome.reason or "") for outcome in outcomes)
-    has_reason = any(reason for _, _, reason in counts)
-    columns = [Column(name="Rule"), Column(name="Title"), Column(name="Times", is_number=True)]
-    return Table(
-        id=id_,
-        caption=caption,
-        columns=(*columns, *((Column(name="Why not judged"),) if has_reason else ())),
-        rows=tuple(
-            (
-                Cell(text=printable(code, 20), kind="code"),
-                Cell(text=printable(title)),
-                Cell(text=str(number), sort=str(number)),
-                *((Cell(text=printable(reason)),) if has_reason else ()),
-            )
-            for (code, title, reason), number in sorted(counts.items())
-        ),
+def rule_index(sets: Iterable[SetFacts]) -> tuple[Fact, ...]:
+    """Code and title of every rule that was applied to any set, so that each title stands on the page once."""
+    titles = {outcome.code: outcome.title for one in sets for outcome in one.verdict.outcomes}
+    return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
+
+
+def _folded(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
+    """Passed rules by code; skipped ones by reason."""
+    if not any(outcome.reason for outcome in outcomes):
+        return tuple(Fact(name=printable(code, 20), value="") for code in sorted({one.code for one in outcomes}))
+    by_reason: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        by_reason.setdefault(outcome.reason or "", set()).add(outcome.code)
+    return tuple(
+        Fact(name=", ".join(sorted(codes)), value=printable(reason)) for reason, codes in sorted(by_reason.items())
     )
 
 

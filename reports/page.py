@@ -7,9 +7,10 @@ from importlib.metadata import PackageNotFoundError, version
 from markupsafe import Markup
 
 from reports.facts import SetFacts
-from reports.figures import column_unit, convergence_chart, number_cell, runs_chart
+from reports.figures import column_unit, convergence_chart, runs_chart, sorted_cell
 from reports.formatting import (
     MISSING,
+    TimeUnit,
     count,
     epochs,
     interval,
@@ -22,10 +23,13 @@ from reports.formatting import (
     throughput,
 )
 from reports.glossary import GLOSSARY, NOT_MLPERF, UNVERIFIED, footnotes
+from reports.judgement import rule_index
 from reports.sections import badge, headline, set_view
 from reports.tables import configuration_row
 from reports.view import Cell, Column, GroupView, PageView, Table
 from rules.rounds import why_not_comparable
+
+_ELSEWHERE = "The numbers stand below the same chart in each configuration's own part."
 
 
 def build_page(
@@ -33,7 +37,7 @@ def build_page(
 ) -> PageView:
     """The view of the whole page; `data` is the JSON export, already safe to embed."""
     groups = comparable_groups(sets)
-    views = tuple(group_view(group, index) for index, group in enumerate(groups))
+    views = tuple(group_view(group, index, groups[:index]) for index, group in enumerate(groups))
     head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets)
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     num_official = sum(one.status == "official" for one in sets)
@@ -46,6 +50,7 @@ def build_page(
         groups=views,
         sets=tuple(set_view(one) for one in sets),
         glossary=GLOSSARY,
+        rules=rule_index(sets),
         footnotes=footnotes(any_official=num_official > 0, num_official=num_official),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
@@ -71,8 +76,11 @@ def _may_share(one: SetFacts, other: SetFacts) -> bool:
     return why_not_comparable(one.first_run, other.first_run) is None
 
 
-def group_view(group: Sequence[SetFacts], index: int) -> GroupView:
-    """One verdict table and, where there is more than one configuration, charts across them."""
+def group_view(group: Sequence[SetFacts], index: int, earlier: Sequence[Sequence[SetFacts]] = ()) -> GroupView:
+    """One verdict table and, where there is more than one configuration, charts across them.
+
+    Where an `earlier` group has the same benchmark, a note says what keeps them apart.
+    """
     first = group[0]
     id_ = f"group{index + 1}"
     status = {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": "The logs do not name their benchmark."}[
@@ -83,70 +91,88 @@ def group_view(group: Sequence[SetFacts], index: int) -> GroupView:
         charts = [
             chart for chart in (runs_chart(group, f"{id_}-runs"), convergence_chart(group, f"{id_}-quality")) if chart
         ]
-    run = first.first_run
-    division = f", {printable(run.division, 40)} division" if run and run.division else ""
+    division = f", {_division(first)} division" if _division(first) else ""
+    heading = f"{first.benchmark}{division}"
+    twins = [
+        other
+        for other in earlier
+        if other[0].benchmark == first.benchmark and _division(other[0]) == _division(first)
+    ]
     return GroupView(
         id=id_,
-        heading=f"{first.benchmark}{division}",
+        heading=heading if not twins else f"{heading} ({len(twins) + 1})",
         status_line=status,
         table=verdict_table(group, f"{id_}-verdicts"),
         charts=tuple(charts),
-        notes=_notes(group),
+        notes=(*(_why_apart(first, twin[0]) for twin in twins), *_notes(group)),
     )
+
+
+def _division(one: SetFacts) -> str:
+    return printable(one.first_run.division, 40) if one.first_run and one.first_run.division else ""
+
+
+def _why_apart(one: SetFacts, other: SetFacts) -> str:
+    why = why_not_comparable(one.first_run, other.first_run) if one.first_run and other.first_run else None
+    return f"Not in one table with {other.label}: {printable(why) if why else 'not comparable'}."
 
 
 def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
     """One row per configuration: verdict, score and what it is made of."""
     unit = column_unit(group)
-    rows = []
-    for one in group:
-        row = configuration_row(one)
-        shown = badge(one)
-        unverified = " unverified" if one.status == "official" and one.result.score_s is not None else ""
-        low, high = row["low_s"], row["high_s"]
-        rows.append(
-            (
-                Cell(text=one.label, anchor=f"set{one.index + 1}"),
-                Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind),
-                number_cell(unit.number(row["score_s"]) + unverified, row["score_s"], "strong"),
-                number_cell(interval(unit.number(low), unit.number(high)) if one.interval else MISSING, low),
-                number_cell(epochs(row["epochs_to_converge"]), row["epochs_to_converge"]),
-                number_cell(percent(row["epochs_cv"]), row["epochs_cv"]),
-                number_cell(throughput(row["throughput_samples_per_s"]), row["throughput_samples_per_s"]),
-                number_cell(percent(row["throughput_cv"]), row["throughput_cv"]),
-                number_cell(quality(row["final_quality"]), row["final_quality"]),
-                Cell(
-                    text=f"{row['num_converged']} / {row['num_runs_required'] or MISSING}",
-                    sort=str(row["num_converged"]),
-                ),
-                Cell(text=printable(row["rcp_outcome"], 60) if row["rcp_outcome"] else "no RCP"),
-                Cell(text=f"{row['num_errors']} / {row['num_warnings']}", sort=str(row["num_errors"])),
-                number_cell(count(row["global_batch_size"]), row["global_batch_size"]),
-                number_cell(learning_rate(row["learning_rate"]), row["learning_rate"]),
-                number_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]),
-            )
-        )
+    is_scaled = any(one.result.rcp_factor not in (None, 1.0) for one in group)
     columns = (
         Column(name="Configuration"),
         Column(name="Verdict"),
-        Column(
-            name=f"Time to train, {unit.name}", is_number=True, help="Olympic mean, scaled by its RCP if one applies"
+        Column(name="Time to train", is_number=True, help=f"{unit.name}; the score"),
+        *(
+            (Column(name="Olympic mean", is_number=True, help=f"{unit.name}; before the RCP factor"),)
+            if is_scaled
+            else ()
         ),
-        Column(name=f"95 % interval, {unit.name}", is_number=True, help="bootstrap of the raw Olympic mean"),
-        Column(name="Epochs", is_number=True, help="geometric mean over converged runs"),
-        Column(name="CV", is_number=True, help="of the epochs, between runs"),
-        Column(name="Samples/s", is_number=True, help="geometric mean over converged runs"),
-        Column(name="CV", is_number=True, help="of the throughput, between runs"),
-        Column(name="Final AUC", is_number=True, help="mean over converged runs"),
+        Column(name="95 % interval", is_number=True, help=f"{unit.name}; of the Olympic mean"),
         Column(name="Runs", is_number=True, help="converged / needed"),
         Column(name="RCP"),
+        Column(name="Epochs", is_number=True, help="to converge"),
+        Column(name="CV", is_number=True, help="of epochs"),
+        Column(name="Samples/s", is_number=True),
+        Column(name="CV", is_number=True, help="of samples/s"),
+        Column(name="Final AUC", is_number=True),
         Column(name="Errors / warnings", is_number=True),
         Column(name="Batch size", is_number=True),
         Column(name="Learning rate", is_number=True),
         Column(name="Peak memory", is_number=True),
     )
-    caption = f"Verdict and score, {plural(len(group), 'configuration')}"
-    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows), is_sortable=len(rows) > 1)
+    caption = f"{plural(len(group), 'configuration')}; factors are geometric means over converged runs"
+    rows = tuple(_verdict_row(one, unit, is_scaled) for one in group)
+    return Table(id=id_, caption=caption, columns=columns, rows=rows, is_sortable=len(rows) > 1)
+
+
+def _verdict_row(one: SetFacts, unit: TimeUnit, is_scaled: bool) -> tuple[Cell, ...]:
+    row = configuration_row(one)
+    shown = badge(one)
+    unverified = " unverified" if one.status == "official" and one.result.score_s is not None else ""
+    bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else MISSING
+    factor = row["rcp_factor"]
+    passed = f"{printable(row['rcp_outcome'], 60)}{f', factor {factor:.4f}' if factor else ''}"
+    return (
+        Cell(text=one.label, anchor=f"set{one.index + 1}"),
+        Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind),
+        Cell(text=unit.number(row["score_s"]) + unverified, kind="strong"),
+        *((Cell(text=unit.number(row["olympic_mean_s"])),) if is_scaled else ()),
+        Cell(text=bounds),
+        Cell(text=f"{row['num_converged']} / {row['num_runs_required'] or MISSING}"),
+        Cell(text=passed if row["rcp_outcome"] not in (None, "none") else "no RCP"),
+        Cell(text=epochs(row["epochs_to_converge"])),
+        Cell(text=percent(row["epochs_cv"])),
+        Cell(text=throughput(row["throughput_samples_per_s"])),
+        Cell(text=percent(row["throughput_cv"])),
+        Cell(text=quality(row["final_quality"])),
+        Cell(text=f"{row['num_errors']} / {row['num_warnings']}"),
+        Cell(text=count(row["global_batch_size"])),
+        Cell(text=learning_rate(row["learning_rate"])),
+        sorted_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]),
+    )
 
 
 def _notes(group: Sequence[SetFacts]) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 from reports.exports import export_csv, export_json, export_markdown
 from reports.facts import SetFacts, gather
@@ -36,7 +37,16 @@ def render_report(
         return export_markdown(sets)
     if output_format != "html":
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
-    return render_html(build_page(sets, embed_json(export_json(sets)), title=title, now=now))
+    return render_html(build_page(sets, embed_json(_without_evaluations(export_json(sets))), title=title, now=now))
+
+
+def _without_evaluations(document: dict[str, Any]) -> dict[str, Any]:
+    """The page's tables hold the evaluations already; a second copy of them would be a third of its size."""
+    configurations = [
+        {**one, "runs": [{key: value for key, value in run.items() if key != "evaluations"} for run in one["runs"]]}
+        for one in document["configurations"]
+    ]
+    return {**document, "configurations": configurations}
 
 
 def write_whole(output: Path, text: str) -> Path:

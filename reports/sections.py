@@ -5,7 +5,7 @@ from datetime import datetime
 
 from reports.charts.figure import hue
 from reports.facts import RunFacts, SetFacts
-from reports.figures import column_unit, fate_words, number_cell, set_charts
+from reports.figures import column_unit, fate_words, set_charts, sorted_cell
 from reports.formatting import (
     MISSING,
     count,
@@ -73,7 +73,8 @@ def headline(one: SetFacts) -> str:
     target = one.first_run.quality_target if one.first_run else None
     goal = f" to AUC {quality(target)}" if target is not None else ""
     if one.result.score_s is not None and math.isfinite(one.result.score_s):
-        return f"{one.benchmark} trained{goal} in {duration(one.result.score_s)}"
+        unverified = ", unverified" if one.status == "official" else ""
+        return f"{one.benchmark} trained{goal} in {column_unit([one]).text(one.result.score_s)}{unverified}"
     reached = sum(run.result.converged for run in one.runs)
     return f"{one.benchmark}: {reached} of {plural(len(one.runs), 'run')} trained{goal}, no score"
 
@@ -105,17 +106,14 @@ def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
         numbers.append(
             KeyNumber(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
         )
-    overheads = [
-        run.overhead_s / run.time_to_train_s
-        for run in converged
-        if run.overhead_s is not None and run.time_to_train_s
-    ]
+    parts = [(run.overhead_s, run.time_to_train_s) for run in converged if run.overhead_s is not None]
+    total_s = sum(time_s or 0.0 for _, time_s in parts)
     numbers.append(
         KeyNumber(
             name="Evaluation, overhead",
-            value=percent(sum(overheads) / len(overheads)).removesuffix(" %") if overheads else MISSING,
+            value=percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING,
             unit="% of the time",
-            note="mean over converged runs" if overheads else "not known from the logs",
+            note="of the time to train of all converged runs" if total_s else "not known from the logs",
         )
     )
     finals = [run.final_quality for run in converged if run.final_quality is not None]
@@ -146,12 +144,13 @@ def _score_number(one: SetFacts) -> KeyNumber:
         reason = printable(one.result.no_score_reason or "the runs do not make one")
         return KeyNumber(name="Time to train", value=MISSING, unit="no score", note=reason)
     unit = column_unit([one])
+    words = f"{unit.name}, unverified" if one.status == "official" else unit.name
     note = f"Olympic mean of {plural(len(one.runs), 'run')}"
     if one.interval is not None:
         note += f", 95 % interval {interval(unit.number(one.interval.low), unit.number(one.interval.high))}"
     if one.result.rcp_factor is not None and one.result.rcp_factor != 1.0:
         note += f"; {unit.text(one.result.olympic_mean_s)} × {ratio(one.result.rcp_factor).rstrip('×')} for its RCP"
-    return KeyNumber(name="Time to train", value=unit.number(score_s), unit=unit.name, note=note)
+    return KeyNumber(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
 def _runs_note(one: SetFacts) -> str:
@@ -184,15 +183,15 @@ def spread_sentence(one: SetFacts) -> str:
     if shares is None:
         return ""
     names = ("samples to converge", "throughput", "evaluation and overhead")
-    told = ", ".join(f"{percent(max(share, 0.0), 0)} {name}" for name, share in zip(names, shares, strict=True))
-    if min(shares) < -0.005:
-        told += " (shares below zero work against the rest and are shown as 0)"
-    return f"What makes runs differ: {told}."
+    # A factor that works against the others has a negative share; in words it carries nothing.
+    told = ", ".join(
+        f"{percent(min(max(share, 0.0), 1.0), 0)} {name}" for name, share in zip(names, shares, strict=True)
+    )
+    return f"The difference between runs is {told}."
 
 
 def _runs_lead(one: SetFacts) -> str:
-    words = "Every run that was started is listed, also those that failed or were interrupted. "
-    return words + spread_sentence(one)
+    return f"Every run that was started is listed, also those that failed or were interrupted. {spread_sentence(one)}"
 
 
 def runs_table(one: SetFacts, id_: str) -> Table:
@@ -222,15 +221,15 @@ def runs_table(one: SetFacts, id_: str) -> Table:
         cells = [
             Cell(text=f"run {run.label}", sort=run.label),
             _status_cell(one, run),
-            number_cell(unit.number(result.time_to_train_s), result.time_to_train_s),
-            number_cell(epochs(result.epochs_to_converge), result.epochs_to_converge),
-            number_cell(quality(result.final_quality), result.final_quality),
-            number_cell(throughput(result.throughput_samples_per_s), result.throughput_samples_per_s),
-            number_cell(unit.number(result.eval_s), result.eval_s),
-            number_cell(duration(result.init_s), result.init_s),
+            Cell(text=unit.number(result.time_to_train_s)),
+            Cell(text=epochs(result.epochs_to_converge)),
+            Cell(text=quality(result.final_quality)),
+            Cell(text=throughput(result.throughput_samples_per_s)),
+            Cell(text=unit.number(result.eval_s)),
+            sorted_cell(duration(result.init_s), result.init_s),
             Cell(text=MISSING if result.seed is None else printable(result.seed, 40), kind="code"),
-            number_cell(count(result.global_batch_size), result.global_batch_size),
-            number_cell(learning_rate(result.learning_rate), result.learning_rate),
+            Cell(text=count(result.global_batch_size)),
+            Cell(text=learning_rate(result.learning_rate)),
         ]
         if has_peak:
             cells.append(_bytes_cell(attempt.peak_rss_bytes if attempt else None))
@@ -267,7 +266,7 @@ def _status_cell(one: SetFacts, run: RunFacts) -> Cell:
 
 
 def _bytes_cell(value: float | None) -> Cell:
-    return number_cell(num_bytes(value), value)
+    return sorted_cell(num_bytes(value), value)
 
 
 def _started_cell(started_utc: str | None) -> Cell:
@@ -368,13 +367,17 @@ def _reproduce(one: SetFacts) -> tuple[Fact, ...]:
 
 
 def _files(one: SetFacts, id_: str) -> Table:
+    folder = str(one.result_set.folder)
     rows = [
-        (Cell(text=printable(run.result.path), kind="code"), Cell(text=printable(run.result.log_sha256), kind="code"))
+        (
+            Cell(text=printable(run.result.path.removeprefix(f"{folder}/")), kind="code"),
+            Cell(text=printable(run.result.log_sha256), kind="code"),
+        )
         for run in one.runs
     ]
     return Table(
         id=id_,
-        caption="Logs and their checksums",
+        caption=f"Logs in {printable(folder)}",
         columns=(Column(name="File"), Column(name="sha256")),
         rows=tuple(rows),
     )

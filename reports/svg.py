@@ -28,8 +28,9 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
     return Markup(f"<{name}{written}>{inner}</{name}>" if inner else f"<{name}{written}/>")
 
 
-def group(*children: str, class_: str | None = None) -> Markup:
-    return tag("g", *children, class_=class_)
+def group(*children: str, class_: str | None = None, hint: str = "") -> Markup:
+    """Marks that belong together; `hint` is shown on hover."""
+    return tag("g", *hints(hint), *children, class_=class_)
 
 
 def text(x: float, y: float, content: str, *, class_: str = "label", anchor: str = "start") -> Markup:
@@ -41,24 +42,42 @@ def line(x1: float, y1: float, x2: float, y2: float, class_: str) -> Markup:
     return tag("line", x1=x1, y1=y1, x2=x2, y2=y2, class_=class_)
 
 
-def polyline(points: Sequence[tuple[float, float]], class_: str, *, hint: str = "") -> Markup:
-    path = "".join(f"{'L' if i else 'M'}{_number(x)} {_number(y)}" for i, (x, y) in enumerate(points))
-    return tag("path", *_hints(hint), d=path, class_=class_)
+def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Markup:
+    return tag("path", d=path_data(points), class_=class_)
 
 
-def rect(
-    x: float, y: float, width: float, height: float, class_: str, *, hint: str = "", rx: float | None = None
-) -> Markup:
-    return tag("rect", *_hints(hint), x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), rx=rx, class_=class_)
+def path_data(points: Sequence[tuple[float, float]]) -> str:
+    """Line segments as relative moves, which are shorter; rounding does not add up along the path."""
+    at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
+    written = [f"M{_number(at_x)} {_number(at_y)}l"]
+    for x, y in points[1:]:
+        dx, dy = round(x - at_x, 1), round(y - at_y, 1)
+        at_x, at_y = at_x + dx, at_y + dy
+        steps = _number(dx) + (_number(dy) if dy < 0 and _number(dy) != "0" else f" {_number(dy)}")
+        written.append(steps if len(written) == 1 or steps.startswith("-") else f" {steps}")
+    return "".join(written)
 
 
-def circle(x: float, y: float, radius: float, class_: str, *, hint: str = "") -> Markup:
-    return tag("circle", *_hints(hint), cx=x, cy=y, r=radius, class_=class_)
+def boxes(corners: Sequence[tuple[float, float, float, float]], class_: str) -> Markup:
+    """Rectangles (x, y, width, height) of one class as a single path."""
+    return tag(
+        "path",
+        d="".join(f"M{_number(x)} {_number(y)}h{_number(w)}v{_number(h)}h{_number(-w)}z" for x, y, w, h in corners),
+        class_=class_,
+    )
 
 
-def cross(x: float, y: float, radius: float, class_: str, *, hint: str = "") -> Markup:
-    a, b, c, d = _number(x - radius), _number(y - radius), _number(x + radius), _number(y + radius)
-    return tag("path", *_hints(hint), d=f"M{a} {b}L{c} {d}M{a} {d}L{c} {b}", class_=class_)
+def rect(x: float, y: float, width: float, height: float, class_: str, *, rx: float | None = None) -> Markup:
+    return tag("rect", x=x, y=y, width=max(width, 0.0), height=max(height, 0.0), rx=rx, class_=class_)
+
+
+def circle(x: float, y: float, radius: float, class_: str | None) -> Markup:
+    return tag("circle", cx=x, cy=y, r=radius, class_=class_)
+
+
+def cross(x: float, y: float, radius: float, class_: str) -> Markup:
+    a, b, extent = _number(x - radius), _number(y - radius), _number(2 * radius)
+    return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_=class_)
 
 
 def drawing(*children: str, width: float, height: float, id_: str, title: str, description: str) -> Markup:
@@ -88,6 +107,11 @@ def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
     while content and text_width(content + "…", size_px) > width:
         content = content[:-1]
     return content.rstrip() + "…"
+
+
+def hints(hint: str) -> tuple[Markup, ...]:
+    """The title child that browsers show on hover; nothing for an empty hint."""
+    return (tag("title", hint),) if hint else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,12 +168,13 @@ def x_axis(
     """Vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
     ticks = scale.ticks(most)
     labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
-    marks = [line(scale(tick), top, scale(tick), bottom, "grid") for tick in ticks]
-    marks += [
-        text(scale(tick), bottom + 18, label, class_="tick", anchor="middle")
-        for tick, label in zip(ticks, labels, strict=True)
-    ]
-    return group(*marks, text(scale.stop, bottom + 36, name, class_="axis", anchor="end"))
+    hairlines = "".join(f"M{_number(scale(tick))} {_number(top)}V{_number(bottom)}" for tick in ticks)
+    texts = (tag("text", label, x=scale(tick), y=bottom + 18) for tick, label in zip(ticks, labels, strict=True))
+    return group(
+        tag("path", d=hairlines, class_="grid"),
+        tag("g", *texts, class_="tick", text_anchor="middle"),
+        text(scale.stop, bottom + 36, name, class_="axis", anchor="end"),
+    )
 
 
 def y_axis(
@@ -158,12 +183,12 @@ def y_axis(
     """Horizontal hairlines with their labels left of `left`."""
     ticks = scale.ticks(most)
     labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
-    marks = [line(left, scale(tick), right, scale(tick), "grid") for tick in ticks]
-    marks += [
-        text(left - 8, scale(tick) + 4, label, class_="tick", anchor="end")
-        for tick, label in zip(ticks, labels, strict=True)
-    ]
-    return group(*marks)
+    hairlines = "".join(f"M{_number(left)} {_number(scale(tick))}H{_number(right)}" for tick in ticks)
+    texts = (tag("text", label, x=left - 8, y=scale(tick) + 4) for tick, label in zip(ticks, labels, strict=True))
+    return group(
+        tag("path", d=hairlines, class_="grid"),
+        tag("g", *texts, class_="tick", text_anchor="end"),
+    )
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
@@ -185,7 +210,3 @@ def _number(value: float) -> str:
     """At most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
     shown = f"{value:.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
-
-
-def _hints(hint: str) -> tuple[Markup, ...]:
-    return (tag("title", hint),) if hint else ()

@@ -17,7 +17,16 @@ RUN_COLUMNS = (
     "epochs_to_converge", "throughput_samples_per_s", "final_quality", "quality_target", "num_evaluations",
     "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "log_sha256", "path",
 )  # fmt: skip
-EVALUATION_COLUMNS = ("configuration", "run", "evaluation", "epoch_num", "samples_count", "elapsed_s", "quality")
+EVALUATION_COLUMNS = (
+    "configuration",
+    "run",
+    "evaluation",
+    "epoch_num",
+    "samples_count",
+    "elapsed_s",
+    "quality",
+    "path",
+)
 CONFIGURATION_COLUMNS = (
     "configuration", "benchmark", "benchmark_version", "status", "division", "system", "outcome", "num_errors",
     "num_warnings", "num_runs", "num_runs_required", "num_converged", "num_unfinished", "score_s", "olympic_mean_s",
@@ -43,6 +52,7 @@ def evaluations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
             "samples_count": evaluation.samples_count,
             "elapsed_s": evaluation.elapsed_s,
             "quality": evaluation.quality,
+            "path": run.result.path,
         }
         for one in sets
         for run in one.runs

@@ -34,7 +34,7 @@ class Column:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table whose first column names its rows."""
+    """A table whose first column names its rows. Numeric columns sort by the number that their text begins with."""
 
     id: str
     caption: str
@@ -42,15 +42,21 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
 
+    @property
+    def is_numeric(self) -> bool:
+        """Whether all columns but the first hold numbers, so that one class says it for all cells."""
+        return len(self.columns) > 1 and all(column.is_number for column in self.columns[1:])
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A figure with the sentence it supports and the table of the same facts."""
+    """A figure with the sentence it supports and the table of the same facts, or where on the page they stand."""
 
     figure: Figure
     heading: str
     lead: str
-    table: Table
+    table: Table | None
+    table_note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -90,6 +96,7 @@ class FindingGroup:
     severity: str
     icon: str
     citation: str
+    times: str
     table: Table
 
 
@@ -99,9 +106,9 @@ class Judgement:
 
     summary: str
     groups: tuple[FindingGroup, ...]
-    passed: Table | None
+    passed: tuple[Fact, ...]
     passed_summary: str
-    skipped: Table | None
+    skipped: tuple[Fact, ...]
     skipped_summary: str
     opinion: Table | None
     opinion_summary: str
@@ -157,6 +164,7 @@ class PageView:
     groups: tuple[GroupView, ...]
     sets: tuple[SetView, ...]
     glossary: tuple[Fact, ...]
+    rules: tuple[Fact, ...]
     footnotes: tuple[str, ...]
     colophon: str
     data: Markup

@@ -11,10 +11,11 @@ NARROW_PX = 380.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Key:
-    """One entry of a legend: a mark's class and what it means."""
+    """One entry of a legend: a mark's class, its colour and what it means."""
 
     mark: str
     words: str
+    hue: str = "hue0"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -12,11 +12,10 @@ from typing import Literal
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
 from reports.formatting import TimeUnit
 
-_RADIUS = 9.0
-_SPACING = 2 * _RADIUS + 2
+_LARGE, _SMALL = 9.0, 5.5
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +73,8 @@ def runs_figure(
 
 def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
     names = len(strips) > 1
+    # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
+    radius = _SMALL if names else _LARGE
     finite = [
         value / unit.seconds
         for strip in strips
@@ -83,12 +84,12 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     failed = any(not _is_finite(dot.time_s) for strip in strips for dot in strip.dots)
     gutter = 92.0 if failed else 0.0
     low, high = svg.padded(finite, 0.08) if finite else (0.0, 1.0)
-    scale = svg.Scale(max(low, 0.0), high, _RADIUS + 4, width - gutter - _RADIUS - 4)
+    scale = svg.Scale(max(low, 0.0), high, radius + 4, width - gutter - radius - 4)
     rows: list[Markup] = []
     top = 8.0
     for strip in strips:
-        height = _strip_height(strip, scale, unit) + (22 if names else 0)
-        rows.append(_strip(strip, scale, unit, top, height, width, gutter, names))
+        height = _strip_height(strip, scale, unit, radius) + (22 if names else 0)
+        rows.append(_strip(strip, scale, unit, top, height, width, gutter, radius))
         top += height + 10
     backdrop = (
         svg.x_axis(scale, 8, top, f"time to train, {unit.name}", most=8 if width > 600 else 4) if finite else ""
@@ -104,12 +105,13 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     )
 
 
-def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit) -> float:
-    rows = svg.swarm(_positions(strip, scale, unit), _SPACING)
+def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: float) -> float:
+    spacing = 2 * radius + 2
+    rows = svg.swarm(_positions(strip, scale, unit), spacing)
     extent = max((abs(row) for row in rows), default=0)
     num_failed = sum(not _is_finite(dot.time_s) for dot in strip.dots)
     extent = max(extent, math.ceil((math.ceil(num_failed / 3) - 1) / 2))
-    return (2 * extent + 1) * _SPACING + 34
+    return (2 * extent + 1) * spacing + 34
 
 
 def _positions(strip: RunStrip, scale: svg.Scale, unit: TimeUnit) -> list[float]:
@@ -126,9 +128,10 @@ def _strip(
     height: float,
     width: float,
     gutter: float,
-    names: bool,
+    radius: float,
 ) -> Markup:
     marks: list[Markup] = []
+    hinted, names, spacing = width > NARROW_PX, radius == _SMALL, 2 * radius + 2
     body = top + (22 if names else 0)
     middle = (body + 18 + top + height) / 2
     if names:
@@ -144,27 +147,24 @@ def _strip(
         marks.append(svg.text(at, body + 11, strip.mean_label, class_="strong", anchor="middle"))
     timed = [dot for dot in strip.dots if _is_finite(dot.time_s)]
     positions = _positions(strip, scale, unit)
-    for dot, x, row in zip(timed, positions, svg.swarm(positions, _SPACING), strict=True):
-        marks.append(_dot(dot, x, middle + row * _SPACING))
+    for dot, x, row in zip(timed, positions, svg.swarm(positions, spacing), strict=True):
+        marks.append(_dot(dot, x, middle + row * spacing, radius, hinted=hinted))
     untimed = [dot for dot in strip.dots if not _is_finite(dot.time_s)]
     for index, dot in enumerate(untimed):
         column, row = index % 3, index // 3
         rows = (len(untimed) + 2) // 3
-        y = middle + (row - (rows - 1) / 2) * _SPACING
-        marks.append(_dot(dot, width - gutter + 28 + column * (_SPACING + 6), y))
+        y = middle + (row - (rows - 1) / 2) * spacing
+        marks.append(_dot(dot, width - gutter + 28 + column * (spacing + 6), y, radius, hinted=hinted))
     return svg.group(*marks, class_=hue(strip.hue))
 
 
-def _dot(dot: RunDot, x: float, y: float) -> Markup:
+def _dot(dot: RunDot, x: float, y: float, radius: float, *, hinted: bool) -> Markup:
+    hint = dot.hint if hinted else ""
     if dot.fate == "failed":
-        return svg.group(
-            svg.cross(x, y, 6, "dot-failed", hint=dot.hint),
-            svg.text(x + 8, y - 5, dot.label, class_="tiny"),
-        )
-    return svg.group(
-        svg.circle(x, y, _RADIUS, f"dot-{dot.fate}", hint=dot.hint),
-        svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}", anchor="middle"),
-    )
+        label = (svg.text(x + 8, y - 5, dot.label, class_="tiny"),) if radius == _LARGE else ()
+        return svg.group(svg.cross(x, y, radius * 0.7, "dot-failed"), *label, hint=hint)
+    label = (svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}", anchor="middle"),) if radius == _LARGE else ()
+    return svg.group(svg.circle(x, y, radius, f"dot-{dot.fate}"), *label, hint=hint)
 
 
 def _is_finite(value: float | None) -> bool:

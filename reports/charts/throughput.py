@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
 from reports.formatting import si
 
 _HEIGHT = 250.0
@@ -48,6 +48,11 @@ def _draw(lines: Sequence[BlockLine], width: float, id_: str, title: str, descri
     ]
     for line in lines:
         points = [(x(a), y(b)) for a, b in line.points]
-        marks.append(svg.polyline(points, f"curve {hue(line.hue)}", hint=line.hint) if len(points) > 1 else Markup())
-        marks += [svg.circle(*point, 2.2, f"speck {hue(line.hue)}", hint=line.hint) for point in points]
+        marks.append(
+            svg.group(
+                svg.polyline(points, "curve") if len(points) > 1 else svg.circle(*points[0], 2.5, "speck"),
+                class_=hue(line.hue),
+                hint=line.hint if width > NARROW_PX else "",
+            )
+        )
     return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)

@@ -24,7 +24,6 @@ class TimeBar:
     label: str
     parts_s: tuple[float, ...]
     words: str
-    hint: str
 
 
 def time_figure(bars: Sequence[TimeBar], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
@@ -44,16 +43,21 @@ def _draw(bars: Sequence[TimeBar], unit: TimeUnit, width: float, id_: str, title
     x = svg.Scale(0.0, longest or 1.0, _LEFT, width - note - 12)
     bottom = 8 + len(bars) * (_BAR + _GAP)
     marks: list[Markup] = [svg.x_axis(x, 4, bottom, f"time, {unit.name}", most=8 if width > 600 else 4)]
-    for index, bar in enumerate(bars):
-        top = 8 + index * (_BAR + _GAP)
-        marks.append(svg.text(_LEFT - 8, top + 15, svg.fit(bar.label, _LEFT - 8), class_="tick", anchor="end"))
-        at = 0.0
-        for (part, _), took_s in zip(PARTS, bar.parts_s, strict=True):
-            if took_s > 0:
-                left, right = x(at / unit.seconds), x((at + took_s) / unit.seconds)
+    tops = [8 + index * (_BAR + _GAP) for index in range(len(bars))]
+    for number, (part, _) in enumerate(PARTS):
+        corners = []
+        for bar, top in zip(bars, tops, strict=True):
+            left, right = (x(sum(bar.parts_s[:end]) / unit.seconds) for end in (number, number + 1))
+            if bar.parts_s[number] > 0:
                 # A hairline of background between parts tells them apart without colour.
-                marks.append(svg.rect(left, top, max(right - left - 1, 0.7), _BAR, f"part-{part}", hint=bar.hint))
-                at += took_s
-        if note:
-            marks.append(svg.text(x(at / unit.seconds) + 8, top + 15, bar.words, class_="tick"))
+                corners.append((left, top, max(right - left - 1, 0.7), _BAR))
+        marks.append(svg.boxes(corners, f"part-{part}") if corners else Markup())
+    names = (svg.tag("text", bar.label, x=_LEFT - 8, y=top + 15) for bar, top in zip(bars, tops, strict=True))
+    marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
+    if note:
+        ends = [x(sum(bar.parts_s) / unit.seconds) + 8 for bar in bars]
+        words = (
+            svg.tag("text", bar.words, x=end, y=top + 15) for bar, end, top in zip(bars, ends, tops, strict=True)
+        )
+        marks.append(svg.tag("g", *words, class_="tick"))
     return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description)

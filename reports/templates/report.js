@@ -39,10 +39,10 @@
     block.append(button("Copy", (made) => copy(text, made, "Copy")));
   }
 
-  const keyOf = (cell) => {
-    const key = cell.dataset.s;
-    if (key !== undefined && key !== "" && !Number.isNaN(Number(key))) return Number(key);
-    return key === undefined ? cell.textContent.trim() : key;
+  const keyOf = (cell, isNumber) => {
+    const shown = cell.dataset.s ?? cell.textContent.trim();
+    const number = parseFloat(shown.replaceAll(",", "").replace("−", "-"));
+    return isNumber && !Number.isNaN(number) ? number : shown;
   };
   const isEmpty = (key) => key === "" || key === "—";
   const compare = (a, b) => typeof a === "number" && typeof b === "number" ? a - b
@@ -50,9 +50,10 @@
   for (const table of document.querySelectorAll("table[data-sortable]")) {
     const heads = [...table.tHead.rows[0].cells];
     heads.forEach((head, column) => {
+      const isNumber = head.classList.contains("n");
       const sort = button("", () => {
         const down = head.getAttribute("aria-sort") === "ascending";
-        const keyed = [...table.tBodies[0].rows].map((row) => [keyOf(row.cells[column]), row]);
+        const keyed = [...table.tBodies[0].rows].map((row) => [keyOf(row.cells[column], isNumber), row]);
         keyed.sort(([a], [b]) => isEmpty(a) - isEmpty(b) || (isEmpty(a) ? 0 : (down ? compare(b, a) : compare(a, b))));
         table.tBodies[0].append(...keyed.map(([, row]) => row));
         heads.forEach((other) => other.removeAttribute("aria-sort"));
