@@ -1,0 +1,67 @@
+"""The README's commands exist, with the options it shows; what it lists is what there is."""
+
+import re
+import shlex
+from pathlib import Path
+
+import click
+import pytest
+
+from harness.cli import COMMANDS, cli
+from rules.benchmarks import shipped_names
+
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def console_commands() -> list[str]:
+    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
+
+
+def dlrmbench_commands() -> list[str]:
+    inline = re.findall(r"`(dlrmbench [^`]*--[^`]*)`", README)
+    return [command for command in [*console_commands(), *inline] if command.startswith("dlrmbench ")]
+
+
+@pytest.mark.parametrize("command", dlrmbench_commands())
+def test_each_command_of_the_readme_parses(command: str) -> None:
+    words = shlex.split(re.split(r" >>? ", command)[0])[1:]
+    context: click.Context = click.Context(cli)
+    group: click.Command = cli
+    while isinstance(group, click.Group):
+        subcommand = group.get_command(context, words.pop(0))
+        assert subcommand is not None, command
+        group = subcommand
+    group.make_context(group.name, words, parent=context)
+
+
+@pytest.mark.parametrize("target", [c.split()[1] for c in console_commands() if c.startswith("make ")])
+def test_each_make_target_of_the_readme_exists(target: str) -> None:
+    assert re.search(rf"^{target}:", (ROOT / "Makefile").read_text(), flags=re.MULTILINE)
+
+
+@pytest.mark.parametrize("verb", sorted(COMMANDS))
+def test_each_verb_stands_in_the_readme(verb: str) -> None:
+    assert f"`dlrmbench {verb}" in README
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_each_benchmark_stands_in_the_readme(name: str) -> None:
+    assert f"| `{name}` |" in README
+
+
+@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README))
+def test_each_link_of_the_readme_leads_somewhere(link: str) -> None:
+    assert (ROOT / link).exists()
+
+
+def test_each_exit_code_stands_in_the_readme() -> None:
+    from harness.errors import ExitCode
+
+    text = README.split("Exit codes:")[1].split("\n\n")[0]
+    assert [int(number) for number in re.findall(r"\b(\d+) [a-zA-Z]", text)] == [int(code) for code in ExitCode]
+
+
+def test_ci_runs_what_make_test_runs() -> None:
+    assert "make test" in (ROOT / ".ci" / "run").read_text()
