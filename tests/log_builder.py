@@ -182,13 +182,14 @@ def make_runs(benchmark: Benchmark, num_runs: int | None = None, **options: Any)
     """Records of the runs of one set: own seeds, one after another, different numbers of evaluations."""
     runs = benchmark.score.num_runs if num_runs is None else num_runs
     # Official benchmarks have reference convergence points; faster sets would be suspicious.
+    start_ms = options.pop("start_ms", START_MS)
     middle = options.pop("num_evals", 17 if benchmark.status == "official" else 13)
     return [
         make_records(
             benchmark,
             num_evals=middle + index % 3 - 1,
             seed=100 + index,
-            start_ms=START_MS + index * 600_000,
+            start_ms=start_ms + index * 600_000,
             **options,
         )
         for index in range(runs)

@@ -1,0 +1,231 @@
+"""The log parser: any bytes in, records with file and line number out, never an exception."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from log_builder import make_records, to_text
+
+from rules.benchmarks import load_benchmark
+from rules.checker import LOG_RULES
+from rules.errors import InputError
+from rules.log import MAX_RECORD_BYTES, as_number, as_whole, parse_lines, printable, read_log
+from rules.results import read_run_result
+from rules.rule import judge
+from rules.subject import make_log_subject
+
+GOOD = (
+    ':::MLLOG {"namespace": "", "time_ms": 1000, "event_type": "POINT_IN_TIME", "key": "seed", "value": 7, '
+    '"metadata": {"file": "a.py", "lineno": 1}}'
+)
+
+
+def test_record_is_read_with_its_place() -> None:
+    log = parse_lines(f"noise\n\n{GOOD}\n", "result_0.txt")
+    (line,) = log.lines
+    assert (line.path, line.line_num, line.key, line.value, line.time_s) == ("result_0.txt", 3, "seed", 7, 1.0)
+    assert line.event_type == "POINT_IN_TIME"
+    assert line.metadata["file"] == "a.py"
+    assert line.problems == ()
+    assert log.value("seed") == 7 and log.first("nothing") is None and log.value("nothing") is None
+
+
+@pytest.mark.parametrize("prefix", ["0: ", "[3] ", " 12: ", "+ echo ", "\x1b[32m", "\ufeff"])
+def test_prefixes_of_launchers_are_noise(prefix: str) -> None:
+    assert len(parse_lines(f"{prefix}{GOOD}\r\n").lines) == 1
+
+
+def test_crlf_and_missing_last_newline_change_nothing() -> None:
+    text = to_text(make_records(load_benchmark("dlrm_tiny"), num_evals=2))
+    unix, windows = parse_lines(text), parse_lines(text.replace("\n", "\r\n").rstrip())
+    assert [(one.line_num, one.key, one.value) for one in unix.lines] == [
+        (one.line_num, one.key, one.value) for one in windows.lines
+    ]
+    assert windows.unparsed == ()
+
+
+def test_glued_records_are_both_read() -> None:
+    log = parse_lines(f"{GOOD}{GOOD.replace('seed', 'train_samples')} {GOOD}\n")
+    assert [line.key for line in log.lines] == ["seed", "train_samples", "seed"]
+    assert {line.line_num for line in log.lines} == {1}
+    assert log.unparsed == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        (GOOD[:60], "not valid JSON"),
+        (":::MLLOG ", "not valid JSON"),
+        (":::MLLOG {}", "no 'key'"),
+        (":::MLLOG []", "not a JSON object"),
+        (":::MLLOG 7", "not a JSON object"),
+        (GOOD.replace('"time_ms": 1000', '"time_ms": "1000"'), "time_ms"),
+        (GOOD.replace('"time_ms": 1000', '"time_ms": true'), "time_ms"),
+        (GOOD.replace('"time_ms": 1000', '"time_ms": NaN'), "time_ms"),
+        (GOOD.replace('"time_ms": 1000', '"time_ms": -5'), "time_ms"),
+        (GOOD.replace('"time_ms": 1000', '"time_ms": 1e999'), "time_ms"),
+        (GOOD.replace('"key": "seed"', '"key": 5'), "no 'key'"),
+        (GOOD.replace('"value": 7', '"value": 7, "value": 8'), "occurs twice"),
+        (GOOD.replace('"value": 7', '"value": ' + "[" * 40 + "]" * 40), "nested"),
+        (GOOD.replace('"value": 7', '"value": ' + "[" * 100_000), "nested"),
+        (GOOD.replace('"value": 7', '"value": "\\ud800"'), "Unicode"),
+        (GOOD.replace('"value": 7', '"value": ' + "9" * 5000), "digits"),
+        (GOOD + " and so on", "text follows"),
+    ],
+)
+def test_what_cannot_be_read_is_named_with_its_line(text: str, reason: str) -> None:
+    log = parse_lines(f"first\n{text}\n", "x.txt")
+    (one,) = log.unparsed
+    assert (one.path, one.line_num) == ("x.txt", 2)
+    assert reason in one.reason
+    assert len(one.excerpt) <= 500 and one.excerpt.isprintable()
+
+
+def test_same_key_twice_with_the_same_value_is_read() -> None:
+    assert parse_lines(GOOD.replace('"value": 7', '"value": 7, "value": 7')).value("seed") == 7
+
+
+@pytest.mark.parametrize(
+    ("removed", "problem"),
+    [(', "metadata": {"file": "a.py", "lineno": 1}', "metadata"), ('"value": 7, ', "value"),
+     ('"event_type": "POINT_IN_TIME", ', "event_type")],
+)  # fmt: skip
+def test_incomplete_record_is_kept_and_says_what_is_missing(removed: str, problem: str) -> None:
+    (line,) = parse_lines(GOOD.replace(removed, "")).lines
+    assert line.problems == (f"no '{problem}'",)
+
+
+def test_metadata_that_is_text_is_kept_as_a_problem() -> None:
+    (line,) = parse_lines(GOOD.replace('{"file": "a.py", "lineno": 1}', '""')).lines
+    assert line.metadata == {} and line.problems == ("'metadata' is not an object",)
+
+
+def test_non_finite_values_are_values() -> None:
+    log = parse_lines(
+        GOOD.replace('"value": 7', '"value": NaN') + "\n" + GOOD.replace('"value": 7', '"value": -Infinity')
+    )
+    assert len(log.lines) == 2
+    assert [as_number(line.value) for line in log.lines] == [None, None]
+
+
+def test_latin_1_bytes_are_read() -> None:
+    log = parse_lines(b"caf\xe9\n" + GOOD.replace("a.py", "caf\u00e9.py").encode("latin-1") + b"\n")
+    assert log.lines[0].metadata["file"] == "café.py"
+
+
+def test_utf_16_says_so() -> None:
+    log = parse_lines(GOOD.encode("utf-16"))
+    assert not log.lines and "UTF-16" in log.unparsed[0].reason
+
+
+def test_overlong_record_is_dropped_and_its_neighbours_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    huge = GOOD.replace('"value": 7', '"value": "' + "x" * (4 * MAX_RECORD_BYTES) + '"')
+    path.write_text(f"{GOOD}\n{huge}\n{GOOD}\n" + "." * (3 * MAX_RECORD_BYTES) + GOOD + "\n" + GOOD)
+    log = read_log(path)
+    assert [line.line_num for line in log.lines] == [1, 3, 4, 5]
+    assert [(one.line_num, one.reason) for one in log.unparsed] == [
+        (2, f"record longer than {MAX_RECORD_BYTES} bytes")
+    ]
+
+
+def test_record_across_the_reader_s_chunks_is_read_once(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    for filler in range(MAX_RECORD_BYTES - 20, MAX_RECORD_BYTES + 2, 3):
+        path.write_text("." * filler + GOOD + GOOD + "\n" + GOOD)
+        log = read_log(path)
+        assert [line.line_num for line in log.lines] == [1, 1, 2]
+        assert log.unparsed == ()
+
+
+def test_many_broken_records_on_one_line_are_cheap() -> None:
+    log = parse_lines(":::MLLOG {" * 100_000)
+    assert 0 < len(log.unparsed) <= 1001 and not log.lines
+
+
+def test_file_and_text_give_the_same_log(tmp_path: Path) -> None:
+    text = to_text(make_records(load_benchmark("dlrm_tiny"), num_evals=2))
+    path = tmp_path / "result_0.txt"
+    path.write_text(text)
+    from_file, from_text = read_log(path), parse_lines(text, str(path))
+    assert from_file.lines == from_text.lines
+    assert (from_file.sha256, from_file.num_bytes) == (from_text.sha256, len(text))
+
+
+@pytest.mark.parametrize("name", ["missing.txt", "."])
+def test_unreadable_path_is_an_input_error(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="Give a log"):
+        read_log(tmp_path / name)
+
+
+def test_device_is_not_read() -> None:
+    with pytest.raises(InputError, match="not a regular file"):
+        read_log("/dev/zero")
+
+
+def judge_everything(text: str | bytes) -> None:
+    """Read, judge and summarise under every kind of benchmark; the point is that nothing raises."""
+    log = parse_lines(text)
+    for name, round_name in ((None, None), ("dlrm_tiny", None), ("dlrm_dcnv2", "6.0"), ("dlrm", "2.1")):
+        benchmark = load_benchmark(name) if name is not None else None
+        outcomes = judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path)
+        for outcome in outcomes:
+            for finding in outcome.findings:
+                for shown in (finding.path, finding.message, finding.found, finding.expected):
+                    assert shown is None or shown.isprintable(), finding
+                json.dumps(finding.message).encode()
+        read_run_result(log, benchmark)
+
+
+@settings(max_examples=150)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_judged(data: bytes) -> None:
+    judge_everything(data)
+
+
+_json = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+_BASE = make_records(load_benchmark("dlrm_tiny"), num_evals=2)
+_FIELDS = ["time_ms", "event_type", "key", "value", "metadata"]
+_METADATA = ["epoch_num", "samples_count", "status", "reason", "method", "first_epoch_num", "epoch_count"]
+_line = st.integers(0, len(_BASE) - 1)
+
+
+@settings(max_examples=200)
+@given(
+    st.lists(st.tuples(_line, st.sampled_from(_FIELDS), _json), max_size=4),
+    st.lists(st.tuples(_line, st.sampled_from(_METADATA), _json), max_size=3),
+)
+def test_logs_with_any_values_are_judged(
+    changes: list[tuple[int, str, object]], places: list[tuple[int, str, object]]
+) -> None:
+    records = [{**record, "metadata": dict(record["metadata"])} for record in _BASE]
+    for index, name, value in places:
+        records[index]["metadata"][name] = value
+    for index, name, value in changes:
+        records[index][name] = value
+    judge_everything(to_text(records))
+
+
+@given(st.text(max_size=30))
+def test_printable_text_is_printable_and_keeps_what_was(text: str) -> None:
+    shown = printable(text)
+    assert shown.isprintable()
+    assert printable(shown) == shown
+    if text.isprintable():
+        assert shown == text
+
+
+@pytest.mark.parametrize(
+    ("value", "number", "whole"),
+    [(1, 1.0, 1), (2.0, 2.0, 2), (2.5, 2.5, None), (True, None, None), ("1", None, None), (None, None, None),
+     (float("nan"), None, None), (float("inf"), None, None), (10**400, None, None), (10**20, 1e20, 10**20)],
+)  # fmt: skip
+def test_numbers(value: object, number: float | None, whole: int | None) -> None:
+    assert as_number(value) == number
+    assert as_whole(value) == whole
