@@ -22,7 +22,7 @@ from reports.formatting import (
     throughput,
     time_unit,
 )
-from reports.statistics import log_summary
+from reports.statistics import log_summary, spread_shares
 from reports.view import Cell, Chart, Column, Table
 
 MAX_LINES = 60
@@ -91,7 +91,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             has_score=any(one.result.olympic_mean_s is not None for one in sets),
         ),
         heading="Every run",
-        lead=_runs_sentence(sets[0], unit) if len(sets) == 1 else "One strip per configuration, on one scale.",
+        lead=f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip() if len(sets) == 1 else "One strip per configuration, on one scale.",
         table=Table(
             id=f"{id_}-table",
             caption=title,
@@ -118,6 +118,33 @@ def _runs_sentence(one: SetFacts, unit: TimeUnit) -> str:
     if spread is not None and spread.coefficient_of_variation is not None:
         words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
     return words
+
+
+def spread_sentence(one: SetFacts) -> str:
+    """Which factor the difference between runs comes from; empty where it cannot be said."""
+    runs = [run.result for run in one.runs if run.result.converged]
+    rows = [
+        (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
+        for run in runs
+        if run.time_to_train_s and run.samples_to_converge and run.throughput_samples_per_s and run.train_s
+    ]
+    if len(rows) != len(runs) or len(rows) < 3:
+        return ""
+    totals = [row[0] or 0.0 for row in rows]
+    factors = [
+        [float(row[1] or 0) for row in rows],
+        [1 / (row[2] or math.inf) for row in rows],
+        [(row[0] or 0.0) / (row[3] or math.inf) for row in rows],
+    ]
+    shares = spread_shares(totals, factors)
+    if shares is None:
+        return ""
+    names = ("samples to converge", "throughput", "evaluation and overhead")
+    # A factor that works against the others has a negative share; in words it carries nothing.
+    told = ", ".join(
+        f"{name} {percent(min(max(share, 0.0), 1.0), 0)}" for name, share in zip(names, shares, strict=True)
+    )
+    return f"Where the difference between runs comes from: {told}."
 
 
 def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:

@@ -1,6 +1,7 @@
 """From the facts of all sets to the whole page: groups of comparable results, then one part per set."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
@@ -88,9 +89,8 @@ def group_view(group: Sequence[SetFacts], index: int, earlier: Sequence[Sequence
     ]
     charts = []
     if len(group) > 1:
-        charts = [
-            chart for chart in (runs_chart(group, f"{id_}-runs"), convergence_chart(group, f"{id_}-quality")) if chart
-        ]
+        made = (runs_chart(group, f"{id_}-runs"), convergence_chart(group, f"{id_}-quality"))
+        charts = [replace(chart, table=None, table_note=_ELSEWHERE) for chart in made if chart]
     division = f", {_division(first)} division" if _division(first) else ""
     heading = f"{first.benchmark}{division}"
     twins = [
@@ -154,7 +154,7 @@ def _verdict_row(one: SetFacts, unit: TimeUnit, is_scaled: bool) -> tuple[Cell, 
     unverified = " unverified" if one.status == "official" and one.result.score_s is not None else ""
     bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else MISSING
     factor = row["rcp_factor"]
-    passed = f"{printable(row['rcp_outcome'], 60)}{f', factor {factor:.4f}' if factor else ''}"
+    passed = f"{printable(row['rcp_outcome'], 60)}{f' ×{factor:.4f}' if factor and factor != 1.0 else ''}"
     return (
         Cell(text=one.label, anchor=f"set{one.index + 1}"),
         Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind),

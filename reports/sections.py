@@ -26,9 +26,10 @@ from reports.formatting import (
 )
 from reports.glossary import NOT_MLPERF, UNVERIFIED
 from reports.judgement import judgement_of
-from reports.statistics import log_summary, spread_shares
+from reports.statistics import log_summary
 from reports.view import Badge, Cell, Column, Fact, KeyNumber, SetView, Table
 
+_PREFLIGHT_ORDER = {"error": 0, "fail": 0, "warning": 0, "warn": 0, "unknown": 2, "ok": 3, "pass": 3}
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 
 
@@ -48,7 +49,6 @@ def set_view(one: SetFacts) -> SetView:
         charts=set_charts(one, prefix),
         judgement=judgement_of(one, prefix),
         runs=runs_table(one, f"{prefix}-runs"),
-        runs_lead=_runs_lead(one),
         environment=tuple(Fact(name=key, value=value) for key, value in record.environment) if record else (),
         preflight=_preflight(one, f"{prefix}-preflight"),
         system=_system(one, f"{prefix}-system"),
@@ -163,37 +163,6 @@ def _runs_note(one: SetFacts) -> str:
     return ", ".join(parts)
 
 
-def spread_sentence(one: SetFacts) -> str:
-    """Which factor the difference between runs comes from; empty where it cannot be said."""
-    runs = [run.result for run in one.runs if run.result.converged]
-    rows = [
-        (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
-        for run in runs
-        if run.time_to_train_s and run.samples_to_converge and run.throughput_samples_per_s and run.train_s
-    ]
-    if len(rows) != len(runs) or len(rows) < 3:
-        return ""
-    totals = [row[0] or 0.0 for row in rows]
-    factors = [
-        [float(row[1] or 0) for row in rows],
-        [1 / (row[2] or math.inf) for row in rows],
-        [(row[0] or 0.0) / (row[3] or math.inf) for row in rows],
-    ]
-    shares = spread_shares(totals, factors)
-    if shares is None:
-        return ""
-    names = ("samples to converge", "throughput", "evaluation and overhead")
-    # A factor that works against the others has a negative share; in words it carries nothing.
-    told = ", ".join(
-        f"{percent(min(max(share, 0.0), 1.0), 0)} {name}" for name, share in zip(names, shares, strict=True)
-    )
-    return f"The difference between runs is {told}."
-
-
-def _runs_lead(one: SetFacts) -> str:
-    return f"Every run that was started is listed, also those that failed or were interrupted. {spread_sentence(one)}"
-
-
 def runs_table(one: SetFacts, id_: str) -> Table:
     """All attempts: committed runs, then those that left no result."""
     unit = column_unit([one])
@@ -290,7 +259,8 @@ def _preflight(one: SetFacts, id_: str) -> Table | None:
             Cell(text=check.why),
             Cell(text=check.remedy),
         )
-        for check in checks
+        # What disturbs stands first.
+        for check in sorted(checks, key=lambda check: _PREFLIGHT_ORDER.get(check.status, 1))
     )
     names = ("Check", "Found", "Status", "Why it matters", "What to do")
     return Table(

@@ -129,7 +129,6 @@ class SetView:
     charts: tuple[Chart, ...]
     judgement: Judgement
     runs: Table
-    runs_lead: str
     environment: tuple[Fact, ...]
     preflight: Table | None
     system: Table | None
