@@ -28,7 +28,7 @@ _MESSAGE_CHARS = 400
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
 
 _WORKER = r"""
-import json, logging, resource, sys
+import json, logging, re, resource, sys
 files, ruleset, memory, seconds, size = json.loads(sys.stdin.read())
 for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, size),
                      (resource.RLIMIT_CORE, 0)):
@@ -42,6 +42,13 @@ for name in files:
     mc.enqueued_configs.clear()
     checker = mc.make_checker('training', ruleset, False, False)
     try:
+        lines = mc.mlp_parser.parse_file(name, ruleset=ruleset)[0]
+        words = [str(one.value['value']) for one in lines if one.key in ('submission_division', 'submission_benchmark')]
+        if not all(re.fullmatch('[A-Za-z0-9_]{0,64}', word) for word in words):
+            # It would open, and run, a rule file at a path that the log makes up.
+            said = ['the division or benchmark that the log names is no plain word']
+            print(json.dumps([name, {'outcome': 'not asked', 'messages': said}]), flush=True)
+            continue
         valid = mc.main(name, f'training_{ruleset}/common.yaml', checker)[0]
         said = [*checker.not_overwritable, *checker.overwritable.values(), *checker.warnings.values()]
         answer = {'outcome': 'valid' if valid else 'invalid', 'messages': [str(one)[:2000] for one in said[:50]]}
