@@ -43,7 +43,8 @@ for name in files:
     checker = mc.make_checker('training', ruleset, False, False)
     try:
         lines = mc.mlp_parser.parse_file(name, ruleset=ruleset)[0]
-        words = [str(one.value['value']) for one in lines if one.key in ('submission_division', 'submission_benchmark')]
+        named = [one for one in lines if one.key in ('submission_division', 'submission_benchmark')]
+        words = [str(one.value['value']) for one in named]
         if not all(re.fullmatch('[A-Za-z0-9_]{0,64}', word) for word in words):
             # It would open, and run, a rule file at a path that the log makes up.
             said = ['the division or benchmark that the log names is no plain word']
