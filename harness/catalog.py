@@ -8,6 +8,7 @@ from typing import Any
 from reference_models.config import DataConfig, RuntimeConfig, TrainConfig, parse_data, parse_runtime, parse_train
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.errors import ConfigError
+from reference_models.workload import WorkloadSpec
 from rules.benchmarks import Benchmark, load_benchmark
 from rules.errors import DefinitionError
 
@@ -22,6 +23,12 @@ class WorkloadConfig:
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
+
+    def spec(self, data_dir: Path, seed: int) -> WorkloadSpec:
+        """What an implementation builds one run from."""
+        return WorkloadSpec(
+            model=self.model, data=self.data, train=self.train, runtime=self.runtime, data_dir=data_dir, seed=seed
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

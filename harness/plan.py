@@ -13,7 +13,7 @@ from reference_models.config import DataConfig
 from reference_models.counts import MemoryEstimate, ModelCounts, count_model, estimate_memory
 from reference_models.datasets import locate_dataset, open_dataset
 from reference_models.errors import DatasetError
-from reference_models.workload import WorkloadSpec, find_implementation
+from reference_models.workload import find_implementation
 from reference_models.world import SingleProcess
 from rules import keys
 
@@ -142,17 +142,8 @@ def _estimate_time(config: RunConfig, counts: ModelCounts, schedule: Schedule, d
 
 def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
     """Seconds per training step and per evaluation of this very workload, after a short warm-up."""
-    workload = find_implementation(config.workload.runtime.implementation)(
-        WorkloadSpec(
-            model=config.workload.model,
-            data=config.workload.data,
-            train=config.workload.train,
-            runtime=replace(config.workload.runtime, threads=num_threads),
-            data_dir=data_dir,
-            seed=0,
-        ),
-        SingleProcess(),
-    )
+    timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
+    workload = find_implementation(timed.runtime.implementation)(timed.spec(data_dir, seed=0), SingleProcess())
     workload.build()
     clock = Clock(workload.synchronize)
     workload.train(2)

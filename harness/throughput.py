@@ -22,7 +22,7 @@ from harness.run_set import RunSet
 from harness.worker import interrupt, watch_parent
 from reference_models.datasets import open_dataset
 from reference_models.errors import ConfigError
-from reference_models.workload import WorkloadSpec, find_implementation
+from reference_models.workload import find_implementation
 from reference_models.world import SingleProcess
 from rules.benchmarks import parse_benchmark
 
@@ -47,14 +47,7 @@ def measure(spec: ThroughputSpec) -> dict[str, Any]:
     """Warm up, train `num_steps`, return what was measured. Reading the dataset is part of the time."""
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = parse_workload(benchmark, benchmark.sections)
-    workload_spec = WorkloadSpec(
-        model=config.model,
-        data=config.data,
-        train=config.train,
-        runtime=config.runtime,
-        data_dir=Path(spec.data_dir),
-        seed=spec.seed,
-    )
+    workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())

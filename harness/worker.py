@@ -25,7 +25,7 @@ from harness.files import read_json, write_json
 from harness.run_log import Block, RunLog, RunOutcome, make_schedule
 from reference_models.datasets import open_dataset
 from reference_models.errors import NotFiniteError
-from reference_models.workload import Workload, WorkloadSpec, find_implementation
+from reference_models.workload import Workload, find_implementation
 from reference_models.world import SingleProcess
 from rules import keys
 from rules.benchmarks import Benchmark, parse_benchmark
@@ -163,14 +163,7 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     started = datetime.now(UTC)
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = parse_workload(benchmark, benchmark.sections)
-    workload_spec = WorkloadSpec(
-        model=config.model,
-        data=config.data,
-        train=config.train,
-        runtime=config.runtime,
-        data_dir=Path(spec.data_dir),
-        seed=spec.seed,
-    )
+    workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
     workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())
     clock = Clock()

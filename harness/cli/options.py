@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypedDict, TypeVar
 
 import click
 
@@ -44,16 +44,34 @@ def configuration(command: F) -> F:
     return command
 
 
-def collect_overrides(
-    config_file: Path | None, assignments: tuple[str, ...], options: dict[str, Any]
-) -> list[Override]:
-    """All overrides, weakest first: file, environment, --set, option. `options` maps "section.key" to a value."""
+class Configured(TypedDict):
+    """What the options of `configuration` hand to a verb."""
+
+    config_file: Path | None
+    assignments: tuple[str, ...]
+    name: str | None
+    data_root: Path | None
+    device: str | None
+    threads: int | None
+    implementation: str | None
+    division: str | None
+    submitter: str | None
+
+
+def collect_overrides(configured: Configured) -> list[Override]:
+    """All overrides, weakest first: file, environment, --set, option."""
+    config_file = configured["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)
-    overrides += [read_set_option(text) for text in assignments]
-    names = {"submission.submitter": "--submitter"}
+    overrides += [read_set_option(text) for text in configured["assignments"]]
+    options = {
+        "runtime.device": configured["device"],
+        "runtime.threads": configured["threads"],
+        "runtime.implementation": configured["implementation"],
+        "submission.submitter": configured["submitter"],
+    }
     overrides += [
-        Override(key=key, value=value, source=f"option {names.get(key, '--' + key.partition('.')[2])}")
+        Override(key=key, value=value, source=f"option --{key.partition('.')[2]}")
         for key, value in options.items()
         if value is not None
     ]

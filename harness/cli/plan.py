@@ -1,11 +1,11 @@
 """`plan`: what a run would do, need and break."""
 
 import json
-from pathlib import Path
+from typing import Unpack
 
 import click
 
-from harness.cli.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.cli.table import render_table
 
 
@@ -24,36 +24,22 @@ from harness.cli.table import render_table
 @click.option("--measure/--no-measure", default=True, help="Measure a matrix product for the time estimate.")
 def plan(
     benchmark: str,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    name: str | None,
-    data_root: Path | None,
-    device: str | None,
-    threads: int | None,
-    implementation: str | None,
-    division: str | None,
-    submitter: str | None,
     num_runs: int | None,
     output_format: str,
     measure: bool,
+    **configured: Unpack[Configured],
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing."""
     from harness.config import default_division, resolve
     from harness.plan import make_plan, plan_as_json
 
-    options = {
-        "runtime.device": device,
-        "runtime.threads": threads,
-        "runtime.implementation": implementation,
-        "submission.submitter": submitter,
-    }
-    config = resolve(benchmark, collect_overrides(config_file, assignments, options), name)
+    config = resolve(benchmark, collect_overrides(configured), configured["name"])
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
         config,
-        data_root,
+        configured["data_root"],
         num_runs=runs,
-        division=division or default_division(config.benchmark),
+        division=configured["division"] or default_division(config.benchmark),
         measure=measure,
     )
     if output_format == "json":

@@ -2,10 +2,11 @@
 
 import sys
 from pathlib import Path
+from typing import Unpack
 
 import click
 
-from harness.cli.options import BENCHMARK, collect_overrides, configuration
+from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.errors import ExitCode, HarnessError
 
 
@@ -30,15 +31,6 @@ from harness.errors import ExitCode, HarnessError
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def run(
     benchmark: str,
-    config_file: Path | None,
-    assignments: tuple[str, ...],
-    name: str | None,
-    data_root: Path | None,
-    device: str | None,
-    threads: int | None,
-    implementation: str | None,
-    division: str | None,
-    submitter: str | None,
     num_runs: int | None,
     output: Path,
     seed: int | None,
@@ -46,6 +38,7 @@ def run(
     throughput_steps: int | None,
     strict_env: bool,
     quiet: bool,
+    **configured: Unpack[Configured],
 ) -> None:
     """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
 
@@ -58,27 +51,22 @@ def run(
     from harness.runner import RunRequest, start_set
     from harness.throughput import MIN_PROCESSES
 
-    options = {
-        "runtime.device": device,
-        "runtime.threads": threads,
-        "runtime.implementation": implementation,
-        "submission.submitter": submitter,
-    }
-    overrides = collect_overrides(config_file, assignments, options)
     derived_suffix = None if throughput_steps is None else "_throughput"
-    config = resolve(benchmark, overrides, name, derived_suffix=derived_suffix)
+    config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix=derived_suffix)
     refuse_impossible(config.workload.runtime.device, config.workload.runtime.implementation)
     if strict_env:
-        refuse_disturbed_environment(data_root, output)
+        refuse_disturbed_environment(configured["data_root"], output)
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     with generation_progress(config.workload.data, quiet=quiet) as on_progress:
-        data_dir = ensure_dataset(config.workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
+        data_dir = ensure_dataset(
+            config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
+        )
     if throughput_steps is not None:
         num_runs = max(MIN_PROCESSES, num_runs or 0)
     request = RunRequest(
         num_runs=config.benchmark.score.num_runs if num_runs is None else num_runs,
         base_seed=seed,
-        division=division,
+        division=configured["division"],
         timeout_s=timeout_s,
         data_dir=data_dir,
         output=output,
