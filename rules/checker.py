@@ -69,7 +69,7 @@ def check_log(
     benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
     round_name = infer_round(benchmark, result_set.round, ruleset)
     verdict = _judge_log(log, benchmark, round_name, _source(benchmark, result_set, round_name, ruleset))
-    opinions = _ask([verdict], benchmark, round_name) if second_opinion else (None,)
+    opinions = _ask([path], benchmark, round_name) if second_opinion else (None,)
     return replace(verdict, official=opinions[0])
 
 
@@ -86,7 +86,7 @@ def check_set(
     source = _source(benchmark, result_set, round_name, ruleset)
     verdicts = [_judge_log(log, benchmark, round_name, source) for log in logs]
     if second_opinion:
-        opinions = _ask(verdicts, benchmark, round_name)
+        opinions = _ask(result_set.logs, benchmark, round_name)
         verdicts = [replace(one, official=opinion) for one, opinion in zip(verdicts, opinions, strict=True)]
     subject = _set_subject(result_set, logs, benchmark, round_name)
     own = judge(SET_RULES, subject, str(result_set.folder))
@@ -163,12 +163,12 @@ def _set_subject(
 
 
 def _ask(
-    verdicts: Sequence[Verdict], benchmark: Benchmark | None, round_name: str | None
+    logs: Sequence[Path], benchmark: Benchmark | None, round_name: str | None
 ) -> tuple[OfficialOpinion | None, ...]:
     """The official checker's opinions, None for benchmarks that it does not know."""
     if benchmark is None or benchmark.status != "official" or round_name is None:
-        return (None,) * len(verdicts)
-    return ask_official_checker([one.subject for one in verdicts], round_name)
+        return (None,) * len(logs)
+    return ask_official_checker(logs, round_name)
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:

@@ -158,7 +158,8 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
         settings[keys.DATASET_SHA256] = DIGEST
     if subject.is_closed or subject.is_ours:
         for key, constraint in benchmark.closed.items():
-            settings.setdefault(key, _kind_of(constraint.value))
+            example = constraint.value if constraint.value is not None else benchmark.sections["train"].get(key)
+            settings.setdefault(key, _kind_of(example))
         settings[keys.GLOBAL_BATCH_SIZE] = COUNT
         if keys.OPT_BASE_LEARNING_RATE in settings:
             settings[keys.OPT_BASE_LEARNING_RATE] = POSITIVE

@@ -17,7 +17,7 @@ from rules.system_desc import FIELDS
 
 Record = dict[str, Any]
 START_MS = 1_790_000_000_000
-_THROUGHPUT = 250_000.0
+_THROUGHPUT = 20_000.0
 _STARTS = {"init_start", "run_start", "block_start", "eval_start", "epoch_start"}
 _STOPS = {"init_stop", "run_stop", "block_stop", "eval_stop", "epoch_stop"}
 
