@@ -329,3 +329,14 @@ def test_the_first_rows_of_criteo_kaggle(tmp_path: Path) -> None:
     labels, _, dense = read_split(tmp_path / "d", data, "train")
     assert labels == [line.label for line in lines[:8572]]
     np.testing.assert_array_equal(dense, np.array([line.dense for line in lines[:8572]], np.float32))
+
+
+@pytest.mark.long
+def test_a_file_larger_than_the_bound_is_prepared_within_it() -> None:
+    """1.2 GiB of text with millions of categories, under the default bound of 1 GiB."""
+    command = Path(__file__).parent / "performance" / "parse.py"
+    done = subprocess.run(
+        [sys.executable, str(command), "--rows", "20000", "--memory-test", "1.2"], capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "peak memory" in done.stdout

@@ -1,1 +1,5 @@
-"""Criteo's files: text input and MLPerf's preprocessed binary layouts."""
+"""Criteo's click logs: text files prepared into the store (`tsv`), MLPerf's preprocessed files read in place.
+
+Text: `lines` reads blocks, `parse` (with `swar`) turns them into columns, `spool` keeps these on disk, `dictionary`
+numbers categories, `parameters` says how. Preprocessed: `one_hot` and `multi_hot`, on arrays that `npy` locates.
+"""

@@ -69,7 +69,7 @@ class _Tally:
         if self.num_malformed > allowed:
             share = f"{self.num_malformed:,} of {self.num_lines:,} lines are malformed"
             raise DatasetError(
-                f"{self.named[0]}; {share}, more than the {100 * self.max_malformed:g} % allowed. Repair the file, or "
+                f"{self.named[0]}; {share}, more than the {100 * self.max_malformed:g} % allowed. Repair the file or "
                 "allow more with --max-malformed (malformed lines are left out)."
                 + "".join(f"\n  {name}" for name in self.named[1:])
             )
