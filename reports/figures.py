@@ -74,6 +74,9 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         )
         for one in sets
     ]
+    lead = "One strip per configuration, on one scale."
+    if len(sets) == 1:
+        lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
     description = " ".join(f"{one.label}: {_runs_sentence(one, unit)}" for one in sets)
     rows = tuple(
@@ -91,7 +94,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             has_score=any(one.result.olympic_mean_s is not None for one in sets),
         ),
         heading="Every run",
-        lead=f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip() if len(sets) == 1 else "One strip per configuration, on one scale.",
+        lead=lead,
         table=Table(
             id=f"{id_}-table",
             caption=title,
@@ -154,9 +157,8 @@ def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         for run in one.runs:
             points = tuple((e.epoch_num, e.quality) for e in run.result.evaluations if e.epoch_num is not None)
             if points:
-                words = f"{one.label}, run {run.label}" if len(sets) > 1 else f"run {run.label}"
-                hint = f"{words}: AUC {quality(points[-1][1])} at epoch {epochs(points[-1][0])}"
-                line = QualityLine(hue=one.index, points=points, fate=run.fate, hint=hint)
+                hint = f"run {run.label}: AUC {quality(points[-1][1])} at epoch {epochs(points[-1][0])}"
+                line = QualityLine(hue=one.index, points=points, fate=run.fate, hint="" if len(sets) > 1 else hint)
                 drawn.append((one, run, line))
     if not drawn:
         return None
@@ -316,10 +318,10 @@ def throughput_chart(one: SetFacts, id_: str) -> Chart | None:
     )
 
 
-def set_charts(one: SetFacts, prefix: str) -> tuple[Chart, ...]:
+def set_charts(one: SetFacts, prefix: str, *, has_runs_chart: bool) -> tuple[Chart, ...]:
     """All charts of one configuration that its data offers."""
     made = (
-        runs_chart([one], f"{prefix}-runs-chart"),
+        runs_chart([one], f"{prefix}-runs-chart") if has_runs_chart else None,
         convergence_chart([one], f"{prefix}-convergence"),
         time_chart(one, f"{prefix}-time"),
         throughput_chart(one, f"{prefix}-throughput"),

@@ -30,7 +30,7 @@ from reports.tables import configuration_row
 from reports.view import Cell, Column, GroupView, PageView, Table
 from rules.rounds import why_not_comparable
 
-_ELSEWHERE = "The numbers stand below the same chart in each configuration's own part."
+_ELSEWHERE = "The numbers stand in each configuration's own part, in the tables of its runs and its convergence."
 
 
 def build_page(
@@ -39,6 +39,7 @@ def build_page(
     """The view of the whole page; `data` is the JSON export, already safe to embed."""
     groups = comparable_groups(sets)
     views = tuple(group_view(group, index, groups[:index]) for index, group in enumerate(groups))
+    drawn_together = {one.index for group in groups if len(group) > 1 for one in group}
     head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets)
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     num_official = sum(one.status == "official" for one in sets)
@@ -49,7 +50,7 @@ def build_page(
         dek=_dek(sets, groups, titled=title is not None, head=head),
         badges=tuple(badge(one) for one in sets) if len(sets) == 1 else (),
         groups=views,
-        sets=tuple(set_view(one) for one in sets),
+        sets=tuple(set_view(one, has_runs_chart=one.index not in drawn_together) for one in sets),
         glossary=GLOSSARY,
         rules=rule_index(sets),
         footnotes=footnotes(any_official=num_official > 0, num_official=num_official),

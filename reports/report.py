@@ -37,15 +37,19 @@ def render_report(
         return export_markdown(sets)
     if output_format != "html":
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
-    return render_html(build_page(sets, embed_json(_without_evaluations(export_json(sets))), title=title, now=now))
+    return render_html(build_page(sets, embed_json(_condensed(export_json(sets))), title=title, now=now))
 
 
-def _without_evaluations(document: dict[str, Any]) -> dict[str, Any]:
-    """The page's tables hold the evaluations already; a second copy of them would be a third of its size."""
-    configurations = [
-        {**one, "runs": [{key: value for key, value in run.items() if key != "evaluations"} for run in one["runs"]]}
-        for one in document["configurations"]
-    ]
+def _condensed(document: dict[str, Any]) -> dict[str, Any]:
+    """The document for the page: a list per quantity over the runs, or one value where all runs have the same.
+
+    Evaluations and paths are left out, because the page's tables hold them, and a second copy would be large.
+    """
+    configurations = []
+    for one in document["configurations"]:
+        columns = {key: [run[key] for run in one["runs"]] for key in one["runs"][0] if key not in ("evaluations", "path")}
+        runs = {key: values[0] if len(set(values)) == 1 else values for key, values in columns.items()}
+        configurations.append({**one, "runs": runs})
     return {**document, "configurations": configurations}
 
 

@@ -33,8 +33,8 @@ _PREFLIGHT_ORDER = {"error": 0, "fail": 0, "warning": 0, "warn": 0, "unknown": 2
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 
 
-def set_view(one: SetFacts) -> SetView:
-    """Everything the page says about one configuration."""
+def set_view(one: SetFacts, *, has_runs_chart: bool = True) -> SetView:
+    """Everything the page says about one configuration; its runs may be drawn beside those of others already."""
     prefix = f"set{one.index + 1}"
     record = one.extras.run_set
     return SetView(
@@ -46,7 +46,7 @@ def set_view(one: SetFacts) -> SetView:
         tags=tags(one),
         numbers=key_numbers(one),
         warnings=(*_warnings(one), *one.extras.problems),
-        charts=set_charts(one, prefix),
+        charts=set_charts(one, prefix, has_runs_chart=has_runs_chart),
         judgement=judgement_of(one, prefix),
         runs=runs_table(one, f"{prefix}-runs"),
         environment=tuple(Fact(name=key, value=value) for key, value in record.environment) if record else (),
@@ -207,7 +207,7 @@ def runs_table(one: SetFacts, id_: str) -> Table:
         cells += [
             Cell(text=utc(result.started_ms), sort="" if result.started_ms is None else repr(result.started_ms)),
             Cell(text=printable(result.cache_clear, 120) if result.cache_clear else "not logged"),
-            Cell(text=short_digest(result.log_sha256), kind="code", note=printable(result.log_sha256)),
+            Cell(text=short_digest(result.log_sha256), kind="code"),
         ]
         rows.append(tuple(cells))
     for attempt in one.unfinished:

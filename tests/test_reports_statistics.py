@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from reports.statistics import log_summary, olympic_interval
+from reports.statistics import log_summary, olympic_interval, spread_shares
 from rules.results import olympic_mean
 
 times = st.lists(st.floats(0.1, 1e5), min_size=5, max_size=12)
@@ -89,3 +89,23 @@ def test_one_run_has_no_deviation() -> None:
     assert summary is not None
     assert summary.coefficient_of_variation is None
     assert summary.interval is None
+
+
+def test_spread_shares_name_the_factor_that_varies() -> None:
+    samples, rates = [100.0, 200.0, 400.0], [10.0, 10.0, 10.0]
+    shares = spread_shares([10.0, 20.0, 40.0], [samples, [1 / rate for rate in rates]])
+    assert shares == pytest.approx((1.0, 0.0))
+
+
+@given(st.lists(st.tuples(st.floats(1, 100), st.floats(0.5, 2), st.floats(1, 1.5)), min_size=3, max_size=10))
+def test_spread_shares_add_up(rows: list[tuple[float, float, float]]) -> None:
+    factors = list(zip(*rows, strict=True))
+    totals = [a * b * c for a, b, c in rows]
+    shares = spread_shares(totals, factors)
+    assert shares is None or sum(shares) == pytest.approx(1.0, abs=1e-6)
+
+
+def test_spread_shares_need_spread_and_three_runs() -> None:
+    assert spread_shares([1.0, 1.0, 1.0], [[1.0, 1.0, 1.0]]) is None
+    assert spread_shares([1.0, 2.0], [[1.0, 2.0]]) is None
+    assert spread_shares([1.0, 2.0, 0.0], [[1.0, 2.0, 0.0]]) is None

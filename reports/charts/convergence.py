@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import NARROW_PX, WIDE_PX, Figure, Key, draw_both, hue
+from reports.charts.figure import NARROW_PX, WIDE_PX, Figure, Key, draw_both, hue, reused_curves
 
 _HEIGHT = 360.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
@@ -84,7 +84,7 @@ def _draw(
     if width == WIDE_PX:
         curves: Markup = svg.tag("g", *(_curve(line, x, y) for line in drawn), id=f"{id_}-curves")
     else:
-        curves = _reused_curves(id_, x, _x_scale(lines, WIDE_PX))
+        curves = reused_curves(id_, x, _x_scale(lines, WIDE_PX))
     marks.append(svg.tag("g", curves, clip_path=f"url(#{clip})"))
     marks += [_end(line, x, y, hinted=width > NARROW_PX) for line in drawn]
     if target is not None:
@@ -100,16 +100,6 @@ def _x_scale(lines: Sequence[QualityLine], width: float) -> svg.Scale:
 def _curve(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
     class_ = f"curve {line.fate}" if line.fate == "failed" else "curve"
     return svg.group(svg.polyline([(x(a), y(b)) for a, b in line.points], class_), class_=hue(line.hue))
-
-
-def _reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """The wide drawing's curves, squeezed: they are most of a chart's size, and only their width differs."""
-    squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
-    return svg.tag(
-        "use",
-        href=f"#{id_.removesuffix('narrow')}wide-curves",
-        transform=f"translate({x.start - squeeze * wide_x.start:.2f} 0) scale({squeeze:.5f} 1)",
-    )
 
 
 def _end(line: QualityLine, x: svg.Scale, y: svg.Scale, *, hinted: bool) -> Markup:

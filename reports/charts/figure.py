@@ -5,6 +5,8 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
+from reports import svg
+
 WIDE_PX = 960.0
 NARROW_PX = 380.0
 
@@ -47,3 +49,13 @@ def draw_both(
 def hue(index: int) -> str:
     """Class of the colour (and dash) of configuration `index`; five are told apart, then they repeat."""
     return f"hue{index % 5}"
+
+
+def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
+    """The wide drawing's curves, squeezed: they are most of a chart's size, and only their width differs."""
+    squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
+    return svg.tag(
+        "use",
+        href=f"#{id_.removesuffix('narrow')}wide-curves",
+        transform=f"translate({x.start - squeeze * wide_x.start:.2f} 0) scale({squeeze:.5f} 1)",
+    )

@@ -163,7 +163,7 @@ def _dot(dot: RunDot, x: float, y: float, radius: float, *, hinted: bool) -> Mar
     if dot.fate == "failed":
         label = (svg.text(x + 8, y - 5, dot.label, class_="tiny"),) if radius == _LARGE else ()
         return svg.group(svg.cross(x, y, radius * 0.7, "dot-failed"), *label, hint=hint)
-    label = (svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}", anchor="middle"),) if radius == _LARGE else ()
+    label = (svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}"),) if radius == _LARGE else ()
     return svg.group(svg.circle(x, y, radius, f"dot-{dot.fate}"), *label, hint=hint)
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
+from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
 from reports.formatting import si
 
 _HEIGHT = 250.0
@@ -40,19 +40,24 @@ def _draw(lines: Sequence[BlockLine], width: float, id_: str, title: str, descri
     low, high = svg.padded([*rates, middle * (1 - _LEAST_EXTENT), middle * (1 + _LEAST_EXTENT)], 0.04)
     bottom = _HEIGHT - 44
     y = svg.Scale(max(low, 0.0), high, bottom, _TOP)
-    x = svg.Scale(0.0, max(point[0] for line in lines for point in line.points) * 1.02, _LEFT, width - _RIGHT)
+    x = _x_scale(lines, width)
     marks: list[Markup] = [
         svg.x_axis(x, _TOP - 8, bottom, "samples trained", most=8 if width > 600 else 4, words=si),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=5, words=si),
         svg.text(0, 12, "samples/s within each block", class_="axis"),
     ]
-    for line in lines:
-        points = [(x(a), y(b)) for a, b in line.points]
-        marks.append(
-            svg.group(
-                svg.polyline(points, "curve") if len(points) > 1 else svg.circle(*points[0], 2.5, "speck"),
-                class_=hue(line.hue),
-                hint=line.hint if width > NARROW_PX else "",
-            )
-        )
+    if width == WIDE_PX:
+        marks.append(svg.tag("g", *(_curve(line, x, y) for line in lines), id=f"{id_}-curves"))
+    else:
+        marks.append(reused_curves(id_, x, _x_scale(lines, WIDE_PX)))
     return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
+
+
+def _x_scale(lines: Sequence[BlockLine], width: float) -> svg.Scale:
+    return svg.Scale(0.0, max(point[0] for line in lines for point in line.points) * 1.02, _LEFT, width - _RIGHT)
+
+
+def _curve(line: BlockLine, x: svg.Scale, y: svg.Scale) -> Markup:
+    points = [(x(a), y(b)) for a, b in line.points]
+    mark = svg.polyline(points, "curve") if len(points) > 1 else svg.circle(*points[0], 2.5, "speck")
+    return svg.group(mark, class_=hue(line.hue), hint=line.hint)
