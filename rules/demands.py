@@ -39,6 +39,8 @@ NOTHING = Kind(name="null", holds=lambda value: value is None)
 FLAG = Kind(name="true or false", holds=lambda value: isinstance(value, bool))
 TEXT = Kind(name="a string that is not empty", holds=lambda value: isinstance(value, str) and bool(value.strip()))
 DIVISION = Kind(name="'closed' or 'open'", holds=lambda value: value in (keys.CLOSED, keys.OPEN))
+STATUSES = ("onprem", "cloud", "research", "preview")
+STATUS = Kind(name=f"one of {', '.join(STATUSES)}", holds=lambda value: value in STATUSES)
 WHOLE = Kind(name="a whole number of at least 0", holds=lambda value: _is_whole(value, 0))
 COUNT = Kind(name="a whole number of at least 1", holds=lambda value: _is_whole(value, 1))
 POSITIVE = Kind(name="a number above 0", holds=lambda value: (as_number(value) or 0) > 0)
@@ -70,7 +72,7 @@ _OWN_SETTINGS: dict[str, Kind] = {
     keys.SUBMISSION_DIVISION: DIVISION,
     keys.SUBMISSION_ORG: TEXT,
     keys.SUBMISSION_PLATFORM: TEXT,
-    keys.SUBMISSION_STATUS: TEXT,
+    keys.SUBMISSION_STATUS: STATUS,
     keys.BENCHMARK_VERSION: COUNT,
     keys.DEFINITION_SHA256: DIGEST,
     keys.QUALITY_TARGET: QUALITY,
@@ -150,7 +152,7 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
     if subject.round != "5.0":
         settings |= {keys.SUBMISSION_ORG: TEXT, keys.SUBMISSION_PLATFORM: TEXT}
     if subject.round is not None and not subject.is_at_least("4.1"):
-        settings[keys.SUBMISSION_STATUS] = TEXT
+        settings[keys.SUBMISSION_STATUS] = STATUS
     benchmark = subject.benchmark
     if benchmark is None:
         return settings

@@ -68,7 +68,8 @@ class BenchmarkResult:
 
     `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the
     dropped slowest (training_rules.adoc, "Benchmark results"). `rcp_outcome` is passed, failed, missing or none
-    (no reference points); `rcp_factor` is None when no RCP applies.
+    (no reference points), `rcp_reason` says why, and `rcp_factor` is None when no RCP applies. `score_s` is the
+    normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
     """
 
     benchmark: str | None
