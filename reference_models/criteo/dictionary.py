@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 RARE_ID = 0
 BYTES_PER_VALUE = 72
-"""Peak memory per distinct value while two dictionaries are merged (measured: 68)."""
+"""Peak memory per distinct value while a stretch of rows is merged in (65 by tracemalloc at 8 million values)."""
 _U32 = np.uint64(32)
 _LOW = np.uint64(0xFFFFFFFF)
 

@@ -39,6 +39,9 @@ class Spool:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        if isinstance(error, OSError) and error.filename is None:
+            # A buffered write names no file.
+            error.filename = str(self._folder)
         self.remove()
 
     def append(self, rows: Rows) -> None:

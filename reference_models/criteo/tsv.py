@@ -26,7 +26,7 @@ from reference_models.store import Chunk, SplitWriter, unfinished
 MAX_MALFORMED = 0.001
 MEMORY_BYTES = 1 << 30
 MIN_MEMORY_BYTES = 1 << 29
-_WORKING_BYTES = 400 << 20
+_WORKING_BYTES = 256 << 20
 """Interpreter, libraries and buffers; what is left of `memory_bytes` is for one feature's dictionary."""
 _NUM_NAMED = 10
 _COLUMN_ROWS = 1 << 20
