@@ -1,0 +1,125 @@
+"""The page in a real browser: quiet, alone, legible everywhere, and whole without scripts."""
+
+from collections.abc import Iterator
+
+import pytest
+from browser import Browser, find_browser
+from log_builder import make_runs
+from report_builder import write_run_set
+
+from reports.report import write_report
+from rules.benchmarks import load_benchmark
+
+pytestmark = pytest.mark.skipif(
+    find_browser() is None, reason="no Chromium on PATH (apt-get install chromium) nor in $DLRMBENCH_TEST_BROWSER"
+)
+NASTY = "</script><img src=x onerror=document.title='owned'>"
+NARROW = 360
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
+    with Browser(find_browser() or "", tmp_path_factory.mktemp("profile")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Two comparable sets, one with hostile and very long names."""
+    folder = tmp_path_factory.mktemp("page")
+    runs = make_runs(load_benchmark("dlrm_tiny"), platform=NASTY, organization="x" * 5000)
+    write_run_set(folder / "one", runs=runs, changes={"command": "y" * 3000})
+    write_run_set(folder / "two")
+    return write_report([folder], folder / "report.html", title=NASTY).as_uri()
+
+
+def test_one_request_and_no_complaint(browser: Browser, page: str) -> None:
+    with browser.tab(page) as tab:
+        title = tab.evaluate("document.title")
+        assert (tab.requests(), tab.complaints()) == ([page], [])
+        assert title.startswith("</script>")
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("width", [NARROW, 800, 1280])
+def test_the_page_never_scrolls_sideways(browser: Browser, page: str, width: int, scheme: str) -> None:
+    with browser.tab(page, width=width, features=[("prefers-color-scheme", scheme)]) as tab:
+        tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+        assert tab.evaluate("document.documentElement.scrollWidth") <= width
+
+
+def test_scheme_follows_the_system_and_the_toggle(browser: Browser, page: str) -> None:
+    background = "getComputedStyle(document.body).backgroundColor"
+    with browser.tab(page, features=[("prefers-color-scheme", "dark")]) as tab:
+        assert tab.evaluate(background) == "rgb(20, 23, 26)"
+        tab.evaluate("document.querySelector('#tools button').click()")
+        assert tab.evaluate(background) == "rgb(255, 255, 255)"
+    with browser.tab(page, features=[("prefers-color-scheme", "dark")], media="print") as tab:
+        assert tab.evaluate(background) == "rgb(255, 255, 255)"
+
+
+def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, page: str) -> None:
+    shown = "[...document.querySelectorAll('svg[role=img]')].filter((one) => one.getClientRects().length).length"
+    for width in (NARROW, 1280):
+        with browser.tab(page, width=width) as tab:
+            assert tab.evaluate(shown) == tab.count("figure") > 4
+            smallest = (
+                "Math.min(...[...document.querySelectorAll('svg[role=img] text.axis')]"
+                ".filter((one) => one.getClientRects().length).map((one) => one.getBoundingClientRect().height))"
+            )
+            assert tab.evaluate(smallest) > 9
+
+
+def test_narrow_curves_are_drawn_although_the_wide_drawing_is_hidden(browser: Browser, page: str) -> None:
+    with browser.tab(page, width=NARROW) as tab:
+        box = tab.evaluate(
+            "(() => { const box = document.querySelector('#set1-convergence-h').parentNode"
+            ".querySelector('.narrow use').getBoundingClientRect(); return [box.width, box.height]; })()"
+        )
+        assert min(box) > 50
+
+
+def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, page: str) -> None:
+    selectors = ("table", "tr", "svg[role=img]", "details", "section", "article")
+    with browser.tab(page) as tab:
+        with_scripts = {selector: tab.count(selector) for selector in selectors}
+        assert tab.count("button") > 4
+    with browser.tab(page, scripts=False) as tab:
+        assert {selector: tab.count(selector) for selector in selectors} == with_scripts
+        assert tab.count("button") == 0
+
+
+def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
+    column = "[...document.querySelectorAll('#set2-runs tbody tr')].map((row) => row.cells[3].textContent)"
+    head = "document.querySelector('#set2-runs thead th:nth-child(4)')"
+    with browser.tab(page) as tab:
+        tab.evaluate(f"{head}.querySelector('button').focus()")
+        tab.press("Enter", 13)
+        rising = tab.evaluate(column)
+        assert tab.evaluate(f"{head}.getAttribute('aria-sort')") == "ascending"
+        tab.press("Enter", 13)
+        falling = tab.evaluate(column)
+        assert tab.evaluate(f"{head}.getAttribute('aria-sort')") == "descending"
+    known = [float(text) for text in rising if text != "—"]
+    assert known == sorted(known) and len(set(known)) > 1
+    assert [float(text) for text in falling if text != "—"] == known[::-1]
+    # What has no value stands last either way.
+    assert rising[-1] == falling[-1] == "—"
+
+
+def test_forced_colours_keep_every_mark_visible(browser: Browser, page: str) -> None:
+    with browser.tab(page, features=[("forced-colors", "active")]) as tab:
+        fills = tab.evaluate(
+            "[...document.querySelectorAll('.wide .dot-counted')].map((one) => getComputedStyle(one).fill)"
+        )
+        assert fills and set(fills) == {tab.evaluate("getComputedStyle(document.body).color")}
+
+
+def test_printing_opens_what_is_folded(browser: Browser, page: str) -> None:
+    with browser.tab(page) as tab:
+        tab.evaluate("dispatchEvent(new Event('beforeprint'))")
+        assert tab.count("details:not([open])") == 0
+        tab.evaluate("dispatchEvent(new Event('afterprint'))")
+        assert tab.count("details:not([open])") > 0
+        printed = tab.browser.call("Page.printToPDF", tab.session)["data"]
+        assert len(printed) > 10_000
