@@ -31,9 +31,8 @@ from rules.subject import LogSubject, SetSubject, make_log_subject
 from rules.verdict import Verdict, VerdictOutcome
 
 LOG_RULES: tuple[Rule[LogSubject], ...] = (
-    *structure.RULES[:8],
+    *structure.RULES,
     *hyperparameters.RULES,
-    *structure.RULES[8:],
     *timing.RULES,
     *cadence.RULES,
     *quality.RULES,
@@ -88,7 +87,7 @@ def check_set(
     if second_opinion:
         opinions = _ask(result_set.logs, benchmark, round_name)
         verdicts = [replace(one, official=opinion) for one, opinion in zip(verdicts, opinions, strict=True)]
-    subject = _set_subject(result_set, logs, benchmark, round_name)
+    subject = make_set_subject(result_set, logs, benchmark, round_name)
     own = judge(SET_RULES, subject, str(result_set.folder))
     outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
     findings = _sorted(outcomes)
@@ -143,9 +142,10 @@ def _judge_log(log: RunLog, benchmark: Benchmark | None, round_name: str | None,
     )
 
 
-def _set_subject(
+def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
+    """What the set rules look at: the logs, what they say of their runs, and what lies beside them."""
     runs = tuple(read_run_result(log, benchmark) for log in logs)
     described = result_set.system_json
     content, error = system_desc.read_system_desc(described) if described is not None else (None, None)

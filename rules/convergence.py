@@ -163,7 +163,7 @@ def judge_epochs(
     point, how = find_point(batch_size, points, num_runs)
     if point is None:
         return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
-    mean = olympic([_NOT_CONVERGED if value is None else round(value, 3) for value in epochs])
+    mean = olympic([_NOT_CONVERGED if value is None else _bounded(round(value, 3)) for value in epochs])
     if mean <= 0:
         return _untested("failed", f"a mean of {mean} epochs to converge is impossible")
     factor = max(1.0, point.mean / mean)
@@ -181,6 +181,11 @@ def judge_epochs(
         return Convergence(status="missing", reason=reason, factor=1.0, mean_epochs=mean, point=point)
     reason = f"converges faster than the reference allows: {said}"
     return Convergence(status="failed", reason=reason, factor=factor, mean_epochs=mean, point=point)
+
+
+def _bounded(epochs: float) -> float:
+    """Kept within what the official tool takes for infinite, so that sums stay finite."""
+    return max(-_NOT_CONVERGED, min(epochs, _NOT_CONVERGED))
 
 
 def _untested(status: RcpStatus, reason: str) -> Convergence:

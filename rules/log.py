@@ -22,6 +22,7 @@ MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
 _EXCERPT_CHARS = 120
+_MAX_WHOLE = 2.0**63
 _TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
 _SPACE = re.compile(r"[ \t]*")
@@ -298,8 +299,8 @@ def as_number(value: object) -> float | None:
 
 
 def as_whole(value: object) -> int | None:
-    """A whole number as int (2.0 is one); None for anything else."""
+    """A whole number of at most 64 bits as int (2.0 is one); None for anything else."""
     number = as_number(value)
-    if number is None or number != int(number):
+    if number is None or number != int(number) or abs(number) >= _MAX_WHOLE:
         return None
     return value if isinstance(value, int) else int(number)

@@ -209,7 +209,7 @@ def _trained(
         epochs -= benchmark.quality.first_epoch_num
     samples = last.samples_count
     if samples is None and epochs is not None and train_samples is not None:
-        samples = round(epochs * train_samples)
+        samples = as_whole(round(product)) if math.isfinite(product := epochs * train_samples) else None
     if epochs is None and samples is not None and train_samples:
         epochs = samples / train_samples
     return (samples if samples and samples > 0 else None), (epochs if epochs and epochs > 0 else None)

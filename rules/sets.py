@@ -74,16 +74,23 @@ def _result_set(folder: Path, logs: tuple[Path, ...]) -> ResultSet:
     top = Path(os.path.normpath(folder.parents[2] if len(folder.parents) > 2 else Path(*parts[:-3])))
     system = parts[-2] if has_tree else None
     is_ours = has_tree and (top / "extra").is_dir()
+    root = top if is_ours else _root_of_attempt(folder)
     return ResultSet(
         folder=folder,
         logs=logs,
         system_json=_file(top / "systems" / f"{system}.json") if system is not None else None,
-        root=top if is_ours else None,
+        root=root,
         organization=parts[-4] if has_tree and not is_ours else None,
         system=system,
         benchmark=parts[-1] if has_tree else None,
         round=next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None),
     )
+
+
+def _root_of_attempt(folder: Path) -> Path | None:
+    """The run set of a log below its `extra/`, that is of an attempt that is not (yet) a result."""
+    extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
+    return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
 
 
 def _file(path: Path) -> Path | None:

@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import make_records, to_text
+from log_builder import Record, make_records, to_text
 
-from rules.benchmarks import load_benchmark
-from rules.checker import LOG_RULES
+from harness.cli.score_view import describe_score
+from rules.benchmarks import Benchmark, load_benchmark
+from rules.checker import LOG_RULES, SET_RULES, make_set_subject
 from rules.errors import InputError
-from rules.log import MAX_RECORD_BYTES, as_number, as_whole, parse_lines, printable, read_log
+from rules.log import MAX_RECORD_BYTES, RunLog, as_number, as_whole, parse_lines, printable, read_log
 from rules.results import read_run_result
 from rules.rule import judge
+from rules.scoring import score_runs
+from rules.sets import ResultSet
 from rules.subject import make_log_subject
 
 GOOD = (
@@ -177,6 +180,25 @@ def judge_everything(text: str | bytes) -> None:
                     assert shown is None or shown.isprintable(), finding
                 json.dumps(finding.message).encode()
         read_run_result(log, benchmark)
+        judge_as_a_set(log, benchmark, round_name)
+
+
+def judge_as_a_set(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> None:
+    """Five or ten times the same log, as a set: twins are findings, and sums over them must not overflow."""
+    bare = ResultSet(
+        folder=Path(),
+        logs=(),
+        system_json=None,
+        root=None,
+        organization="a",
+        system=None,
+        benchmark="b",
+        round=round_name,
+    )
+    logs = (log,) * (benchmark.score.num_runs if benchmark is not None else 3)
+    subject = make_set_subject(bare, logs, benchmark, round_name)
+    judge(SET_RULES, subject, "set")
+    describe_score(bare, score_runs(subject.runs, benchmark, round_name))
 
 
 @settings(max_examples=150)
@@ -185,12 +207,14 @@ def test_any_bytes_are_judged(data: bytes) -> None:
     judge_everything(data)
 
 
+_EXTREME = [10**400, 10**300, 2**63, -(2**63), 1e300, -1e300, 1e-300, 5e-324, 0, -0.0, 1, 0.8, 1.75]
 _json = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(10**400),
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.sampled_from(_EXTREME),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
     max_leaves=6,
 )
 _BASE = make_records(load_benchmark("dlrm_tiny"), num_evals=2)
+_OFFICIAL = make_records(load_benchmark("dlrm_dcnv2"), num_evals=4)
 _FIELDS = ["time_ms", "event_type", "key", "value", "metadata"]
 _METADATA = ["epoch_num", "samples_count", "status", "reason", "method", "first_epoch_num", "epoch_count"]
 _line = st.integers(0, len(_BASE) - 1)
@@ -198,13 +222,14 @@ _line = st.integers(0, len(_BASE) - 1)
 
 @settings(max_examples=200)
 @given(
+    st.sampled_from([_BASE, _OFFICIAL]),
     st.lists(st.tuples(_line, st.sampled_from(_FIELDS), _json), max_size=4),
     st.lists(st.tuples(_line, st.sampled_from(_METADATA), _json), max_size=3),
 )
 def test_logs_with_any_values_are_judged(
-    changes: list[tuple[int, str, object]], places: list[tuple[int, str, object]]
+    base: list[Record], changes: list[tuple[int, str, object]], places: list[tuple[int, str, object]]
 ) -> None:
-    records = [{**record, "metadata": dict(record["metadata"])} for record in _BASE]
+    records = [{**record, "metadata": dict(record["metadata"])} for record in base]
     for index, name, value in places:
         records[index]["metadata"][name] = value
     for index, name, value in changes:
@@ -224,7 +249,8 @@ def test_printable_text_is_printable_and_keeps_what_was(text: str) -> None:
 @pytest.mark.parametrize(
     ("value", "number", "whole"),
     [(1, 1.0, 1), (2.0, 2.0, 2), (2.5, 2.5, None), (True, None, None), ("1", None, None), (None, None, None),
-     (float("nan"), None, None), (float("inf"), None, None), (10**400, None, None), (10**20, 1e20, 10**20)],
+     (float("nan"), None, None), (float("inf"), None, None), (10**400, None, None), (10**20, 1e20, None),
+     (2**62, 2.0**62, 2**62)],
 )  # fmt: skip
 def test_numbers(value: object, number: float | None, whole: int | None) -> None:
     assert as_number(value) == number
