@@ -45,6 +45,7 @@ WHOLE = Kind(name="a whole number of at least 0", holds=lambda value: _is_whole(
 COUNT = Kind(name="a whole number of at least 1", holds=lambda value: _is_whole(value, 1))
 POSITIVE = Kind(name="a number above 0", holds=lambda value: (as_number(value) or 0) > 0)
 NUMBER = Kind(name="a number", holds=lambda value: as_number(value) is not None)
+ANY_WHOLE = Kind(name="a whole number", holds=lambda value: isinstance(value, int) and not isinstance(value, bool))
 SOME_COUNT = Kind(name="a count of at least 1", holds=lambda value: (as_whole(value) or 0) >= 1)
 DIGEST = Kind(name="64 hexadecimal digits", holds=lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
 QUALITY = Kind(
@@ -130,7 +131,7 @@ def demands_of(subject: LogSubject) -> tuple[Demand, ...]:
     )
     found[keys.EVAL_ACCURACY] = Demand(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
     if _demands_seed(subject):
-        found[keys.SEED] = Demand(key=keys.SEED, kind=WHOLE, count=once_in_ours)
+        found[keys.SEED] = Demand(key=keys.SEED, kind=WHOLE if subject.is_ours else ANY_WHOLE, count=once_in_ours)
     return tuple(found.values())
 
 
@@ -162,11 +163,11 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
         for key, constraint in benchmark.closed.items():
             example = constraint.value if constraint.value is not None else benchmark.sections["train"].get(key)
             settings.setdefault(key, _kind_of(example))
-        settings[keys.GLOBAL_BATCH_SIZE] = COUNT
+        settings[keys.GLOBAL_BATCH_SIZE] = COUNT if subject.is_ours else SOME_COUNT
         if keys.OPT_BASE_LEARNING_RATE in settings:
             settings[keys.OPT_BASE_LEARNING_RATE] = POSITIVE
     if subject.is_closed and subject.round != "0.7":
-        settings[keys.GRADIENT_ACCUMULATION_STEPS] = COUNT
+        settings[keys.GRADIENT_ACCUMULATION_STEPS] = COUNT if subject.is_ours else SOME_COUNT
     return settings
 
 

@@ -3,7 +3,8 @@
 from collections.abc import Iterator
 
 from rules import keys
-from rules.log import LogLine, as_number
+from rules.log import as_number
+from rules.results import evaluations_inside_run
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_known, applies_to_ours
 
@@ -17,19 +18,6 @@ def _target(subject: LogSubject) -> float | None:
     if subject.benchmark is None or (not subject.is_closed and not subject.is_ours):
         return None
     return subject.benchmark.quality.target
-
-
-def _evaluations(subject: LogSubject) -> list[tuple[LogLine, float]]:
-    """Evaluations inside the timed run with their quality, by time."""
-    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
-    if start is None or stop is None:
-        return []
-    found = [
-        (line, quality)
-        for line in subject.log.all(keys.EVAL_ACCURACY)
-        if (quality := as_number(line.value)) is not None and start.time_ms <= line.time_ms <= stop.time_ms
-    ]
-    return sorted(found, key=lambda one: one[0].time_ms)
 
 
 @rule(
@@ -60,7 +48,7 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
         return
-    evaluations = _evaluations(subject)
+    evaluations = evaluations_inside_run(subject.log)
     judged = evaluations[-1:] if subject.is_ours else evaluations
     if not any(target <= quality <= 1.0 for _, quality in judged):
         best = max((quality for _, quality in judged), default=None)
@@ -85,7 +73,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     stop = subject.log.last(keys.RUN_STOP)
     if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    best = max((quality for _, quality in _evaluations(subject)), default=None)
+    best = max((quality for _, quality in evaluations_inside_run(subject.log)), default=None)
     target = _target(subject)
     reason = stop.metadata.get(keys.REASON)
     yield at(
@@ -109,7 +97,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    for line, quality in _evaluations(subject):
+    for line, quality in evaluations_inside_run(subject.log):
         if quality >= target:
             yield at(line, "the target was met, yet the run is aborted", found=f"{quality:.6g}", expected="success")
             return
@@ -128,7 +116,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     target = _target(subject)
     if target is None:
         return
-    evaluations = _evaluations(subject)
+    evaluations = evaluations_inside_run(subject.log)
     met = next((i for i, (_, quality) in enumerate(evaluations) if quality >= target), None)
     if met is not None and met < len(evaluations) - 1:
         severity: Severity = "error" if subject.is_ours else "info"
@@ -150,7 +138,8 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
-    """No evaluation lies beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks)."""
+    """No evaluation lies beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
+    round 3.0 logs count epochs in several ways, so there it is a warning."""
     if subject.benchmark is None or _target(subject) is None:
         return
     quality = subject.benchmark.quality
@@ -158,7 +147,13 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.EVAL_ACCURACY):
         epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
         if epoch is not None and epoch > limit + 1e-6:
-            yield at(line, "evaluated beyond the last epoch", found=f"{epoch:.6g}", expected=f"at most {limit:.6g}")
+            yield at(
+                line,
+                "evaluated beyond the last epoch",
+                found=f"{epoch:.6g}",
+                expected=f"at most {limit:.6g}",
+                severity="error" if subject.is_ours or subject.is_at_least("3.0") else "warning",
+            )
             return
 
 

@@ -103,7 +103,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
     took_s = _elapsed_s(start, stop)
-    evaluations = _evaluations(log, start, stop)
+    evaluations = _evaluations(log, start)
     train_samples = as_whole(log.value(keys.TRAIN_SAMPLES))
     target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
     reached = target is None or any(target <= one.quality <= 1.0 for one in evaluations)
@@ -154,24 +154,36 @@ def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
     return (stop.time_ms - start.time_ms) / 1e3
 
 
-def _evaluations(log: RunLog, start: LogLine | None, stop: LogLine | None) -> tuple[Evaluation, ...]:
-    """Evaluations inside the timed run, by time."""
+def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
+    """Evaluations of finite quality inside the timed run, by time.
+
+    Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
+    stamped after run_start.
+    """
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None:
         return ()
-    end_ms = stop.time_ms if stop is not None else math.inf
-    found = []
-    for line in log.all(keys.EVAL_ACCURACY):
-        quality = as_number(line.value)
-        if quality is not None and start.time_ms <= line.time_ms <= end_ms:
-            found.append(
-                Evaluation(
-                    epoch_num=as_number(line.metadata.get(keys.EPOCH_NUM)),
-                    samples_count=as_whole(line.metadata.get(keys.SAMPLES_COUNT)),
-                    elapsed_s=(line.time_ms - start.time_ms) / 1e3,
-                    quality=quality,
-                )
-            )
-    return tuple(sorted(found, key=lambda one: one.elapsed_s))
+    end_ms, last_line = (stop.time_ms, stop.line_num) if stop is not None else (math.inf, math.inf)
+    found = [
+        (line, quality)
+        for line in log.all(keys.EVAL_ACCURACY)
+        if (quality := as_number(line.value)) is not None
+        and start.time_ms <= line.time_ms <= end_ms
+        and line.line_num <= last_line
+    ]
+    return tuple(sorted(found, key=lambda one: one[0].time_ms))
+
+
+def _evaluations(log: RunLog, start: LogLine | None) -> tuple[Evaluation, ...]:
+    return tuple(
+        Evaluation(
+            epoch_num=as_number(line.metadata.get(keys.EPOCH_NUM)),
+            samples_count=as_whole(line.metadata.get(keys.SAMPLES_COUNT)),
+            elapsed_s=(line.time_ms - start.time_ms) / 1e3 if start is not None else 0.0,
+            quality=quality,
+        )
+        for line, quality in evaluations_inside_run(log)
+    )
 
 
 def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) -> tuple[float | None, float | None]:

@@ -86,7 +86,7 @@ def description_exists(subject: SetSubject) -> Iterator[Problem]:
     applies=_has_desc,
 )
 def fields_present(subject: SetSubject) -> Iterator[Problem]:
-    """Each of the 33 fields exists; its value may be empty."""
+    """Each of the 33 fields exists; its value may be empty. Before round 3.0 the list was shorter: a warning."""
     missing = [field for field in FIELDS if field not in (subject.system_desc or {})]
     if missing:
         yield Problem(
@@ -94,6 +94,7 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
             path=_path(subject),
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
+            severity="warning" if subject.round is not None and round_number(subject.round) < (3, 0) else "error",
         )
 
 
@@ -129,16 +130,22 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
     applies=_has_desc,
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
-    """status is one of four: available on-premise or in a cloud, RDI, preview. Own benchmarks may leave it open."""
+    """status is one of four: available on-premise or in a cloud, RDI, preview. Another spelling of one of them is a
+    warning. Own benchmarks may leave it open."""
     if subject.round is not None and round_number(subject.round) < (4, 0):
         return
     status = (subject.system_desc or {}).get("status")
     if status not in STATUSES:
-        severity: Severity = "info" if subject.round is None else "error"
+        is_spelling = isinstance(status, str) and _letters(status) in map(_letters, STATUSES)
+        severity: Severity = "info" if subject.round is None else "warning" if is_spelling else "error"
         yield Problem(
             message="unknown status", path=_path(subject), found=show(status), expected=" | ".join(STATUSES),
             severity=severity,
         )  # fmt: skip
+
+
+def _letters(text: str) -> str:
+    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 RULES: tuple[Rule[SetSubject], ...] = (description_exists, fields_present, fields_are_strings, status_is_known)

@@ -100,17 +100,21 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101", "ST107"},
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
-    """Every eval_accuracy is stamped between run_start and run_stop; a target met outside does not count."""
+    """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
+    so what was merely logged after run_stop is a warning in official logs; what lies before run_start was trained
+    off the clock."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
         return
     for line in subject.log.all(keys.EVAL_ACCURACY):
-        if not start.time_ms <= line.time_ms <= stop.time_ms:
+        is_late = line.line_num > stop.line_num
+        if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
             yield at(
                 line,
                 "eval_accuracy lies outside the timed run",
-                found=f"{line.time_s - start.time_s:.3f} s after run_start",
+                found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
+                severity="error" if subject.is_ours or line.time_ms < start.time_ms else "warning",
             )
 
 

@@ -44,6 +44,7 @@ STRICTER = {
     "aborted with the target met": with_record(GOOD, keys.RUN_STOP, metadata={"status": "aborted"}),
     "negative time": with_record(GOOD, keys.RUN_STOP, time_ms=GOOD[0]["time_ms"]),
     "run_start a second before run_stop": with_record(GOOD, keys.RUN_START, time_ms=GOOD[-1]["time_ms"] - 1000),
+    "target met after run_stop only": [*GOOD[:-4], GOOD[-1], *GOOD[-4:-1]],
     "one evaluation": [r for i, r in enumerate(GOOD) if r["key"] != keys.EVAL_ACCURACY or i > len(GOOD) - 5],
     "seven samples": with_record(GOOD, keys.TRAIN_SAMPLES, value=7),
     "batch size in words": with_record(GOOD, keys.GLOBAL_BATCH_SIZE, value="abc"),
