@@ -78,10 +78,10 @@ def test_any_removed_line_exits_3(command: Any, tmp_path: Path) -> None:
     assert command("check", write_log(tmp_path / "result_0.txt", records))[0] == 0
 
 
-def test_worst_comes_last_and_is_counted(command: Any, good: Path, broken: Path) -> None:
+def test_worst_comes_first_and_all_are_counted(command: Any, good: Path, broken: Path) -> None:
     code, out, _ = command("check", good, broken)
     assert code == 3
-    assert out.index("INVALID") > out.index("VALID")
+    assert out.startswith("INVALID") and out.count("VALID  ") == 2
     assert out.strip().endswith("1 invalid, 1 valid")
 
 

@@ -25,13 +25,13 @@ Group = tuple[tuple[str, str], list[Finding]]
 
 
 def echo_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Worst verdict last, so that it is what a terminal still shows."""
-    order: tuple[VerdictOutcome, ...] = ("valid", "incomplete", "invalid")
+    """Worst verdict first, counts last."""
+    order: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
     for verdict in sorted(verdicts, key=lambda one: order.index(one.outcome)):
         _echo_verdict(verdict)
     if len(verdicts) > 1:
         counts = Counter(one.outcome for one in verdicts)
-        click.echo(", ".join(f"{counts[name]} {name}" for name in reversed(order) if counts[name]))
+        click.echo(", ".join(f"{counts[name]} {name}" for name in order if counts[name]))
 
 
 def _echo_verdict(verdict: Verdict) -> None:
