@@ -145,12 +145,12 @@ def generate(
 ) -> str:
     """Generate both splits of a click log into `folder` and return dataset_sha256.
 
-    The bytes do not depend on `num_threads` (default: the cores this process may use) or `chunk_samples`.
+    The bytes do not depend on `num_threads` (default: all cores) or `chunk_samples`.
     `on_progress` is told the number of samples just written. Raises ConfigError, OSError, and DatasetError when
     the digest is not the one that the definition pins; the folder then holds no dataset.
     """
     teacher = build_teacher(data)
-    num_threads = num_threads or len(os.sched_getaffinity(0))
+    num_threads = num_threads or os.cpu_count() or 1
     with unfinished(folder):
         for split in SPLITS:
             num_samples = _num_samples(data, split)

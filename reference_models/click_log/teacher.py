@@ -33,6 +33,8 @@ class TeacherConfig:
     interaction_scale: float
     dense_scale: float
     num_interactions: int
+    latent_mean: float
+    """What is added to every coordinate of the centred class vectors."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
@@ -40,7 +42,7 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
     section = Section(
         "data.parameters",
         data.parameters,
-        ("zipf_exponent", "bias", "effect_scale", "interaction_scale", "dense_scale", "num_interactions"),
+        ("zipf_exponent", "bias", "effect_scale", "interaction_scale", "dense_scale", "num_interactions", "latent_mean"),
     )
     exponent = section.number("zipf_exponent", low=0.0, high=4.0)
     if not (exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
@@ -59,6 +61,7 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
         interaction_scale=section.number("interaction_scale", low=0.0, high=100.0),
         dense_scale=section.number("dense_scale", low=0.0, high=100.0),
         num_interactions=num_interactions,
+        latent_mean=section.number("latent_mean", low=-10.0, high=10.0, default=0.0),
     )
 
 
@@ -172,7 +175,7 @@ def _interactions(
         left, right = pairs[int(index)]
         term = np.zeros((NUM_CLASSES, NUM_CLASSES))
         for a, b in zip(vectors[left], vectors[right], strict=True):
-            term = term + a[:, None] * b[None, :]
+            term = term + (a[:, None] * b[None, :] + config.latent_mean * (a[:, None] + b[None, :]))
         found.append(Interaction(left=left, right=right, term=(term * scale).astype(np.float32).reshape(-1)))
     return tuple(found)
 

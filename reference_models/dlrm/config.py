@@ -17,13 +17,15 @@ class DLRMConfig:
     top_mlp: tuple[int, ...]
     dcn_num_layers: int = 0
     dcn_low_rank_dim: int = 0
+    init: str = "dlrm"
+    """Whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 
 
 def parse_model(table: Mapping[str, Any]) -> DLRMConfig:
     section = Section(
         "model",
         table,
-        ("interaction", "embedding_dim", "bottom_mlp", "top_mlp", "dcn_num_layers", "dcn_low_rank_dim"),
+        ("interaction", "embedding_dim", "bottom_mlp", "top_mlp", "dcn_num_layers", "dcn_low_rank_dim", "init"),
     )
     interaction = section.text("interaction", allowed=("dot", "dcn", "cat"))
     embedding_dim = section.whole("embedding_dim", low=1)
@@ -42,4 +44,5 @@ def parse_model(table: Mapping[str, Any]) -> DLRMConfig:
         top_mlp=top_mlp,
         dcn_num_layers=section.whole("dcn_num_layers", low=1) if is_dcn else 0,
         dcn_low_rank_dim=section.whole("dcn_low_rank_dim", low=1) if is_dcn else 0,
+        init=section.text("init", allowed=("dlrm", "torchrec"), default="torchrec" if is_dcn else "dlrm"),
     )

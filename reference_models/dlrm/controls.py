@@ -8,9 +8,10 @@ from torch import nn
 
 from reference_models.config import TrainConfig
 from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.model import INITS
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.errors import ConfigError, did_you_mean
-from reference_models.layers import build_embedding_bag, build_mlp, init_linear_dlrm
+from reference_models.layers import build_embedding_bag, build_mlp
 from reference_models.optimizers import build_optimizers
 from reference_models.workload import Workload, WorkloadSpec
 from reference_models.world import World
@@ -23,8 +24,8 @@ class DenseOnly(nn.Module):
 
     def __init__(self, config: DLRMConfig, num_dense: int) -> None:
         super().__init__()
-        self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, init_linear_dlrm, ends_in_logit=False)
-        self.top_mlp = build_mlp(config.embedding_dim, config.top_mlp, init_linear_dlrm, ends_in_logit=True)
+        self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, INITS[config.init], ends_in_logit=False)
+        self.top_mlp = build_mlp(config.embedding_dim, config.top_mlp, INITS[config.init], ends_in_logit=True)
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         logits: torch.Tensor = self.top_mlp(self.bottom_mlp(dense))

@@ -12,14 +12,23 @@ from torch import nn
 
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.interaction import CatInteraction, DotInteraction, LowRankCrossNet
-from reference_models.layers import build_embedding_bag, build_mlp, init_linear_dlrm, init_linear_torchrec
+from reference_models.layers import (
+    InitLinear,
+    build_embedding_bag,
+    build_mlp,
+    init_linear_dlrm,
+    init_linear_torchrec,
+)
+
+INITS: dict[str, InitLinear] = {"dlrm": init_linear_dlrm, "torchrec": init_linear_torchrec}
 
 
 class DLRM(nn.Module):
     """One embedding table per sparse feature, a bottom MLP, an interaction, a top MLP that ends in a logit.
 
-    Built on torch's default device from its global generator. Initial distributions are those of the official
-    code of each model: facebookresearch/dlrm for `dot` and `cat`, torchrec for `dcn`.
+    Built on torch's default device from its global generator. Initial distributions are those of the code that
+    `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
+    for `dcn`.
     """
 
     def __init__(
@@ -27,7 +36,7 @@ class DLRM(nn.Module):
     ) -> None:
         super().__init__()
         self.multi_hot = list(multi_hot)
-        init = init_linear_torchrec if config.interaction == "dcn" else init_linear_dlrm
+        init = INITS[config.init]
         self.embedding_bags = nn.ModuleList(
             [build_embedding_bag(rows, config.embedding_dim) for rows in num_embeddings]
         )
