@@ -8,6 +8,7 @@ from reports.charts.figure import hue
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.charts.time import PARTS, TimeBar, time_figure
+from reports.chronology import order_chart
 from reports.facts import RunFacts, SetFacts
 from reports.formatting import (
     MINUTES,
@@ -325,6 +326,7 @@ def set_charts(one: SetFacts, prefix: str, *, has_runs_chart: bool) -> tuple[Cha
         convergence_chart([one], f"{prefix}-convergence"),
         time_chart(one, f"{prefix}-time"),
         throughput_chart(one, f"{prefix}-throughput"),
+        order_chart(one, f"{prefix}-order"),
     )
     return tuple(chart for chart in made if chart is not None)
 

@@ -148,6 +148,15 @@ def utc(time_ms: float | None) -> str:
         return MISSING
 
 
+def epoch_ms(moment: str | None) -> float | None:
+    """Milliseconds since 1970 of an ISO 8601 moment with its offset from UTC; None where it is none."""
+    try:
+        parsed = datetime.fromisoformat(moment or "")
+        return parsed.timestamp() * 1e3 if parsed.tzinfo is not None else None
+    except (ValueError, OverflowError, OSError):
+        return None
+
+
 def short_digest(digest: str | None) -> str:
     """First 12 characters of a digest."""
     return MISSING if not digest else printable(digest)[:12]

@@ -47,7 +47,9 @@ def _condensed(document: dict[str, Any]) -> dict[str, Any]:
     """
     configurations = []
     for one in document["configurations"]:
-        columns = {key: [run[key] for run in one["runs"]] for key in one["runs"][0] if key not in ("evaluations", "path")}
+        columns = {
+            key: [run[key] for run in one["runs"]] for key in one["runs"][0] if key not in ("evaluations", "path")
+        }
         runs = {key: values[0] if len(set(values)) == 1 else values for key, values in columns.items()}
         configurations.append({**one, "runs": runs})
     return {**document, "configurations": configurations}

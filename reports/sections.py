@@ -1,7 +1,6 @@
 """From one configuration's facts to its part of the page."""
 
 import math
-from datetime import datetime
 
 from reports.charts.figure import hue
 from reports.facts import RunFacts, SetFacts
@@ -10,6 +9,7 @@ from reports.formatting import (
     MISSING,
     count,
     duration,
+    epoch_ms,
     epochs,
     interval,
     learning_rate,
@@ -239,11 +239,8 @@ def _bytes_cell(value: float | None) -> Cell:
 
 
 def _started_cell(started_utc: str | None) -> Cell:
-    try:
-        moment = datetime.fromisoformat(started_utc or "").timestamp() * 1e3
-    except (ValueError, OverflowError, OSError):
-        return Cell(text=started_utc or MISSING)
-    return Cell(text=utc(moment), sort=repr(moment))
+    moment = epoch_ms(started_utc)
+    return Cell(text=started_utc or MISSING) if moment is None else Cell(text=utc(moment), sort=repr(moment))
 
 
 def _preflight(one: SetFacts, id_: str) -> Table | None:

@@ -15,7 +15,7 @@ from scipy.special import ndtr, stdtrit
 
 MIN_RUNS = 5
 NUM_RESAMPLES = 10_000
-_NUM_SIMULATED_SETS = 4_000
+_NUM_SIMULATED_SETS = 2_000
 _RESAMPLE_SEED = 20_200_713
 _SIMULATION_SEED = 20_200_714
 
@@ -57,7 +57,7 @@ def olympic_interval(times_s: Sequence[float], drop: int, *, confidence: float =
     resample is scored by the same Olympic rule, and the percentiles are moved outwards to
     Phi(-sqrt(n / (n - 1)) * t), with t Student's quantile at n - 1 degrees of freedom, because the plain
     percentile interval of few runs is too short (90 % instead of 95 % at 5 runs). The coverage is that of
-    4,000 simulated sets of normal times; the method is equivariant under shift and scale, so it depends on the
+    2,000 simulated sets of normal times; the method is equivariant under shift and scale, so it depends on the
     number of runs and on `drop` only.
 
     None with fewer than 5 runs, with fewer than 3 counted runs, or when a time is not finite: a set in which

@@ -1,7 +1,9 @@
 """Charts: each draws every run, says in words what it shows, and survives odd data."""
 
 import math
+import re
 from collections.abc import Callable
+from typing import Literal
 from xml.etree import ElementTree
 
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 
 from reports.charts.convergence import QualityLine, convergence_figure, visible_quality
 from reports.charts.figure import Figure
+from reports.charts.order import RunSpan, order_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.charts.time import TimeBar, time_figure
@@ -52,6 +55,11 @@ def bars(*parts: tuple[float, float, float]) -> Figure:
     return time_figure([TimeBar(label=HOSTILE, parts_s=one, words=HOSTILE) for one in parts], SECONDS, **ABOUT)
 
 
+def order(*spans: tuple[float, float | None, Literal["done", "failed", "unfinished"]]) -> Figure:
+    made = [RunSpan(label=HOSTILE, start_s=a, stop_s=b, kind=kind) for a, b, kind in spans]
+    return order_figure(made, SECONDS, **ABOUT)
+
+
 def classes(figure: Figure, name: str) -> int:
     """How many elements of the wide drawing carry the class `name`."""
     root = ElementTree.fromstring(figure.wide)
@@ -66,6 +74,7 @@ FIGURES: list[Callable[[], Figure]] = [
     lambda: convergence(curve(0.6), target=None),
     lambda: blocks(((100.0, 5.0), (200.0, 6.0)), ((100.0, 5.0),)),
     lambda: bars((3.0, 1.0, 0.0), (3.0, 0.0, 0.5)),
+    lambda: order((0.0, 10.0, "done"), (10.0, None, "unfinished"), (1e9, 1e9 + 1, "failed")),
 ]
 
 
@@ -127,3 +136,11 @@ def test_parts_of_a_bar_end_where_the_next_begins() -> None:
     figure = bars((3.0, 1.0, 0.5))
     assert [classes(figure, f"part-{part}") for part in ("train", "eval", "other")] == [1, 1, 1]
     assert [key.mark for key in bars((3.0, 1.0, 0.0)).keys] == ["part-train", "part-eval"]
+
+
+def test_every_attempt_is_a_bar_that_can_be_seen() -> None:
+    figure = order((0.0, 10.0, "done"), (10.0, None, "unfinished"), (1e9, 1e9 + 1, "failed"))
+    assert [classes(figure, f"span-{kind}") for kind in ("done", "failed", "unfinished")] == [1, 1, 1]
+    widths = [float(width) for width in re.findall(r"h([\d.]+)v", figure.wide)]
+    assert len(widths) == 3
+    assert min(widths) >= 3

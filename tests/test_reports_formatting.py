@@ -42,6 +42,8 @@ def test_a_column_has_one_unit() -> None:
         (f.num_bytes(512), "512 B"), (f.num_bytes(3 * 2**30), "3.00 GiB"), (f.num_bytes(None), "—"),
         (f.learning_rate(0.004), "0.004"), (f.interval("1", "2"), "1 – 2"),
         (f.utc(0.0), "1970-01-01 00:00:00 UTC"), (f.utc(1e300), "—"), (f.utc(None), "—"),
+        (f.utc(f.epoch_ms("2026-11-21T03:00:00+01:00")), "2026-11-21 02:00:00 UTC"),
+        (f.utc(f.epoch_ms("2026-11-21T03:00:00")), "—"), (f.utc(f.epoch_ms("yesterday")), "—"),
         (f.short_digest("ab" * 32), "abababababab"), (f.short_digest(None), "—"),
         (f.plural(1, "run"), "1 run"), (f.plural(1200, "run"), "1,200 runs"),
     ],

@@ -1,0 +1,65 @@
+"""When each run was made: one bar per run or attempt on the clock, in order of their starts.
+
+Gaps, overlaps and attempts that left no result are what a reader looks for who asks whether runs were chosen.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both
+from reports.formatting import TimeUnit
+
+_BAR, _GAP, _LEFT = 10.0, 6.0, 92.0
+_LEAST_PX = 3.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpan:
+    """One run or attempt, in seconds since the first start. `stop_s` None is an end that nobody recorded."""
+
+    label: str
+    start_s: float
+    stop_s: float | None
+    kind: Literal["done", "failed", "unfinished"]
+
+
+KEYS = (
+    Key(mark="span-done", words="run that reached the target"),
+    Key(mark="span-failed", words="run that did not"),
+    Key(mark="span-unfinished", words="attempt without a result"),
+)
+
+
+def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+    kinds = {span.kind for span in spans}
+    return draw_both(
+        lambda width, drawn_id: _draw(spans, unit, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(key for key in KEYS if key.mark.removeprefix("span-") in kinds),
+    )
+
+
+def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+    last = max(span.start_s if span.stop_s is None else span.stop_s for span in spans) / unit.seconds
+    x = svg.Scale(0.0, last or 1.0, _LEFT, width - 14)
+    bottom = 6 + len(spans) * (_BAR + _GAP)
+    marks: list[Markup] = [
+        svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=8 if width > 600 else 4)
+    ]
+    names: list[Markup] = []
+    bars: dict[str, list[tuple[float, float, float, float]]] = {}
+    for index, span in enumerate(spans):
+        top = 6 + index * (_BAR + _GAP)
+        left = x(span.start_s / unit.seconds)
+        right = left if span.stop_s is None else x(span.stop_s / unit.seconds)
+        names.append(svg.tag("text", svg.fit(span.label, _LEFT - 10), x=_LEFT - 8, y=top + 9.5))
+        bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
+    marks += [svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items()]
+    marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
+    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description)
