@@ -109,7 +109,7 @@ def make_set_facts(
     return SetFacts(
         index=index,
         label=label,
-        status=benchmark_status(result.benchmark),
+        status=benchmark_status(result.benchmark, is_defined=result.num_runs_required is not None),
         result_set=result_set,
         result=result,
         verdict=verdict,
@@ -120,13 +120,13 @@ def make_set_facts(
     )
 
 
-def benchmark_status(name: str | None) -> Status:
-    """Whether a name belongs to MLPerf; a name nobody ships is taken as somebody's own."""
-    if name is None:
-        return "unknown"
+def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
+    """Whether a name belongs to MLPerf; one that is not shipped is somebody's own where a definition came with it."""
     if name in _OTHER_OFFICIAL:
         return "official"
-    return load_benchmark(name).status if name in shipped_names() else "own"
+    if name is not None and name in shipped_names():
+        return load_benchmark(name).status
+    return "own" if name is not None and is_defined else "unknown"
 
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:

@@ -1,5 +1,8 @@
 """Words of the page that do not depend on results: glossary, footnotes, explanations."""
 
+import re
+
+from reports.facts import Status
 from reports.view import Fact
 
 GLOSSARY = (
@@ -48,6 +51,7 @@ GLOSSARY = (
 
 NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."
 UNVERIFIED = "Unverified: result not verified by MLCommons Association."
+UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
 UNVERIFIED_COMPARED = (
     "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
     "workload implementations that are inconsistent with the MLPerf specification for verified results."
@@ -66,3 +70,13 @@ def footnotes(*, any_official: bool, num_official: int) -> tuple[str, ...]:
         return (TRADEMARK,)
     compared = (UNVERIFIED_COMPARED,) if num_official > 1 else ()
     return (FOOTNOTE_UNVERIFIED, *compared, TRADEMARK)
+
+
+def status_line(status: Status) -> str:
+    """What kind of result it is, in one sentence."""
+    return {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": UNDEFINED}[status]
+
+
+def registered(text: str) -> str:
+    """`text` with the mark that the messaging guidelines ask for on every use of the name."""
+    return re.sub(r"MLPerf(?!®)", "MLPerf®", text)

@@ -6,6 +6,7 @@ from pathlib import PurePath
 
 from reports.facts import SetFacts
 from reports.formatting import MISSING, plural, printable
+from reports.glossary import registered
 from reports.view import Cell, Column, Fact, FindingGroup, Judgement, Table
 from rules.rule import SEVERITIES, Finding, Outcome
 
@@ -23,7 +24,7 @@ def judgement_of(one: SetFacts, prefix: str) -> Judgement:
     num_passed = len({outcome.code for outcome in passed})
     opinion, opinion_summary = _opinion(one, f"{prefix}-opinion")
     return Judgement(
-        summary=f"Judged by {printable(verdict.ruleset)} ({printable(verdict.ruleset_source)}): "
+        summary=f"Judged by {registered(printable(verdict.ruleset))} ({printable(verdict.ruleset_source)}): "
         f"{told or 'no findings'}; {plural(num_passed, 'rule')} passed.",
         groups=groups,
         passed=_folded(passed),

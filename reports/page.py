@@ -23,7 +23,7 @@ from reports.formatting import (
     quality,
     throughput,
 )
-from reports.glossary import GLOSSARY, NOT_MLPERF, UNVERIFIED, footnotes
+from reports.glossary import GLOSSARY, footnotes, status_line
 from reports.judgement import rule_index
 from reports.sections import badge, headline, set_view
 from reports.tables import configuration_row
@@ -85,9 +85,6 @@ def group_view(group: Sequence[SetFacts], index: int, earlier: Sequence[Sequence
     """
     first = group[0]
     id_ = f"group{index + 1}"
-    status = {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": "The logs do not name their benchmark."}[
-        first.status
-    ]
     charts = []
     if len(group) > 1:
         made = (runs_chart(group, f"{id_}-runs"), convergence_chart(group, f"{id_}-quality"))
@@ -102,7 +99,7 @@ def group_view(group: Sequence[SetFacts], index: int, earlier: Sequence[Sequence
     return GroupView(
         id=id_,
         heading=heading if not twins else f"{heading} ({len(twins) + 1})",
-        status_line=status,
+        status_line=status_line(first.status),
         table=verdict_table(group, f"{id_}-verdicts"),
         charts=tuple(charts),
         notes=(*(_why_apart(first, twin[0]) for twin in twins), *_notes(group)),

@@ -4,6 +4,7 @@ import base64
 import hashlib
 import json
 import math
+import re
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from markupsafe import Markup
 
 from reports.view import PageView
 
+_PERCENT = re.compile(r"(?<=\d) %")
 _TEMPLATES = Path(__file__).parent / "templates"
 
 
@@ -72,7 +74,13 @@ def _environment() -> Environment:
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
+        finalize=_keep_together,
     )
+
+
+def _keep_together(value: Any) -> Any:
+    """No line break between a number and its percent sign."""
+    return _PERCENT.sub("\u00a0%", value) if type(value) is str else value
 
 
 def _digest(text: str) -> str:

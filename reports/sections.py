@@ -24,7 +24,7 @@ from reports.formatting import (
     throughput,
     utc,
 )
-from reports.glossary import NOT_MLPERF, UNVERIFIED
+from reports.glossary import registered, status_line
 from reports.judgement import judgement_of
 from reports.statistics import log_summary
 from reports.view import Badge, Cell, Column, Fact, KeyNumber, SetView, Table
@@ -83,10 +83,8 @@ def tags(one: SetFacts) -> tuple[str, ...]:
     """What kind of result this is, in a few words each."""
     first = one.first_run
     found = [f"{printable(first.division, 40)} division"] if first and first.division else []
-    found.append(f"rules: {printable(one.verdict.ruleset, 80)}")
-    found.append(
-        {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": "The logs do not name their benchmark."}[one.status]
-    )
+    found.append(f"rules: {registered(printable(one.verdict.ruleset, 80))}")
+    found.append(status_line(one.status))
     return tuple(found)
 
 
@@ -95,7 +93,7 @@ def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
     converged = [run.result for run in one.runs if run.result.converged]
     numbers = [_score_number(one)]
     for name, unit, values, text in (
-        ("Epochs to converge", "of an epoch", [run.epochs_to_converge for run in converged], epochs),
+        ("Epochs to converge", "epochs", [run.epochs_to_converge for run in converged], epochs),
         ("Throughput", "samples/s", [run.throughput_samples_per_s for run in converged], si),
     ):
         summary = log_summary(values)
@@ -142,7 +140,7 @@ def _score_number(one: SetFacts) -> KeyNumber:
     score_s = one.result.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = printable(one.result.no_score_reason or "the runs do not make one")
-        return KeyNumber(name="Time to train", value=MISSING, unit="no score", note=reason)
+        return KeyNumber(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([one])
     words = f"{unit.name}, unverified" if one.status == "official" else unit.name
     note = f"Olympic mean of {plural(len(one.runs), 'run')}"
@@ -159,7 +157,7 @@ def _runs_note(one: SetFacts) -> str:
     if failed:
         parts.append(f"{failed} did not converge")
     if one.unfinished:
-        parts.append(f"{plural(len(one.unfinished), 'attempt')} interrupted")
+        parts.append(f"{plural(len(one.unfinished), 'attempt')} without a result")
     return ", ".join(parts)
 
 
@@ -283,7 +281,7 @@ def _system(one: SetFacts, id_: str) -> Table | None:
         rows += ((Cell(text="left empty"), Cell(text=told, kind="quiet"), Cell(text=MISSING)),)
     return Table(
         id=id_,
-        caption="System description, MLPerf's field names",
+        caption="System description, in the field names of MLPerf®",
         columns=(Column(name="Field"), Column(name="Value"), Column(name="Source")),
         rows=rows,
     )
