@@ -68,7 +68,7 @@ def test_a_path_passes_through_its_points(points: list[tuple[float, float]]) -> 
     x = y = 0.0
     for (expected_x, expected_y), dx, dy in zip(points, numbers[::2], numbers[1::2], strict=True):
         x, y = x + dx, y + dy
-        assert (x, y) == (pytest.approx(expected_x, abs=0.11), pytest.approx(expected_y, abs=0.11))
+        assert [x, y] == pytest.approx([expected_x, expected_y], abs=0.11)
 
 
 @given(st.text(max_size=60), st.floats(20, 300))
