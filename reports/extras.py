@@ -18,6 +18,7 @@ from rules.sets import ResultSet
 
 MAX_FILE_BYTES = 8 << 20
 MAX_ITEMS = 500
+_MAX_COUNT = 1e15
 _RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 
@@ -171,12 +172,12 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:
 
 def _blocks(value: object) -> Iterator[Block]:
     for entry in map(_mapping, _list(value)):
-        first, number, took_s = (
-            _whole(entry, "first_sample"),
-            _whole(entry, "num_samples"),
-            _positive(entry, "duration_s"),
-        )
-        if first is not None and first >= 0 and number is not None and number > 0 and took_s is not None:
+        first, number = _whole(entry, "first_sample"), _whole(entry, "num_samples")
+        took_s = _positive(entry, "duration_s")
+        if first is None or number is None or took_s is None:
+            continue
+        # Beyond these no computer counts; they would only make a chart of nothing.
+        if 0 <= first < _MAX_COUNT and 0 < number < _MAX_COUNT and number / took_s < _MAX_COUNT:
             yield Block(first_sample=first, num_samples=number, duration_s=took_s)
 
 

@@ -88,6 +88,21 @@ def test_impossible_measurements_are_not_known(root: Path, value: Any) -> None:
     assert (found.peak_rss_bytes, found.blocks) == (None, ())
 
 
+@pytest.mark.parametrize(
+    "block",
+    [
+        {"first_sample": -1, "num_samples": 5, "duration_s": 1.0},
+        {"first_sample": 2**100, "num_samples": 5, "duration_s": 1},
+        {"first_sample": 0, "num_samples": 0, "duration_s": 1.0},
+        {"first_sample": 0, "num_samples": 5, "duration_s": 1e-308},
+    ],
+)  # fmt: skip
+def test_impossible_blocks_are_left_out(root: Path, block: dict[str, Any]) -> None:
+    write_attempt(root, 1, 0, blocks=[block, {"first_sample": 0, "num_samples": 5, "duration_s": 2.0}])
+    (found,) = [one for one in read(root).attempts if one.run_index == 1]
+    assert [(one.num_samples, one.duration_s) for one in found.blocks] == [(5, 2.0)]
+
+
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(RUN_SET_KEYS, json_values)))
 def test_no_content_of_run_set_json_breaks_the_reader(
     tmp_path_factory: pytest.TempPathFactory, content: dict[str, Any]

@@ -1,6 +1,7 @@
 """The page: what it must say, what it must not let happen, and how large it may become."""
 
 import base64
+import copy
 import hashlib
 import json
 import re
@@ -8,6 +9,8 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
 from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_run_set
@@ -17,6 +20,7 @@ from reports.page import comparable_groups
 from reports.report import render_report, write_report
 from rules.benchmarks import load_benchmark
 
+TINY_RUNS = make_runs(load_benchmark("dlrm_tiny"))
 NOW = datetime(2026, 11, 21, 3, 0, tzinfo=UTC)
 ATTACK = "</script><img src=x onerror=alert(1)><svg onload=alert(2)>"
 NASTY = (ATTACK, "\u202egnp.exe", "a\x00b\x1b[31mc", "x" * 10_000, "{{ 7*7 }}{% raw %}", "javascript:alert(1)")
@@ -114,6 +118,44 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     assert len(page.html) < 2 * len(own.html)
     for exported in ("json", "csv", "md"):
         render_report(sets, output_format=exported)
+
+
+EXTREMES = (
+    1e308,
+    -1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    2**63,
+    10**300,
+    0,
+    -1,
+    None,
+    True,
+    "x",
+    [],
+    {},
+    "\ud800",
+)
+
+
+@settings(max_examples=15)
+@given(data=st.data())
+def test_no_value_in_any_record_breaks_the_page(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    runs = [copy.deepcopy(records) for records in TINY_RUNS]
+    for _ in range(data.draw(st.integers(1, 5))):
+        record = data.draw(st.sampled_from(data.draw(st.sampled_from(runs))))
+        field = data.draw(st.sampled_from(["time_ms", "value", *record["metadata"]]))
+        place = record["metadata"] if field in record["metadata"] else record
+        place[field] = data.draw(st.sampled_from(EXTREMES))
+    root = tmp_path_factory.getbasetemp() / "extreme"
+    sets = gather([write_run_set(root, runs=runs)], second_opinion=False)
+    html = render_report(sets, now=NOW)
+    for drawing in re.findall(r"<svg [^>]*xmlns.*?</svg>", html, re.DOTALL):
+        assert not re.search(r'="[^"]*(nan|inf)', drawing)
+    json.loads(render_report(sets, output_format="json"))
 
 
 def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:
