@@ -13,9 +13,10 @@ from typing import Any
 from harness.errors import ExitCode
 
 _GRACE_S = 10.0
-_SPIN_COUNT = "1000"
+OPENMP_WAITING = {"GOMP_SPINCOUNT": "1000"}
 """How long OpenMP's threads spin at a barrier before they sleep. GNU's default (300,000) lets one busy neighbour
-slow small layers tenfold and more, since whoever spins keeps the core from whoever is waited for."""
+slow small layers tenfold and more, since whoever spins keeps the core from whoever is waited for. It is read when
+torch is first imported."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +37,7 @@ def launch_worker(
     """Run one worker to its end. If this call is left by an exception, the worker is stopped first."""
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {
-        "GOMP_SPINCOUNT": _SPIN_COUNT,
+        **OPENMP_WAITING,
         **os.environ,
         "OMP_NUM_THREADS": str(num_threads),
         "MKL_NUM_THREADS": str(num_threads),

@@ -1,5 +1,6 @@
 """What a run would do, need and break, without running it."""
 
+import os
 import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -8,6 +9,7 @@ from typing import Any
 from harness.clock import Clock
 from harness.config import RunConfig
 from harness.errors import HarnessError
+from harness.launch import OPENMP_WAITING
 from harness.resources import Resources, read_resources
 from reference_models.config import DataConfig
 from reference_models.counts import MemoryEstimate, ModelCounts, count_model, estimate_memory
@@ -124,6 +126,7 @@ def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Sched
 
 def _estimate_time(config: RunConfig, counts: ModelCounts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
     """From a few real steps and one evaluation where the dataset is ready; else a bound from matrix products."""
+    os.environ.update({**OPENMP_WAITING, **os.environ})  # as in a run, and before torch is imported
     num_steps = schedule.num_evals * schedule.steps_between_evals
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     if data_dir.joinpath("manifest.json").exists():
