@@ -45,7 +45,7 @@ def export_csv(sets: Sequence[SetFacts]) -> str:
     frame = runs_table(sets)
     writer.writerow(frame.columns)
     for row in frame.itertuples(index=False):
-        writer.writerow([f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell for cell in row])
+        writer.writerow([_inert(_plain(cell)) for cell in row])
     return text.getvalue()
 
 
@@ -85,6 +85,10 @@ def _columns(evaluations: pd.DataFrame, label: str, run: str, path: str) -> dict
     mine = (evaluations["configuration"] == label) & (evaluations["run"] == run) & (evaluations["path"] == path)
     chosen = evaluations[mine]
     return {name: [_plain(value, digits=7) for value in chosen[name]] for name in _PER_EVALUATION}
+
+
+def _inert(cell: Any) -> Any:
+    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
 
 
 def _plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
-from log_builder import make_runs, write_log, write_set
+from log_builder import START_MS, make_records, make_runs, write_set
 from report_builder import write_run_set
 
 import reports.schemas
@@ -20,55 +20,73 @@ TINY = load_benchmark("dlrm_tiny")
 SCHEMA = json.loads((Path(reports.schemas.__path__[0]) / "report.schema.json").read_text(encoding="utf-8"))
 
 
-def pair(tmp_path: Path) -> Path:
-    """Two runs of round numbers, as an incomplete set of somebody else's."""
-    folder = tmp_path / "Org" / "results" / "box" / "dlrm_tiny"
-    for index, num_evals in enumerate((10, 12)):
-        records = make_runs(TINY, 1, num_evals=num_evals + 1, throughput=16_384.0, ours=False)[0]
-        write_log(folder / f"result_{index}.txt", records)
-    return tmp_path / "Org"
+# Pinned here, so that the exact texts below change only when the exports do.
+DEFINITION = """
+schema_version = 1
+[benchmark]
+name = "pinned"
+version = 1
+title = "Round numbers"
+model = "dlrm"
+[quality]
+metric = "roc_auc"
+target = 0.75
+evals_per_epoch = 20
+max_epochs = 1.0
+[score]
+num_runs = 5
+drop = 1
+[closed]
+global_batch_size = "free"
+[model]
+[data]
+train_samples = 100000
+eval_samples = 1000
+[train]
+global_batch_size = 500
+opt_base_learning_rate = 0.1
+"""
 
 
-def test_csv_is_exactly_this(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(pair(tmp_path).parent)
-    sets = gather([Path("Org")])
-    digests = [run.result.log_sha256 for run in sets[0].runs]
-    batch, rate = TINY.sections["train"]["global_batch_size"], TINY.sections["train"]["opt_base_learning_rate"]
-    header, first, second = export_csv(sets).splitlines()
-    assert header == (
+@pytest.fixture
+def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Two runs of round numbers, an incomplete set of an own benchmark, by a relative path."""
+    monkeypatch.chdir(tmp_path)
+    Path("pinned.toml").write_text(DEFINITION, encoding="utf-8")
+    benchmark = load_benchmark("./pinned.toml")
+    runs = [
+        make_records(benchmark, num_evals=n, seed=n, start_ms=START_MS + n * 10_000, throughput=10_000.0)
+        for n in (10, 12)
+    ]
+    write_set(Path("mine"), benchmark, runs, system="box")
+    return Path("mine")
+
+
+def test_csv_is_exactly_this(pair: Path) -> None:
+    sets = gather([pair])
+    first, second = (run.result.log_sha256 for run in sets[0].runs)
+    assert export_csv(sets) == (
         "configuration,benchmark,benchmark_version,division,run,attempt,status,counted,reason,seed,started_ms,"
         "time_to_train_s,train_s,eval_s,overhead_s,init_s,samples_to_converge,epochs_to_converge,"
         "throughput_samples_per_s,final_quality,quality_target,num_evaluations,global_batch_size,learning_rate,"
-        "peak_rss_bytes,peak_device_bytes,log_sha256,path"
+        "peak_rss_bytes,peak_device_bytes,log_sha256,path\n"
+        "mine,pinned,1,closed,0,,success,no score,,10,1790000102520,5.531,5.0,0.51,0.531,2.019,50000,0.5,10000.0,"
+        f"0.7505,0.75,10,500,0.1,,,{first},mine/results/box/pinned/result_0.txt\n"
+        "mine,pinned,1,closed,1,,success,no score,,12,1790000122520,6.637,6.0,0.612,0.637,2.019,60000,0.6,10000.0,"
+        f"0.7505,0.75,12,500,0.1,,,{second},mine/results/box/pinned/result_1.txt\n"
     )
-    rows = list(csv.DictReader(io.StringIO("\n".join((header, first, second)))))
-    assert [
-        (row["configuration"], row["benchmark"], row["run"], row["status"], row["counted"], row["num_evaluations"])
-        for row in rows
-    ] == [
-        ("Org · box", "dlrm_tiny", "0", "success", "no score", "10"),
-        ("Org · box", "dlrm_tiny", "1", "success", "no score", "12"),
-    ]
-    assert [row["log_sha256"] for row in rows] == digests
-    assert {(row["global_batch_size"], row["learning_rate"]) for row in rows} == {(str(batch), str(rate))}
-    assert {(row["benchmark_version"], row["attempt"], row["peak_rss_bytes"]) for row in rows} == {("", "", "")}
-    assert first.endswith(",Org/results/box/dlrm_tiny/result_0.txt")
 
 
-def test_markdown_is_exactly_this(tmp_path: Path) -> None:
-    (one,) = sets = gather([pair(tmp_path)])
-    errors, warnings = one.verdict.count("error"), one.verdict.count("warning")
-    times = [run.time_s for run in one.runs if run.time_s is not None]
-    assert [round(time_s / 1.1) for time_s in times] == [10, 12]
-    assert export_markdown(sets) == (
-        "## dlrm\\_tiny, closed division\n\n"
+def test_markdown_is_exactly_this(pair: Path) -> None:
+    assert export_markdown(gather([pair])) == (
+        "## pinned, closed division\n\n"
         "Own benchmark: not an MLPerf® result, and not comparable with one.\n\n"
         "| Configuration | Verdict | Time to train | 95 % interval | Runs | RCP | Epochs | CV | Samples/s | CV "
         "| Final AUC | Errors / warnings | Batch size | Learning rate | Peak memory |\n"
         "|:--|:--|--:|--:|--:|:--|--:|--:|--:|--:|--:|--:|--:|--:|--:|\n"
-        f"| Org · box | {'✕ INVALID' if errors else '◐ INCOMPLETE'} | — | — | 2 / 5 | no RCP | 0.548 | 12.9 % "
-        f"| 16,384 | 0.0 % | 0.77050 | {errors} / {warnings} | 512 | 0.06 | — |\n"
-    )  # fmt: skip
+        "| mine | ◐ INCOMPLETE | — | — | 2 / 5 | no RCP | 0.548 | 12.9 % "
+        "| 10,000 | 0.0 % | 0.75050 | 0 / 1 | 500 | 0.1 | — |\n"
+    )
 
 
 def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
