@@ -39,7 +39,8 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     """Why two runs' results may not be compared, or None.
 
     Other benchmark, version, target, definition, dataset or division is another problem. What one side does
-    not say (published logs carry no digests) does not separate them.
+    not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,
+    which the rules allow: some submitters leave it out of train_samples.
     """
     for what, one, other in (
         ("benchmark", a.benchmark, b.benchmark),
@@ -47,7 +48,7 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
         ("quality target", a.quality_target, b.quality_target),
         ("definition", a.definition_sha256, b.definition_sha256),
         ("dataset", a.dataset_sha256, b.dataset_sha256),
-        ("training samples", a.train_samples, b.train_samples),
+        ("training samples", *_whole_batches(a, b)),
         ("evaluation samples", a.eval_samples, b.eval_samples),
         ("division", a.division, b.division),
     ):
@@ -56,3 +57,11 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     if a.benchmark is None or b.benchmark is None:
         return "a log does not name its benchmark"
     return None
+
+
+def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
+    """Both counts of training samples; the same count twice where less than one batch lies between them."""
+    one, other = a.train_samples, b.train_samples
+    batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
+    same = one is not None and other is not None and abs(one - other) < batch_size
+    return (one, one) if same else (one, other)

@@ -62,3 +62,9 @@ def test_what_published_logs_do_not_say_does_not_separate(field: str) -> None:
 
 def test_logs_without_a_benchmark_are_not_compared() -> None:
     assert why_not_comparable(replace(A, benchmark=None), A) is not None
+
+
+def test_a_dropped_last_batch_does_not_separate_but_a_whole_one_does() -> None:
+    full = replace(A, train_samples=4_195_197_692, global_batch_size=65_536)
+    assert why_not_comparable(full, replace(full, train_samples=4_195_155_968)) is None
+    assert why_not_comparable(full, replace(full, train_samples=4_195_197_692 - 65_536)) is not None
