@@ -7,20 +7,16 @@ from collections.abc import Iterable, Sequence
 
 import click
 
+from rules.log import printable as escape_controls
+
 GAP = "  "
 _MIN_WRAPPED = 12
 """Columns are not wrapped below this many columns of the terminal: the table is then wider than asked."""
-_UNSAFE = ("Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp")
 
 
 def printable(value: object) -> str:
     """One line of text that cannot move the cursor, hide text or break an encoder: controls become escapes."""
-    return "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in _UNSAFE
-        else character
-        for character in str(value)
-    )
+    return escape_controls(str(value))
 
 
 def display_width(text: str) -> int:
