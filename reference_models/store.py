@@ -213,7 +213,7 @@ class StoreSplit:
         path = self._path(name)
         widths = {"labels": (), "dense": (self.num_dense,), "indices": (sum(self.multi_hot),)}
         try:
-            array: NDArray[Any] = np.load(path, mmap_mode="r", allow_pickle=False)
+            array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
         expected = (self.num_samples, *widths[name])
