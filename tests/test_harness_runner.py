@@ -7,8 +7,10 @@ import signal
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 
+import jsonschema
 import pytest
 from conftest import Command
 
@@ -54,6 +56,17 @@ def test_one_command_leaves_runs_verdict_score_and_report(finished_set: Path) ->
     assert content["seeds"] == [read_log(log).value(keys.SEED) for log in logs]
     assert not list(finished_set.rglob("*.partial"))
     assert [record["status"] for record in records(finished_set)] == ["success"] * 5
+
+
+def validate(content: object, name: str) -> None:
+    schema = json.loads((resources.files("harness.schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def test_its_files_keep_their_schemas(finished_set: Path) -> None:
+    validate(json.loads((finished_set / "extra" / "run_set.json").read_text()), "run_set")
+    for record in records(finished_set):
+        validate(record, "run")
 
 
 def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None:
@@ -135,6 +148,7 @@ def check_survival(output: Path, reference: Path, dlrmbench: Command) -> None:
     assert qualities(run_set) == qualities(reference)[:3]
     by_status: dict[object, int] = {}
     for record in records(run_set):
+        validate(record, "run")
         by_status[record["status"]] = by_status.get(record["status"], 0) + 1
     assert by_status["success"] == 3, "a finished run was lost or run twice"
     assert all((attempt / "run.json").exists() for attempt in attempts_before)

@@ -1,8 +1,10 @@
 """Throughput mode: fresh processes, a fixed number of steps, a file of its own, and nothing that could be scored."""
 
 import json
+from importlib import resources
 from pathlib import Path
 
+import jsonschema
 import pytest
 from conftest import Command
 
@@ -20,6 +22,8 @@ def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, dat
     assert "not a score" in done.stdout
     (folder,) = (tmp_path / "out").iterdir()
     content = json.loads((folder / "extra" / "throughput.json").read_text())
+    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(content)
     assert [process["num_steps"] for process in content["processes"]] == [7] * 5
     batch_size = content["processes"][0]["hyperparameters"]["global_batch_size"]
     for process in content["processes"]:
