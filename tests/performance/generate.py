@@ -1,0 +1,50 @@
+"""Generating the click log: samples per second of one core, and as a ratio to writing the same bytes alone.
+
+python tests/performance/generate.py [BENCHMARK]
+"""
+
+import statistics
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from pathlib import Path
+
+from harness.catalog import load_entry
+from reference_models.click_log import generate
+from reference_models.config import DataConfig
+
+ROUNDS = 5
+NUM_SAMPLES = 500_000
+
+
+def generate_s(data: DataConfig, folder: Path) -> float:
+    start_s = time.perf_counter()
+    generate(folder, data, num_threads=1)
+    return time.perf_counter() - start_s
+
+
+def rewrite_s(folder: Path) -> float:
+    """The same bytes once more, without making them; their digests are part of generating and left out here."""
+    contents = [path.read_bytes() for path in sorted(folder.glob("*.npy"))]
+    start_s = time.perf_counter()
+    for number, content in enumerate(contents):
+        (folder / f"copy_{number}").write_bytes(content)
+    return time.perf_counter() - start_s
+
+
+def main(name: str) -> None:
+    data = replace(load_entry(name).workload.data, train_samples=NUM_SAMPLES, eval_samples=1000, sha256=None)
+    made, written = [], []
+    for _ in range(ROUNDS):
+        with tempfile.TemporaryDirectory() as folder:
+            made.append(generate_s(data, Path(folder)))
+            written.append(rewrite_s(Path(folder)))
+    rate = (NUM_SAMPLES + 1000) / statistics.median(made)
+    print(f"{name}: {rate:,.0f} samples/s on one thread (median of {ROUNDS}, measured, files and sha256 included)")
+    print(f"ratio to 1,000,000 samples/s: {rate / 1e6:.2f}")
+    print(f"ratio to the time of writing the bytes alone: {statistics.median(made) / statistics.median(written):.1f}")
+
+
+if __name__ == "__main__":
+    main(*(sys.argv[1:] or ["dlrm_small"]))
