@@ -74,7 +74,7 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
     """Train one epoch on one thread, evaluating as often as the benchmark says."""
     from reference_models.dlrm.controls import build_control
     from reference_models.errors import NotFiniteError
-    from reference_models.workload import find_implementation
+    from reference_models.implementations import find_implementation
     from reference_models.world import SingleProcess
 
     config = entry.workload

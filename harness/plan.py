@@ -15,7 +15,7 @@ from reference_models.config import DataConfig
 from reference_models.counts import MemoryEstimate, ModelCounts, count_model, estimate_memory
 from reference_models.datasets import locate_dataset, open_dataset
 from reference_models.errors import DatasetError
-from reference_models.workload import find_implementation
+from reference_models.implementations import find_implementation
 from reference_models.world import SingleProcess
 from rules import keys
 

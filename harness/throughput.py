@@ -22,7 +22,7 @@ from harness.run_set import RunSet
 from harness.worker import interrupt, watch_parent
 from reference_models.datasets import open_dataset
 from reference_models.errors import ConfigError
-from reference_models.workload import find_implementation
+from reference_models.implementations import find_implementation
 from reference_models.world import SingleProcess
 from rules.benchmarks import parse_benchmark
 

@@ -25,7 +25,8 @@ from harness.files import read_json, write_json
 from harness.run_log import Block, RunLog, RunOutcome, make_schedule
 from reference_models.datasets import open_dataset
 from reference_models.errors import NotFiniteError
-from reference_models.workload import Workload, find_implementation
+from reference_models.implementations import find_implementation
+from reference_models.workload import Workload
 from reference_models.world import SingleProcess
 from rules import keys
 from rules.benchmarks import Benchmark, parse_benchmark

@@ -1,14 +1,12 @@
-"""The protocol that every implementation serves, and the registry that finds one (DESIGN: implementations)."""
+"""The protocol that every implementation serves; `reference_models.implementations` finds one by name."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
 from reference_models.config import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.errors import ConfigError, did_you_mean
-from reference_models.world import World
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,22 +69,3 @@ class Workload(Protocol):
 
     def state(self) -> dict[str, Any]:
         """Weights, optimizer and generator state, for equivalence tests."""
-
-
-Loader = Callable[[WorkloadSpec, World], Workload]
-
-
-def _reference(spec: WorkloadSpec, world: World) -> Workload:
-    from reference_models.dlrm.reference import ReferenceWorkload
-
-    return ReferenceWorkload(spec, world)
-
-
-IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference}
-
-
-def find_implementation(name: str) -> Loader:
-    """The loader of an implementation; ConfigError with a suggestion when there is none of that name."""
-    if name not in IMPLEMENTATIONS:
-        raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, list(IMPLEMENTATIONS))}")
-    return IMPLEMENTATIONS[name]

@@ -15,8 +15,9 @@ from reference_models.dlrm import reference
 from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.errors import ConfigError, DatasetError, DeviceError, NotFiniteError
+from reference_models.implementations import find_implementation
 from reference_models.store import Chunk, SplitWriter, StoreSplit, write_manifest
-from reference_models.workload import TrainCounts, WorkloadSpec, find_implementation
+from reference_models.workload import TrainCounts, WorkloadSpec
 from reference_models.world import SingleProcess
 
 NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, BATCH = (40, 3, 200), (1, 1, 2), 4, 128

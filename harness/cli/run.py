@@ -143,7 +143,7 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
 
 def refuse_impossible(device: str, implementation: str) -> None:
     """Fail before anything is written: a device or an implementation that is not there."""
-    from reference_models.workload import find_implementation
+    from reference_models.implementations import find_implementation
 
     find_implementation(implementation)
     if device != "cpu":

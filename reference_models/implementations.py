@@ -1,0 +1,25 @@
+"""Which implementation answers to which name. Nothing optional is imported before it is asked for."""
+
+from collections.abc import Callable
+
+from reference_models.errors import ConfigError, did_you_mean
+from reference_models.workload import Workload, WorkloadSpec
+from reference_models.world import World
+
+Loader = Callable[[WorkloadSpec, World], Workload]
+
+
+def _reference(spec: WorkloadSpec, world: World) -> Workload:
+    from reference_models.dlrm.reference import ReferenceWorkload
+
+    return ReferenceWorkload(spec, world)
+
+
+IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference}
+
+
+def find_implementation(name: str) -> Loader:
+    """The loader of an implementation; ConfigError with a suggestion when there is none of that name."""
+    if name not in IMPLEMENTATIONS:
+        raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, list(IMPLEMENTATIONS))}")
+    return IMPLEMENTATIONS[name]
