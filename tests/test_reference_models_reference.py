@@ -111,9 +111,8 @@ def test_training_learns(make_spec: MakeSpec, model: dict[str, Any], opt_name: s
     assert before < 0.65 < 0.68 < workload.evaluate(), "the rule that made the labels reaches about 0.8"
 
 
-def test_is_registered_under_its_name() -> None:
-    loader = find_implementation("reference")
-    assert loader.__module__ == "reference_models.workload"
+def test_is_registered_under_its_name(make_spec: MakeSpec) -> None:
+    assert isinstance(find_implementation("reference")(make_spec(), SingleProcess()), ReferenceWorkload)
     with pytest.raises(ConfigError, match=r"unknown implementation 'referense'.*'reference'"):
         find_implementation("referense")
 
