@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-_INTEGER = re.compile(rb"-?[0-9]{1,16}\Z")
+_INTEGER = re.compile(rb"-?[0-9]+\Z")
 _CATEGORY = re.compile(rb"[0-9a-fA-F]{1,8}\Z")
 _TEMPLATES = 2048
 

@@ -1,18 +1,23 @@
 """Parsing Criteo text: whatever a simple per-line parser makes of it, and no line more or less."""
 
+import signal
+import threading
+import time
+
 import numpy as np
 import pytest
 from criteo_builder import make_text, parse_line
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from reference_models.criteo import parse
 from reference_models.criteo.parse import Rows, parse_block, transform_integers
 
 INTEGERS = st.one_of(
     st.just(b""),
     st.integers(-3, 200).map(lambda value: b"%d" % value),
     st.integers(-(2**31), 2**31 - 1).map(lambda value: b"%d" % value),
-    st.integers(0, 99999999).map(lambda value: b"%016d" % value),
+    st.integers(-99999999, 99999999).map(lambda value: b"%030d" % value),
 )
 CATEGORIES = st.one_of(
     st.just(b""),
@@ -22,7 +27,7 @@ CATEGORIES = st.one_of(
 BAD_FIELDS = st.sampled_from(
     [b"2147483648", b"-2147483649", b"9" * 16, b"1" * 17, b"9" * 40, b"-", b"--1", b"+1", b"1.5", b" 1", b"1 ",
      b"0x10", b"nan", b"\x00", b"1\x002", b"\xff\xfe", b"caf\xc3\xa9", b"123456789", b"0000000g", b"@", b"`", b":",
-     b"/", b"\x13\x13\x13\x13\x13\x13\x13\x13", b"G", b'"1"', b"\r", b"1\r2"]
+     b"/", b"\x13\x13\x13\x13\x13\x13\x13\x13", b"G", b'"1"', b"\r", b"1\r2", b"00", b"-0"]
 )  # fmt: skip
 FIELDS = st.tuples(
     st.sampled_from([b"0", b"1"]), *[INTEGERS] * 13, *[CATEGORIES] * 26
@@ -66,6 +71,7 @@ def assert_equals_per_line(block: bytes, rows: Rows) -> None:
 @example(texts=[b"", b"1" + b"\t" * 39, b"\r", b"0" + b"\t" * 39 + b"\r"])
 @example(texts=[b"\t" * 39])
 @example(texts=[b"1" + b"\t-" * 39])
+@example(texts=[b"0" + b"\t" * 39 + b"\r1" + b"\t" * 39, b"\r" + b"0" + b"\t" * 39, b"0" + b"\t" * 39 + b"\r\r"])
 def test_a_block_holds_what_a_per_line_parser_finds(texts: list[bytes]) -> None:
     block = b"\n".join(texts) + b"\n"
     assert_equals_per_line(block, parse_block(block))
@@ -76,6 +82,29 @@ def test_a_block_holds_what_a_per_line_parser_finds(texts: list[bytes]) -> None:
 def test_any_bytes_at_all_are_counted_and_never_crash(content: bytes) -> None:
     block = content + b"\n"
     assert_equals_per_line(block, parse_block(block))
+
+
+@pytest.mark.parametrize("column", [0, 1, 13, 14, 39])
+def test_every_byte_before_or_after_a_digit_is_judged_as_by_the_per_line_parser(column: int) -> None:
+    for byte in set(range(256)) - {ord("\n")}:
+        for field in (b"%c", b"1%c", b"%c1"):
+            fields = [b"1"] * 40
+            fields[column] = field % byte
+            block = b"\t".join(fields) + b"\n"
+            assert_equals_per_line(block, parse_block(block))
+
+
+def test_very_long_integers_are_judged_by_their_value() -> None:
+    fields = [b"1", b"0" * 5000 + b"7", b"-" + b"0" * 5000 + b"7", *[b""] * 37]
+    rows = parse_block(b"\t".join(fields) + b"\n" + b"\t".join([b"1", b"7" * 5000, *[b""] * 38]) + b"\n")
+    assert rows.integers[:, :3].tolist() == [[7, -7, 0]]
+    assert [item.line for item in rows.malformed] == [1]
+
+
+@pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
+def test_well_formed_lines_are_read_without_looking_at_each(line_end: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parse, "describe_fault", lambda line: pytest.fail(f"looked at {line!r}"))
+    assert len(parse_block(make_text(300).replace(b"\n", line_end)).labels) == 300
 
 
 def test_ten_thousand_generated_lines_equal_the_per_line_parser() -> None:
@@ -115,3 +144,26 @@ def test_logarithms_are_correctly_rounded_beyond_the_table() -> None:
     values = np.array([-5, 0, 1, 65534, 65535, 65536, 10**6, 2**31 - 1], np.int32)
     wanted = np.log(np.maximum(values, 0).astype(np.float64) + 1).astype(np.float32)
     np.testing.assert_array_equal(transform_integers(values), wanted)
+
+
+def test_a_ctrl_c_while_parsing_is_never_lost() -> None:
+    block = make_text(500)
+    main = threading.main_thread().ident
+    assert main is not None
+    for round_ in range(20):
+        sent = threading.Event()
+
+        def interrupt(delay_s: float, sent: threading.Event) -> None:
+            time.sleep(delay_s)
+            signal.pthread_kill(main, signal.SIGINT)
+            sent.set()
+
+        thread = threading.Thread(target=interrupt, args=(0.01 + 0.0003 * round_, sent))
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                thread.start()
+                while not sent.is_set():
+                    parse_block(block)
+                time.sleep(0.5)
+        finally:
+            thread.join()

@@ -14,7 +14,7 @@ from reference_models.errors import DatasetError
 if TYPE_CHECKING:
     from _typeshed import WriteableBuffer
 
-BLOCK_BYTES = 1 << 19
+BLOCK_BYTES = 1 << 20
 _MAX_LINE_BYTES = 1 << 20
 _GZIP_MAGIC = b"\x1f\x8b"
 
