@@ -28,7 +28,7 @@ GENERATED = ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small")
 FIRST_SAMPLES_SHA256 = {
     "dlrm_tiny": "f0b7baec935afe335b59bbdc275b9fac353d8dc174582df83c54ad3a5ce47603",
     "dlrm_small": "09dd67e7e63a768f70c54f231c7c34d36707a25ba0a089dd0d5d8d2c8661526d",
-    "dlrm_dcnv2_small": "a2cb84fc3501e4a78700bb1dea5215581387851eab5e935eaad2b4df4c97a32e",
+    "dlrm_dcnv2_small": "b8fba2773816900a17568688460b711773167193c1ad907d50ac0f979cb67ab5",
 }
 SMALL: dict[str, Any] = {
     "kind": "click_log",
