@@ -2,6 +2,7 @@
 
 import ast
 import hashlib
+import itertools
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -93,7 +94,7 @@ def test_chunks_do_not_matter(cuts: list[int], split: str) -> None:
     teacher, edges = build_teacher(DATA), [0, *sorted(cuts), 700]
     whole, whole_logits = ChunkMaker(teacher, 700).make(split, 0, 700)
     maker = ChunkMaker(teacher, 700)
-    parts = [maker.make(split, start, stop) for start, stop in zip(edges[:-1], edges[1:], strict=True)]
+    parts = [maker.make(split, start, stop) for start, stop in itertools.pairwise(edges)]
     for name in ("labels", "dense", "indices"):
         joined = np.concatenate([getattr(chunk, name) for chunk, _ in parts])
         np.testing.assert_array_equal(joined, getattr(whole, name))

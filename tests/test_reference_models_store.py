@@ -1,6 +1,7 @@
 """The store: what is written is read, and whatever is damaged is named."""
 
 import errno
+import itertools
 import json
 import os
 from collections.abc import Callable
@@ -92,7 +93,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
 def test_order_and_size_of_writes_do_not_matter(tmp_path_factory: Any, cuts: list[int], random: Any) -> None:
     folder = tmp_path_factory.mktemp("split")
     chunk, edges = some_chunk(50), [0, *sorted(cuts), 50]
-    spans = list(zip(edges[:-1], edges[1:], strict=True))
+    spans = list(itertools.pairwise(edges))
     random.shuffle(spans)
     writer = SplitWriter(folder, "train", 50, 2, 3)
     for start, stop in spans:
@@ -298,7 +299,9 @@ def test_an_array_of_another_shape_or_type_is_refused(
         open_store(tmp_path, definition()).eval.read(0, 5)
 
 
-@pytest.mark.parametrize("content", [b"", b"\x93NUMPY", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x93NUMPY\x01\x00\xff\xff{"])
+@pytest.mark.parametrize(
+    "content", [b"", b"\x93NUMPY", b"PK\x03\x04", b"\x80\x04K\x01.", b"\x93NUMPY\x01\x00\xff\xff{"]
+)
 def test_a_file_that_is_no_array_is_refused(tmp_path: Path, content: bytes) -> None:
     write_dataset(tmp_path)
     (tmp_path / "train_labels.npy").write_bytes(content)

@@ -66,9 +66,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
             click.echo(f"{config.name} is already there", err=True)
         else:
             with generation_progress(config) as on_progress:
-                generate_click_log(
-                    folder, config, num_threads=threads or usable_cores(), on_progress=on_progress
-                )
+                generate_click_log(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
     click.echo(folder)
 
 

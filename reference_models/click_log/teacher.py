@@ -2,13 +2,12 @@
 
 logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense
 feature. Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's
-term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution: a pair's term then
-says nothing about the label on its own, and no model without interactions can learn it.
+term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair
+says anything about the label without the other, and no model without interactions can learn the term. A `latent_mean`
+other than 0 gives up some of that: models that must find the interactions first then find them sooner.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -42,7 +41,15 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
     section = Section(
         "data.parameters",
         data.parameters,
-        ("zipf_exponent", "bias", "effect_scale", "interaction_scale", "dense_scale", "num_interactions", "latent_mean"),
+        (
+            "zipf_exponent",
+            "bias",
+            "effect_scale",
+            "interaction_scale",
+            "dense_scale",
+            "num_interactions",
+            "latent_mean",
+        ),
     )
     exponent = section.number("zipf_exponent", low=0.0, high=4.0)
     if not (exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
@@ -198,8 +205,3 @@ def _dense_feature(key: int, scale: float) -> DenseFeature:
     curved = _centred(linear * linear, mass)
     effect = _centred((2.0 * slope - 1.0) * linear + (bend - 0.5) * curved, mass)
     return DenseFeature(value=value.astype(np.float32), effect=(effect * scale).astype(np.float32))
-
-
-def describe_teacher(config: TeacherConfig) -> Mapping[str, Any]:
-    """The parameters as a manifest stores them."""
-    return {name: getattr(config, name) for name in TeacherConfig.__slots__}
