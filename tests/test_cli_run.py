@@ -44,6 +44,7 @@ def tiny(data_root: Path, *more: object) -> list[str]:
         (["run", "dlrm_dcnv2", "--set", "model.embedding_dim=8"], ["model.embedding_dim"]),
         (["run", "dlrm_tiny", "-n", "0"], ["--runs"]),
         (["run", "dlrm_tiny", "--device", "tpu9"], ["tpu9"]),
+        (["run", "dlrm_tiny", "--threads", "100000"], ["runtime.threads is 100000", "CPUs"]),
         (["run", "dlrm_tiny", "--implementation", "refrence"], ["Did you mean 'reference'"]),
         (["run", "dlrm_tiny", "-c", "absent.toml"], ["absent.toml"]),
         (["resumee"], ["Did you mean 'resume'"]),

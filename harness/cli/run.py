@@ -8,6 +8,7 @@ import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.errors import ExitCode, HarnessError
+from reference_models.config import RuntimeConfig
 
 
 @click.command()
@@ -53,7 +54,7 @@ def run(
 
     derived_suffix = None if throughput_steps is None else "_throughput"
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix=derived_suffix)
-    refuse_impossible(config.workload.runtime.device, config.workload.runtime.implementation)
+    refuse_impossible(config.workload.runtime)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
     num_threads = config.workload.runtime.threads or read_resources().num_cores
@@ -141,15 +142,23 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     )
 
 
-def refuse_impossible(device: str, implementation: str) -> None:
-    """Fail before anything is written: a device or an implementation that is not there."""
+def refuse_impossible(runtime: RuntimeConfig) -> None:
+    """Fail before anything is written: a device, an implementation or CPUs that are not there."""
+    from harness.resources import read_resources
     from reference_models.implementations import find_implementation
 
-    find_implementation(implementation)
-    if device != "cpu":
+    find_implementation(runtime.implementation)
+    num_cpus = read_resources().num_affinity_cpus
+    if runtime.threads is not None and runtime.threads > num_cpus:
+        raise HarnessError(
+            f"runtime.threads is {runtime.threads}, but this process may use {num_cpus} CPUs. "
+            "More threads than CPUs wait for one another; give at most that many.",
+            ExitCode.USAGE,
+        )
+    if runtime.device != "cpu":
         from reference_models.devices import find_device
 
-        find_device(device)
+        find_device(runtime.device)
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
