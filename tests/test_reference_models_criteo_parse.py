@@ -5,6 +5,7 @@ import threading
 import time
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from criteo_builder import make_text, parse_line
 from hypothesis import example, given, settings
@@ -144,6 +145,15 @@ def test_logarithms_are_correctly_rounded_beyond_the_table() -> None:
     values = np.array([-5, 0, 1, 65534, 65535, 65536, 10**6, 2**31 - 1], np.int32)
     wanted = np.log(np.maximum(values, 0).astype(np.float64) + 1).astype(np.float32)
     np.testing.assert_array_equal(transform_integers(values), wanted)
+
+
+@pytest.mark.parametrize("flood", [b"\n" * 2**18, b"\r" * 2**18 + b"\n", (b"\r" * 41 + b"\n") * 6000])
+def test_a_flood_of_line_ends_takes_no_memory_to_refuse(flood: bytes) -> None:
+    pool = pa.default_memory_pool()
+    peak_before_bytes = pool.max_memory()
+    rows = parse_block(flood)
+    assert rows.num_malformed == rows.num_lines == flood.count(b"\n")
+    assert pool.max_memory() <= max(peak_before_bytes, 2**26)
 
 
 def test_a_ctrl_c_while_parsing_is_never_lost() -> None:

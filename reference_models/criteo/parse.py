@@ -23,6 +23,7 @@ from reference_models.config import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE
 
 NUM_COLUMNS = 1 + NUM_CRITEO_DENSE + NUM_CRITEO_SPARSE
 MAX_CATEGORY_DIGITS = 8
+_MIN_LINE_BYTES = len("0") + NUM_COLUMNS
 _FIRST_CATEGORY = 1 + NUM_CRITEO_DENSE
 _MIN_INTEGER, _MAX_INTEGER = -(2**31), 2**31 - 1
 _INTEGER = re.compile(rb"(-?)0*([0-9]{1,10})")
@@ -123,6 +124,11 @@ def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], N
     if not block:
         empty = np.empty((0, NUM_CRITEO_DENSE), np.int32), np.empty((0, NUM_CRITEO_SPARSE), np.uint32)
         return np.empty(0, np.uint8), *empty
+    text = np.frombuffer(block, np.uint8)
+    num_lines, num_returns = (np.count_nonzero(text == byte) for byte in b"\n\r")
+    # pyarrow would take a gigabyte to refuse a million line ends without lines.
+    if num_lines * _MIN_LINE_BYTES > len(block) or num_returns > num_lines:
+        return None
     if block.translate(None, delete=_KNOWN_BYTES):
         return None
     options = csv.ReadOptions(use_threads=False, block_size=len(block), column_names=_NAMES)
@@ -133,7 +139,7 @@ def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], N
     labels, integers = _join(table.columns[:1]), _join(table.columns[1:_FIRST_CATEGORY])
     categories = _parse_hexadecimal(_join(table.columns[_FIRST_CATEGORY:]))
     # A carriage return in a line's middle ends it too, for pyarrow: there are then more rows than lines.
-    if table.num_rows != block.count(b"\n") or labels.null_count or categories is None:
+    if table.num_rows != num_lines or labels.null_count or categories is None:
         return None
     return (
         labels.to_numpy(zero_copy_only=False).view(np.uint8),
