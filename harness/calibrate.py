@@ -28,11 +28,15 @@ from harness.calibration_table import (
 from harness.catalog import Entry
 from harness.files import write_json, write_text
 from harness.resources import usable_cores
+from harness.seeds import derive_seeds
 
 CONTROLS = ("dense_only", "logistic_regression", "frozen_embeddings")
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _CONTROL_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
-_FIRST_SEED, _FIRST_TUNING_SEED = 1, 1001
+# The base of seeds like those that runs have. Small consecutive ones showed too little variation of samples to
+# converge: 8 % instead of 12 % in one benchmark.
+_BASE_SEED = 20_000
+_FIRST_TUNING_SEED, _CONTROL_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
 
@@ -98,14 +102,14 @@ def calibrate(
         rate = train.opt_base_learning_rate if is_default else tuned_learning_rate(definition, at_size)
         runs = [
             CalibrationRun(model=REFERENCE, global_batch_size=size, opt_base_learning_rate=rate, seed=seed)
-            for seed in range(_FIRST_SEED, _FIRST_SEED + plan.num_runs)
+            for seed in derive_seeds(_BASE_SEED, plan.num_runs)
         ]
         summaries.append(summarise_batch_size(definition, complete(f"batch size {size}", runs)))
     size, rates = train.global_batch_size, sorted({*_CONTROL_RATES, train.opt_base_learning_rate})
     controls = complete(
         "controls",
         [
-            CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=_FIRST_SEED)
+            CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=_CONTROL_SEED)
             for model in CONTROLS
             for rate in rates
         ],
