@@ -17,6 +17,7 @@ from reference_models.config import TRAIN_KEYS
 from reference_models.errors import ConfigError, did_you_mean
 from rules import keys
 from rules.benchmarks import Benchmark, canonical_sha256, load_benchmark, parse_benchmark, read_toml, shipped_names
+from rules.errors import DefinitionError
 
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
@@ -89,6 +90,8 @@ def resolve(
             submission[field] = given
             continue
         _check_known(override, section, key, tables)
+        if section == "train" and (name or derived_suffix) and tables["closed"].get(key, "free") != "free":
+            tables["closed"][key] = override.value  # another benchmark, and this is its value
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
     return _resolved(original, tables, sources, submission, name, derived_suffix)
@@ -103,7 +106,7 @@ def _resolved(
     derived_suffix: str | None,
 ) -> RunConfig:
     changed = [key for key in sources if _is_fixed(original, key)]
-    effective = parse_benchmark(tables, original.path)
+    effective, workload = _parse(tables, original.path, sources)
     label = ""
     if name is None and derived_suffix is not None and effective.definition_sha256 != original.definition_sha256:
         name = original.name + derived_suffix
@@ -123,17 +126,30 @@ def _resolved(
         tables["benchmark"]["notes"] = [
             *tables["benchmark"]["notes"], f"Derived from {original.name} by changing {', '.join(changed)}.",
         ]  # fmt: skip
-        effective = parse_benchmark(tables, original.path)
+        effective, workload = _parse(tables, original.path, sources)
     elif name is not None:
         label = _label(name)
     return RunConfig(
         benchmark=effective,
-        workload=parse_workload(effective, effective.sections),
+        workload=workload,
         tables=tables,
         sources=sources,
         label=label,
         submission=submission,
     )
+
+
+def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
+    """Parse the effective tables; an error about an overridden value names who gave it, not the definition's file."""
+    try:
+        benchmark = parse_benchmark(tables, path)
+        return benchmark, parse_workload(benchmark, benchmark.sections)
+    except DefinitionError as error:
+        message = str(error).removeprefix(f"{path}: ")
+        for key, source in sources.items():
+            if key in message:
+                raise ConfigError(f"{source}: {message}") from None
+        raise
 
 
 def default_division(benchmark: Benchmark) -> str:
@@ -201,7 +217,7 @@ def parse_value(text: str) -> Any:
 
 
 def _check_known(override: Override, section: str, key: str, tables: Mapping[str, Any]) -> None:
-    known = [*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})]
+    known = sorted({*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})})
     if section in _KNOWN_KEYS and key not in known:
         raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
 

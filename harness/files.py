@@ -2,7 +2,8 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text by one rename, synced to disk before it; a failure leaves no draft behind."""
     draft = path.with_name(path.name + ".partial")
     try:
-        with draft.open("w", encoding="utf-8") as file:
+        with naming(path), draft.open("w", encoding="utf-8") as file:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
@@ -27,6 +28,15 @@ def write_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of writing (disk full) the file's name, which the system leaves out."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

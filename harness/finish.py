@@ -14,6 +14,9 @@ from rules.scoring import score_set
 from rules.sets import find_result_sets
 from rules.verdict import Verdict
 
+STEADY_THROUGHPUT = 0.05
+"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FinishedSet:
@@ -70,6 +73,10 @@ class FinishedSet:
                 spread = summary.coefficient_of_variation
                 varies = "" if spread is None else f", coefficient of variation {percent(spread)}"
                 rows.append((label, f"{text(summary.geometric_mean)} (geometric mean{varies})"))
+                if label == "throughput" and spread is not None and spread > STEADY_THROUGHPUT:
+                    rows.append(
+                        ("note", "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'")
+                    )
         return rows
 
 

@@ -33,6 +33,7 @@ class RunRequest:
     base_seed: int | None
     division: str | None
     timeout_s: float | None
+    throughput_steps: int | None
     data_dir: Path
     output: Path
     num_threads: int
@@ -71,6 +72,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "seeds": derive_seeds(base_seed, request.num_runs, reserved_seeds(benchmark.name)),
         "division": division,
         "timeout_s": request.timeout_s,
+        "throughput_steps": request.throughput_steps,
         "num_threads": request.num_threads,
         "dataset": _dataset_record(request.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
@@ -102,6 +104,12 @@ def _dataset_record(data_dir: Path) -> dict[str, Any]:
 def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], None] | None = None) -> RunSet:
     """Run whatever run of the set is missing. Raises HarnessError when an attempt is interrupted."""
     run_set, content = open_run_set(folder)
+    if content["throughput_steps"] is not None:
+        raise HarnessError(
+            f"{folder}: holds a throughput measurement, which has no runs to complete. Measure again with "
+            f"{content['command']}",
+            ExitCode.USAGE,
+        )
     with locked(run_set):
         tables = read_toml(run_set.extra / "definition.toml")
         benchmark = parse_benchmark(tables, run_set.extra / "definition.toml")
@@ -117,6 +125,10 @@ def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], N
             if on_run is not None:
                 on_run(index)
     return run_set
+
+
+def resume_command(folder: Path) -> str:
+    return shlex.join(["dlrmbench", "resume", str(folder)])
 
 
 def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
@@ -167,7 +179,7 @@ def _run(
         progress.finish("interrupted")
         raise HarnessError(
             f"{label} was interrupted: {reason}\n"
-            f"The attempt is kept in {attempt}. Complete the set with: dlrmbench resume {run_set.folder}",
+            f"The attempt is kept in {attempt}. Complete the set with: {resume_command(run_set.folder)}",
             code,
         )
     progress.finish(_describe_end(read_json(attempt / "run.json")))

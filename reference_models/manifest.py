@@ -67,7 +67,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     path = folder / MANIFEST
     if not path.is_file():
         what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
-        raise DatasetError(f"{folder}: the dataset {what}. {AGAIN}")
+        raise DatasetError(f"{folder}: the dataset {what}. {AGAIN.replace(' again', '')}")
     try:
         if path.stat().st_size > _MAX_MANIFEST_BYTES:
             raise DatasetError(f"{path}: larger than any manifest ({_MAX_MANIFEST_BYTES} bytes). {AGAIN}")

@@ -1,5 +1,6 @@
 """Writing a report: results in, one file out."""
 
+import errno
 import json
 import os
 import secrets
@@ -57,6 +58,10 @@ def _condensed(document: dict[str, Any]) -> dict[str, Any]:
 
 def write_whole(output: Path, text: str) -> Path:
     """Write beside `output` and rename, so that a reader never sees half a file."""
+    if not output.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
+        )
     draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
     try:
         with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:

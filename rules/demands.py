@@ -129,10 +129,22 @@ def demands_of(subject: LogSubject) -> tuple[Demand, ...]:
     found[keys.CACHE_CLEAR] = Demand(
         key=keys.CACHE_CLEAR, kind=FLAG if subject.is_ours else _ANY_VALUE, count=once_in_ours
     )
-    found[keys.EVAL_ACCURACY] = Demand(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
+    if not _ended_before_evaluating(subject):
+        found[keys.EVAL_ACCURACY] = Demand(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
     if _demands_seed(subject):
         found[keys.SEED] = Demand(key=keys.SEED, kind=WHOLE if subject.is_ours else ANY_WHOLE, count=once_in_ours)
     return tuple(found.values())
+
+
+def _ended_before_evaluating(subject: LogSubject) -> bool:
+    """Whether a run of ours diverged or ran out of time, which may happen before its first evaluation."""
+    stop = subject.log.last(keys.RUN_STOP)
+    return (
+        subject.is_ours
+        and stop is not None
+        and stop.metadata.get(keys.STATUS) == keys.ABORTED
+        and stop.metadata.get(keys.REASON) in ("not_finite", "timeout")
+    )
 
 
 def kinds_of(subject: LogSubject) -> dict[str, Kind]:

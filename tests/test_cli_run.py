@@ -63,11 +63,30 @@ def test_cuda_without_a_gpu_exits_2(dlrmbench: Command, tmp_path: Path, data_roo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_batch_larger_than_the_dataset_exits_2(dlrmbench: Command, data_root: Path) -> None:
+def test_a_batch_larger_than_the_dataset_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
     done = dlrmbench(*tiny(data_root, "--set", "train.global_batch_size=10000000"))
     assert_refused(
         done, 2, "global_batch_size", "10000000", str(load_benchmark("dlrm_tiny").sections["data"]["train_samples"])
     )
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_bad_value_is_blamed_on_who_gave_it(dlrmbench: Command) -> None:
+    done = dlrmbench("run", "dlrm_tiny", "--set", "train.global_batch_size=abc")
+    assert_refused(done, 2, "--set train.global_batch_size: train.global_batch_size is 'abc'")
+
+
+def test_a_throughput_measurement_takes_no_timeout_and_is_not_resumed(
+    dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
+    arguments = tiny(data_root, "-o", tmp_path / "out", "--throughput", 3)
+    assert_refused(dlrmbench(*arguments, "--timeout", 3), 2, "--timeout")
+    done = dlrmbench(*arguments, "--set", "train.opt_name=sgd", "--set", "train.opt_adagrad_epsilon=1e-6")
+    assert done.returncode == 2  # Adagrad's keys mean nothing to SGD
+    assert dlrmbench(*arguments, "--set", "train.opt_adagrad_epsilon=1e-6").returncode == 0
+    (folder,) = (tmp_path / "out").iterdir()
+    assert_refused(dlrmbench("resume", folder), 2, "throughput")
+    assert not list(folder.rglob("result_*"))
 
 
 @pytest.mark.parametrize("name", ["dlrm", "dlrm_dcnv2", "dlrm_kaggle"])

@@ -1,6 +1,7 @@
 """`data prepare`: the user's Criteo text files become the dataset of a benchmark."""
 
 import re
+import shlex
 import sys
 import time
 from pathlib import Path
@@ -165,5 +166,5 @@ def prepare(
         click.echo(f"{label:8} {text}")
     for name in prepared.malformed:
         click.echo(f"left out {name}")
-    option = "" if data_root is None else f" --data {data_root}"
-    click.echo(f"next     dlrmbench run {benchmark}{option}")
+    option = [] if data_root is None else ["--data", str(data_root)]
+    click.echo("next     " + shlex.join(["dlrmbench", "run", benchmark, *option]))

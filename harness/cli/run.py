@@ -6,6 +6,7 @@ from typing import Unpack
 
 import click
 
+from harness.catalog import WorkloadConfig
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.errors import ExitCode, HarnessError
 from reference_models.config import RuntimeConfig
@@ -52,6 +53,8 @@ def run(
     from harness.runner import RunRequest, start_set
     from harness.throughput import MIN_PROCESSES
 
+    if throughput_steps is not None and timeout_s is not None:
+        raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
     derived_suffix = None if throughput_steps is None else "_throughput"
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix=derived_suffix)
     refuse_impossible(config.workload.runtime)
@@ -62,6 +65,7 @@ def run(
         data_dir = ensure_dataset(
             config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
         )
+    refuse_too_large_batch(data_dir, config.workload)
     if throughput_steps is not None:
         num_runs = max(MIN_PROCESSES, num_runs or 0)
     request = RunRequest(
@@ -69,6 +73,7 @@ def run(
         base_seed=seed,
         division=configured["division"],
         timeout_s=timeout_s,
+        throughput_steps=throughput_steps,
         data_dir=data_dir,
         output=output,
         num_threads=num_threads,
@@ -98,13 +103,13 @@ def resume(folder: Path, quiet: bool) -> None:
 def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     """Run what is missing, then judge, score and report; exits with the set's code."""
     from harness.finish import finish_set
-    from harness.runner import complete_set
+    from harness.runner import complete_set, resume_command
 
     try:
         run_set = complete_set(folder, quiet=quiet)
     except BaseException as error:
         if not isinstance(error, HarnessError):
-            click.echo(f"Finished runs are kept. Complete the set with: dlrmbench resume {folder}", err=True)
+            click.echo(f"Finished runs are kept. Complete the set with: {resume_command(folder)}", err=True)
         raise
     finished = finish_set(run_set)
     click.echo(finished.summary())
@@ -159,6 +164,18 @@ def refuse_impossible(runtime: RuntimeConfig) -> None:
         from reference_models.devices import find_device
 
         find_device(runtime.device)
+
+
+def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
+    from reference_models.datasets import open_dataset
+
+    num_samples = open_dataset(data_dir, workload.data).train.num_samples
+    if workload.train.global_batch_size > num_samples:
+        raise HarnessError(
+            f"train.global_batch_size is {workload.train.global_batch_size}, but {data_dir} has only {num_samples} "
+            "training samples. Use a smaller batch.",
+            ExitCode.USAGE,
+        )
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
