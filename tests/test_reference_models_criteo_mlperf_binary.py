@@ -55,9 +55,7 @@ def own_multi_hot(tmp_path: Path) -> Path:
 
 @settings(max_examples=40, deadline=None)
 @given(bounds=st.tuples(st.integers(0, NUM_TRAIN), st.integers(0, NUM_TRAIN)).map(sorted))
-def test_a_multi_hot_batch_is_the_same_rows_whichever_files_hold_them(
-    multi_hot: Layout, bounds: list[int]
-) -> None:
+def test_a_multi_hot_batch_is_the_same_rows_whichever_files_hold_them(multi_hot: Layout, bounds: list[int]) -> None:
     folder, days = multi_hot.folder, multi_hot.days
     start, stop = bounds
     batch = open_mlperf_binary(folder, multi_hot_data()).train.read(start, stop)
