@@ -27,7 +27,8 @@ def dlrmbench_commands() -> list[str]:
 @pytest.mark.parametrize("command", dlrmbench_commands())
 def test_each_command_of_the_readme_parses(command: str) -> None:
     words = shlex.split(re.split(r" >>? ", command)[0])[1:]
-    context: click.Context = click.Context(cli)
+    # As the command line makes it: a command remembers the first help option that it is asked for.
+    context: click.Context = click.Context(cli, **cli.context_settings)
     group: click.Command = cli
     while isinstance(group, click.Group):
         subcommand = group.get_command(context, words.pop(0))
