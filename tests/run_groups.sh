@@ -6,6 +6,8 @@ export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
 marker=$1
 bin=${BIN:-.venv/bin}
 jobs=${JOBS:-2}
+# Files share costly fixtures; the long counts are many tests of one file.
+[ "$marker" = "long and not gpu" ] && dist=load || dist=loadfile
 failed=()
 
 group() {
@@ -22,7 +24,7 @@ group() {
 tests() {
   local name=$1
   shift
-  group "$name" "$bin/pytest" -q -n "$jobs" --dist loadfile -m "$marker" "$@"
+  group "$name" "$bin/pytest" -q -n "$jobs" --dist "$dist" -m "$marker" "$@"
 }
 
 if [ "$marker" != "long and not gpu" ]; then
