@@ -144,10 +144,8 @@ def spread_sentence(one: SetFacts) -> str:
     if shares is None:
         return ""
     names = ("samples to converge", "throughput", "evaluation and overhead")
-    # A factor that works against the others has a negative share; in words it carries nothing.
-    told = ", ".join(
-        f"{name} {percent(min(max(share, 0.0), 1.0), 0)}" for name, share in zip(names, shares, strict=True)
-    )
+    # As computed, so that they add up to 100 %: a factor that works against the others has a negative share.
+    told = ", ".join(f"{name} {percent(share, 0)}" for name, share in zip(names, shares, strict=True))
     return f"Where the difference between runs comes from: {told}."
 
 
