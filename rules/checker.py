@@ -101,7 +101,7 @@ def check_set(
         ruleset_source=source,
         findings=findings,
         outcomes=outcomes,
-        logs=tuple(verdicts),
+        parts=tuple(verdicts),
     )
 
 

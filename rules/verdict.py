@@ -1,4 +1,4 @@
-"""The verdict on a log or a set, and its JSON form (schemas/verdict.schema.json)."""
+"""The verdict on a log, a set, a submission or a round, and its JSON form (schemas/verdict.schema.json)."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
@@ -7,19 +7,21 @@ from typing import Any, Literal
 from rules.official import OfficialOpinion
 from rules.rule import Finding, Outcome, Severity
 
-SCHEMA_VERSION = 1
-Level = Literal["log", "set"]
+SCHEMA_VERSION = 2
+Level = Literal["log", "set", "submission", "round"]
 VerdictOutcome = Literal["valid", "invalid", "incomplete"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Verdict:
-    """What the rules say of one log or one set.
+    """What the rules say of one log, one set, one submission or one round.
 
-    `findings` and `outcomes` are those of this level and of the levels below, worst first; `logs` holds the
-    verdicts on a set's logs by themselves. A set may be valid although one of its logs is not: the run that did
-    not converge, which in the set's findings is only a warning. `ruleset` names the rules and `ruleset_source`
-    how they were chosen; `round` is the official round, None for own benchmarks.
+    `findings` and `outcomes` are those of this level and of the levels below; findings stand worst first. `parts`
+    holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round.
+    A level's verdict stands above those of its parts: a set may be valid although one of its logs is not (the run
+    that did not converge, which in the set's findings is only a warning), and a submission invalid although a set
+    in it is only incomplete. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the
+    official round, None for own benchmarks and where the parts are of several.
     """
 
     subject: str
@@ -32,14 +34,23 @@ class Verdict:
     findings: tuple[Finding, ...]
     outcomes: tuple[Outcome, ...]
     official: OfficialOpinion | None = None
-    logs: tuple["Verdict", ...] = ()
+    parts: tuple["Verdict", ...] = ()
+
+    @property
+    def logs(self) -> tuple["Verdict", ...]:
+        """The verdicts on all logs below this level, in order; none for a log itself."""
+        return tuple(log for part in self.parts for log in (part.logs if part.level != "log" else (part,)))
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
-    """The document that `check --format json` prints, as plain values."""
+    """The document that `check --format json` prints, as plain values.
+
+    Findings stand at every level that they concern. What became of each rule stands at its own level only: a set
+    lists its logs' rules, a submission and a round their own.
+    """
     return {"schema_version": SCHEMA_VERSION, "verdicts": [_to_json(one) for one in verdicts]}
 
 
@@ -64,6 +75,7 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
                 "reason": one.reason,
             }
             for one in verdict.outcomes
+            if verdict.level in ("log", "set") or one.subject == verdict.subject
         ],
         "official": None if verdict.official is None else asdict(verdict.official),
         "logs": [
@@ -72,6 +84,7 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
                 "outcome": one.outcome,
                 "official": None if one.official is None else asdict(one.official),
             }
-            for one in verdict.logs
+            for one in (verdict.parts if verdict.level == "set" else ())
         ],
+        "parts": [_to_json(one) for one in (verdict.parts if verdict.level != "set" else ())],
     }
