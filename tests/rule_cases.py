@@ -1,12 +1,14 @@
-"""One way to break each rule: what to do to a compliant log or set so that exactly this rule speaks."""
+"""One way to break each rule on logs and sets: what to do to compliant ones, and which findings that makes."""
 
 import copy
 import json
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from log_builder import Record, make_records, make_runs, to_text, with_record, without, write_set
+from verdict_cases import VerdictCase, check
 
 from rules import keys
 from rules.benchmarks import Benchmark, load_benchmark
@@ -17,13 +19,22 @@ Records = list[Record]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogCase:
-    """`break_text` is applied to the log's text, after `break_records` to its records."""
+    """`break_text` is applied to the log's text, after `break_records` to its records.
+
+    The finding stands at the `index`-th record of `key` in what comes out, or at the line number `line`, or
+    (without both) at no line. `also` are the codes of other rules that the same break offends.
+    """
 
     benchmark: Benchmark = TINY
     ours: bool = True
     round: str | None = None
     break_records: Callable[[Records], Records] = lambda records: records
     break_text: Callable[[str], str] = lambda text: text
+    key: str | None = None
+    index: int = 0
+    line: int | None = None
+    also: frozenset[str] = frozenset()
+    is_error: bool = True
 
     def good(self) -> str:
         return to_text(make_records(self.benchmark, ours=self.ours, num_evals=4))
@@ -32,15 +43,45 @@ class LogCase:
         records = make_records(self.benchmark, ours=self.ours, num_evals=4)
         return self.break_text(to_text(self.break_records(records)))
 
+    def line_num(self) -> int | None:
+        if self.key is None:
+            return self.line
+        announced = f'"key": "{self.key}"'
+        numbers = [number for number, text in enumerate(self.bad().splitlines(), 1) if announced in text]
+        return numbers[self.index]
+
+    def verdict_case(self, code: str) -> VerdictCase:
+        def write(folder: Path, text: str) -> Path:
+            path = folder / "result_0.txt"
+            path.write_text(text)
+            return path
+
+        return VerdictCase(
+            code=code,
+            write_bad=lambda folder: write(folder, self.bad()),
+            write_good=lambda folder: write(folder, self.good()),
+            file="result_0.txt",
+            line=self.line_num(),
+            also=self.also,
+            is_error=self.is_error,
+            check=lambda path: check(path, self.round),
+        )
+
 
 def official(
-    break_records: Callable[[Records], Records], benchmark: Benchmark = DCNV2, round_name: str = "6.0"
+    break_records: Callable[[Records], Records],
+    key: str | None,
+    benchmark: Benchmark = DCNV2,
+    round_name: str = "6.0",
+    **expected: Any,
 ) -> LogCase:
-    return LogCase(benchmark=benchmark, ours=False, round=round_name, break_records=break_records)
+    return LogCase(
+        benchmark=benchmark, ours=False, round=round_name, break_records=break_records, key=key, **expected
+    )
 
 
-def own(break_records: Callable[[Records], Records]) -> LogCase:
-    return LogCase(break_records=break_records)
+def own(break_records: Callable[[Records], Records], key: str, **expected: Any) -> LogCase:
+    return LogCase(break_records=break_records, key=key, **expected)
 
 
 def _glue(text: str) -> str:
@@ -95,51 +136,97 @@ def _no_time(records: Records) -> Records:
 
 
 LOG_CASES: dict[str, LogCase] = {
-    "ST101": LogCase(break_text=lambda text: text[:-40] + "\n"),
-    "ST102": LogCase(break_text=_glue),
+    "ST101": LogCase(break_text=lambda text: text[:-40] + "\n", key=keys.RUN_STOP),
+    "ST102": LogCase(break_text=_glue, line=1),
     "ST103": own(
-        lambda records: [{k: v for k, v in r.items() if k != "metadata"} for r in records[:1]] + records[1:]
+        lambda records: [{k: v for k, v in r.items() if k != "metadata"} for r in records[:1]] + records[1:],
+        keys.CACHE_CLEAR,
+        also=frozenset({"TI107"}),
     ),
-    "ST104": official(lambda records: without(records, keys.EVAL_SAMPLES)),
-    "ST105": own(lambda records: with_record(records, keys.NUM_THREADS, value="2")),
-    "ST106": own(lambda records: with_record(records, keys.INIT_STOP, event_type="INTERVAL_START")),
-    "ST107": own(lambda records: _swap(records, keys.INIT_STOP, keys.RUN_START)),
-    "ST110": own(lambda records: with_record(records, keys.SUBMISSION_BENCHMARK, value="dlrm_other")),
-    "ST111": own(lambda records: with_record(records, keys.DEFINITION_SHA256, value="0" * 64)),
+    "ST104": official(lambda records: without(records, keys.EVAL_SAMPLES), None),
+    "ST105": own(lambda records: with_record(records, keys.NUM_THREADS, value="2"), keys.NUM_THREADS),
+    "ST106": own(lambda records: with_record(records, keys.INIT_STOP, event_type="INTERVAL_START"), keys.INIT_STOP),
+    "ST107": own(lambda records: _swap(records, keys.INIT_STOP, keys.RUN_START), keys.INIT_STOP),
+    "ST110": own(
+        lambda records: with_record(records, keys.SUBMISSION_BENCHMARK, value="dlrm_other"),
+        keys.SUBMISSION_BENCHMARK,
+    ),
+    "ST111": own(
+        lambda records: with_record(records, keys.DEFINITION_SHA256, value="0" * 64), keys.DEFINITION_SHA256
+    ),
     "ST112": official(
         lambda records: with_record(records, keys.WEIGHTS_INITIALIZATION, metadata={"tensor": "top_mlp_dense9"}),
+        keys.WEIGHTS_INITIALIZATION,
         DLRM,
         "2.1",
     ),
     "ST113": official(
-        lambda records: with_record(records, keys.SUBMISSION_PLATFORM, value="8xSUBMISSION_PLATFORM_PLACEHOLDER")
+        lambda records: with_record(records, keys.SUBMISSION_PLATFORM, value="8xSUBMISSION_PLATFORM_PLACEHOLDER"),
+        keys.SUBMISSION_PLATFORM,
+        is_error=False,
     ),
-    "ST114": own(lambda records: _swap(records, keys.SEED, keys.RUN_START)),
-    "TI101": own(lambda records: _shift(records, keys.TRACKED_STATS, -60_000)),
-    "TI102": own(_late_init),
-    "TI103": own(_no_time),
-    "TI104": official(lambda records: _shift(records, keys.CACHE_CLEAR, 10**9)),
-    "TI105": official(lambda records: _shift(records, keys.EVAL_ACCURACY, 10**9)),
-    "TI106": own(lambda records: with_record(records, keys.CACHE_CLEAR, value=False)),
-    "TI107": own(lambda records: with_record(records, keys.CACHE_CLEAR, metadata={"method": None})),
-    "TI108": own(lambda records: with_record(records, keys.CACHE_CLEAR, time_ms=1_790_000_000)),
-    "HP101": official(lambda records: with_record(records, "opt_adagrad_epsilon", value=1e-7)),
-    "HP102": official(lambda records: with_record(records, keys.GLOBAL_BATCH_SIZE, value=10**12)),
-    "HP103": official(lambda records: with_record(records, keys.TRAIN_SAMPLES, value=7_000_000_000)),
-    "HP104": own(lambda records: with_record(records, keys.PRECISION, value="fp33")),
-    "CA101": official(_sparse),
-    "CA102": official(lambda records: with_record(records, keys.EVAL_ACCURACY, metadata={"epoch_num": None})),
-    "CA103": own(lambda records: without(records, keys.TRACKED_STATS)),
-    "CA104": own(lambda records: with_record(records, keys.EVAL_STOP, 2, metadata={"samples_count": 5})),
-    "CA105": own(lambda records: with_record(records, keys.TRACKED_STATS, value={"throughput": 1e9})),
-    "QU101": official(lambda records: with_record(records, keys.RUN_STOP, metadata={"status": "finished"})),
-    "QU102": official(lambda records: with_record(records, keys.EVAL_ACCURACY, -1, value=0.8027499)),
-    "QU103": official(_aborted),
-    "QU104": official(lambda records: with_record(records, keys.RUN_STOP, metadata={"status": "aborted"})),
-    "QU105": own(lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9)),
-    "QU106": official(lambda records: with_record(records, keys.EVAL_ACCURACY, -1, metadata={"epoch_num": 1.05})),
-    "QU107": own(lambda records: _aborted(records, reason=None)),
-    "SE102": official(lambda records: without(records, keys.SEED), round_name="4.0"),
+    "ST114": own(lambda records: _swap(records, keys.SEED, keys.RUN_START), keys.SEED, also=frozenset({"ST107"})),
+    "TI101": own(lambda records: _shift(records, keys.TRACKED_STATS, -60_000), keys.TRACKED_STATS),
+    "TI102": own(_late_init, keys.INIT_STOP),
+    "TI103": own(_no_time, keys.RUN_STOP, also=frozenset({"CA105"})),
+    "TI104": official(
+        lambda records: _shift(records, keys.CACHE_CLEAR, 10**9), keys.CACHE_CLEAR, also=frozenset({"TI101"})
+    ),
+    "TI105": official(
+        lambda records: _shift(records, keys.EVAL_ACCURACY, 10**9),
+        keys.EVAL_ACCURACY,
+        also=frozenset({"QU102", "TI101"}),
+    ),
+    "TI106": own(
+        lambda records: with_record(records, keys.CACHE_CLEAR, value=False), keys.CACHE_CLEAR, is_error=False
+    ),
+    "TI107": own(lambda records: with_record(records, keys.CACHE_CLEAR, metadata={"method": None}), keys.CACHE_CLEAR),
+    "TI108": own(lambda records: with_record(records, keys.CACHE_CLEAR, time_ms=1_790_000_000), keys.CACHE_CLEAR),
+    "HP101": official(
+        lambda records: with_record(records, keys.OPT_ADAGRAD_EPSILON, value=1e-7), keys.OPT_ADAGRAD_EPSILON
+    ),
+    "HP102": official(
+        lambda records: with_record(records, keys.GLOBAL_BATCH_SIZE, value=10**12), keys.GLOBAL_BATCH_SIZE
+    ),
+    "HP103": official(
+        lambda records: with_record(records, keys.TRAIN_SAMPLES, value=7_000_000_000), keys.TRAIN_SAMPLES
+    ),
+    "HP104": own(lambda records: with_record(records, keys.PRECISION, value="fp33"), keys.PRECISION),
+    "CA101": official(_sparse, keys.EVAL_ACCURACY),
+    "CA102": official(
+        lambda records: with_record(records, keys.EVAL_ACCURACY, metadata={"epoch_num": None}), keys.EVAL_ACCURACY
+    ),
+    "CA103": own(lambda records: without(records, keys.TRACKED_STATS), keys.EVAL_START),
+    "CA104": own(
+        lambda records: with_record(records, keys.EVAL_STOP, 2, metadata={"samples_count": 5}),
+        keys.EVAL_STOP,
+        index=2,
+    ),
+    "CA105": own(
+        lambda records: with_record(records, keys.TRACKED_STATS, value={"throughput": 1e9}), keys.TRACKED_STATS
+    ),
+    "QU101": official(
+        lambda records: with_record(records, keys.RUN_STOP, metadata={"status": "finished"}), keys.RUN_STOP
+    ),
+    "QU102": official(
+        lambda records: with_record(records, keys.EVAL_ACCURACY, -1, value=0.8027499), keys.EVAL_ACCURACY, index=-1
+    ),
+    "QU103": official(_aborted, keys.RUN_STOP),
+    "QU104": official(
+        lambda records: with_record(records, keys.RUN_STOP, metadata={"status": "aborted"}),
+        keys.EVAL_ACCURACY,
+        index=-1,
+        also=frozenset({"QU103"}),
+    ),
+    "QU105": own(lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1),
+    "QU106": official(
+        lambda records: with_record(records, keys.EVAL_ACCURACY, -1, metadata={"epoch_num": 1.05}),
+        keys.EVAL_ACCURACY,
+        index=-1,
+        also=frozenset({"CA101"}),
+    ),
+    "QU107": own(lambda records: _aborted(records, reason=None), keys.RUN_STOP, also=frozenset({"QU103"})),
+    "SE102": official(lambda records: without(records, keys.SEED), None, round_name="4.0", is_error=False),
 }
 
 
@@ -226,3 +313,38 @@ SET_CASES: dict[str, Callable[[Path], Path]] = {
 def write_good_set(root: Path) -> Path:
     """A set that breaks none of the set rules."""
     return _tree(root / "Example")
+
+
+_PLACES: dict[str, tuple[str, int | None]] = {
+    "RS103": ("result_9.txt", 23),
+    "RS104": ("result_9.txt", 12),
+    "RS105": ("result_0.txt", None),
+    "RS106": ("recommendation", None),
+    "RS107": ("result_0.txt", 5),
+    "SE101": ("result_9.txt", 8),
+    "SY102": ("example.json", None),
+    "SY103": ("example.json", None),
+    "SY104": ("example.json", None),
+}
+"""File and line of the finding; by default the directory of the logs."""
+_ALSO = {"RS103": frozenset({"SE101"}), "RS105": frozenset({"QU103"})}
+_WARNINGS = ("RS101", "RS107", "SY103")
+
+
+def _set_case(code: str, write: Callable[[Path], Path]) -> VerdictCase:
+    file, line = _PLACES.get(code, ("dlrm_dcnv2", None))
+    return VerdictCase(
+        code=code,
+        write_bad=lambda folder: write(folder / "Example"),
+        write_good=write_good_set,
+        file=file,
+        line=line,
+        also=_ALSO.get(code, frozenset()),
+        is_error=code not in _WARNINGS,
+    )
+
+
+CASES = [
+    *(case.verdict_case(code) for code, case in LOG_CASES.items()),
+    *(_set_case(code, write) for code, write in SET_CASES.items()),
+]
