@@ -1,7 +1,7 @@
 """The reference implementation: stock PyTorch, one process, one device; the code to learn the model from."""
 
-from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from reference_models.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.datasets import open_dataset
 from reference_models.devices import find_device, set_precision
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.model_phases import telling_model_phases
 from reference_models.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.metrics import roc_auc
 from reference_models.optimizers import (
@@ -21,6 +22,7 @@ from reference_models.optimizers import (
     describe_optimizers,
     set_learning_rate,
 )
+from reference_models.phases import Enter, Phase, tell_nobody
 from reference_models.workload import TrainCounts, WorkloadSpec
 from reference_models.world import World
 
@@ -40,6 +42,7 @@ class ReferenceWorkload:
         self._optimizers: list[torch.optim.Optimizer]
         self._policy: LearningRatePolicy
         self._step = 0
+        self._enter: Enter = tell_nobody
 
     # building: off the clock, metadata only
 
@@ -136,10 +139,12 @@ class ReferenceWorkload:
         total_loss = torch.zeros((), device=self._device)
         self._model.train()
         for position in range(first, first + num_steps):
+            self._enter(Phase.DATA)
             batch = self._read(self._data.train, "train", position * batch_size, (position + 1) * batch_size)
             self._step += 1
             set_learning_rate(self._optimizers, self._policy.at(self._step))
             total_loss += self._train_step(self._model, self._optimizers, batch)
+        self._enter(Phase.OTHER)
         # One look per call: a loss that is not finite stays so in the sum, and looking waits for the device.
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
@@ -151,10 +156,13 @@ class ReferenceWorkload:
     def _train_step(self, model: DLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         logits = self._logits(model, batch)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self._device))
+        self._enter(Phase.ZERO_GRAD)
         for optimizer in optimizers:
             optimizer.zero_grad()
+        self._enter(Phase.LOSS)
         loss.backward()  # type: ignore[no-untyped-call]
-        for optimizer in optimizers:
+        for phase, optimizer in zip((Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER), optimizers, strict=True):
+            self._enter(phase)
             optimizer.step()
         return loss.detach()
 
@@ -187,6 +195,15 @@ class ReferenceWorkload:
         return batch
 
     # for the harness and for tests
+
+    @contextmanager
+    def telling_phases(self, enter: Enter) -> Iterator[None]:
+        self._enter = enter
+        try:
+            with telling_model_phases(self._model, enter):
+                yield
+        finally:
+            self._enter = tell_nobody
 
     def synchronize(self) -> None:
         if self._device.type == "cuda":
