@@ -1,0 +1,89 @@
+"""A comparison in one sentence, and its verdicts in words."""
+
+import math
+
+from reports.comparison import Comparison, FactorComparison
+from reports.formatting import percent
+from reports.power import MAX_RUNS
+
+# What a factor of the time is called in a sentence.
+_CAUSES = {"samples_to_converge": "convergence", "throughput": "throughput", "overhead": "evaluation and overhead"}
+_WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
+
+
+def sentence(comparison: Comparison) -> str:
+    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it."""
+    whole = comparison.whole
+    if comparison.refusal is not None or whole is None:
+        return f"Not compared: {comparison.refusal or 'nothing is known'}."
+    converged = (
+        f"{comparison.num_new_converged} of {comparison.num_new} runs reach the target, against "
+        f"{comparison.num_base_converged} of {comparison.num_base} of base"
+    )
+    if comparison.verdict != whole.verdict:
+        return f"{_capital(comparison.verdict)}: {converged}."
+    if whole.time_ratio is None:
+        return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
+    made_of = _parts(comparison)
+    if comparison.verdict in ("faster", "slower"):
+        return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}."
+    if comparison.verdict == "no difference shown":
+        return (
+            f"No difference of {percent(comparison.min_effect, 0)} or more in {_WHOLE[whole.name]}: "
+            f"{_range(whole)}{f' ({made_of})' if made_of else ''}."
+        )
+    return f"Inconclusive: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}{f'; {made_of}' if made_of else ''}."
+
+
+def speed(time_ratio: float, digits: int = 2) -> str:
+    """A factor on the time as speed, with more digits close to 1: '1.60x slower', '1.25x faster'."""
+    factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
+    text = times(factor, digits)
+    if float(text[:-1].replace(",", "")) == 1:
+        return "equally fast"
+    return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
+
+
+def times(factor: float, digits: int = 2) -> str:
+    """'1.56x', and '1.004x' where two decimals would hide it."""
+    if not math.isfinite(factor):
+        return "∞x"
+    if abs(factor - 1) < 0.0995:
+        digits += 1
+    return f"{factor:,.{digits}f}x" if factor < 1e6 else f"{factor:.2g}x"
+
+
+def needs(factor: FactorComparison) -> str:
+    """What would settle an inconclusive verdict."""
+    if factor.runs_needed is None:
+        return f"more than {MAX_RUNS:,} runs per side would be needed to tell"
+    return f"about {factor.runs_needed} runs per side would tell"
+
+
+def _why_inconclusive(whole: FactorComparison) -> str:
+    if whole.reason is None:
+        return f"and {_range(whole)} is possible; {needs(whole)}"
+    return whole.reason if whole.runs_needed is None else f"{whole.reason}; {needs(whole)}"
+
+
+def _range(whole: FactorComparison) -> str:
+    """The interval that the verdict goes by, on the time."""
+    interval = whole.adjusted_interval
+    if interval is None:
+        return "no interval"
+    low, high = (1 / interval.high, 1 / interval.low) if whole.is_inverse else (interval.low, interval.high)
+    return f"{speed(low, 2)} to {speed(high, 2)}"
+
+
+def _parts(comparison: Comparison) -> str:
+    """The factors, largest effect first, whose product is the whole; those below half a percent are left out."""
+    whole = comparison.whole
+    is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
+    known = [(one, one.time_ratio) for one in comparison.factors[1:] if one.time_ratio is not None]
+    known.sort(key=lambda entry: -abs(math.log(entry[1])))
+    shown = [entry for entry in known if abs(math.log(entry[1])) >= 0.005] or known[:1]
+    return ", ".join(f"{times(1 / ratio if is_faster else ratio)} from {_CAUSES[one.name]}" for one, ratio in shown)
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
