@@ -80,7 +80,12 @@ def gather(paths: Sequence[Path], *, second_opinion: bool = True) -> tuple[SetFa
     labels = unique_labels(found.values())
     return tuple(
         make_set_facts(
-            index, label, result_set, score_set(result_set), check_set(result_set), read_extras(result_set)
+            index,
+            label,
+            result_set,
+            score_set(result_set),
+            check_set(result_set, second_opinion=second_opinion),
+            read_extras(result_set),
         )
         for index, (label, result_set) in enumerate(zip(labels, found.values(), strict=True))
     )
@@ -125,7 +130,7 @@ def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
     if name in _OTHER_OFFICIAL:
         return "official"
     if name is not None and name in shipped_names():
-        return load_benchmark(name).status
+        return "official" if load_benchmark(name).status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 
