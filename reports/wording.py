@@ -32,11 +32,14 @@ def sentence(comparison: Comparison) -> str:
             f"No difference of {percent(comparison.min_effect, 0)} or more in {_WHOLE[whole.name]}: "
             f"{_range(whole)}{f' ({made_of})' if made_of else ''}."
         )
-    return f"Inconclusive: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}{f'; {made_of}' if made_of else ''}."
+    settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
+    but = ", ".join(f"{_CAUSES[one.name]} is {speed(one.time_ratio or 1.0)}" for one in settled)
+    told = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
+    return f"{told} Settled: {but}." if but else told
 
 
 def speed(time_ratio: float, digits: int = 2) -> str:
-    """A factor on the time as speed, with more digits close to 1: '1.60x slower', '1.25x faster'."""
+    """A factor on the time as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
     factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
     text = times(factor, digits)
     if float(text[:-1].replace(",", "")) == 1:
