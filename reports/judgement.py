@@ -114,7 +114,12 @@ def _folded(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 
 def _opinion(one: SetFacts, id_: str) -> tuple[Table | None, str]:
     """The official checker's word on each log, beside ours."""
-    asked = [(run, log, log.official) for run, log in zip(one.runs, one.verdict.logs, strict=False) if log.official]
+    asked = [
+        (run, log, opinion)
+        for run, log in zip(one.runs, one.verdict.logs, strict=False)
+        for opinion in log.official
+        if opinion.checker == "compliance"
+    ]
     if not asked:
         if one.status == "official":
             return None, "The official compliance checker was not asked."

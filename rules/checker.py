@@ -21,11 +21,11 @@ from rules.benchmarks import Benchmark
 from rules.definitions import find_definition
 from rules.errors import DefinitionError, did_you_mean
 from rules.log import RunLog, printable, read_log
-from rules.official import OfficialOpinion, ask_official_checker
 from rules.results import read_run_result
 from rules.rounds import infer_round
 from rules.rule import SEVERITIES, Finding, Outcome, Rule, judge
 from rules.scoring import judge_set_convergence
+from rules.second_opinion import with_second_opinion
 from rules.sets import ResultSet, find_result_sets
 from rules.subject import LogSubject, SetSubject, make_log_subject
 from rules.verdict import Verdict, VerdictOutcome
@@ -68,8 +68,7 @@ def check_log(
     benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
     round_name = infer_round(benchmark, result_set.round, ruleset)
     verdict = _judge_log(log, benchmark, round_name, _source(benchmark, result_set, round_name, ruleset))
-    opinions = _ask([path], benchmark, round_name) if second_opinion else (None,)
-    return replace(verdict, official=opinions[0])
+    return with_second_opinion((verdict,))[0] if second_opinion else verdict
 
 
 def check_set(
@@ -84,14 +83,11 @@ def check_set(
     round_name = infer_round(benchmark, result_set.round, ruleset)
     source = _source(benchmark, result_set, round_name, ruleset)
     verdicts = [_judge_log(log, benchmark, round_name, source) for log in logs]
-    if second_opinion:
-        opinions = _ask(result_set.logs, benchmark, round_name)
-        verdicts = [replace(one, official=opinion) for one, opinion in zip(verdicts, opinions, strict=True)]
     subject = make_set_subject(result_set, logs, benchmark, round_name)
     own = judge(SET_RULES, subject, str(result_set.folder))
     outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
     findings = _sorted(outcomes)
-    return Verdict(
+    verdict = Verdict(
         subject=printable(str(result_set.folder)),
         level="set",
         outcome=_set_outcome(findings),
@@ -103,6 +99,7 @@ def check_set(
         outcomes=outcomes,
         parts=tuple(verdicts),
     )
+    return with_second_opinion((verdict,))[0] if second_opinion else verdict
 
 
 def check_path(
@@ -114,7 +111,8 @@ def check_path(
     """Judge what `path` is: one log, or every result set at or below a directory."""
     if Path(path).is_file():
         return (check_log(path, benchmark_file, ruleset, second_opinion),)
-    return tuple(check_set(one, benchmark_file, second_opinion, ruleset) for one in find_result_sets(path))
+    verdicts = tuple(check_set(one, benchmark_file, False, ruleset) for one in find_result_sets(path))
+    return with_second_opinion(verdicts) if second_opinion else verdicts
 
 
 def _definition_of_set(
@@ -160,15 +158,6 @@ def make_set_subject(
         system_desc_error=error,
         convergence=judge_set_convergence(runs, benchmark, round_name),
     )
-
-
-def _ask(
-    logs: Sequence[Path], benchmark: Benchmark | None, round_name: str | None
-) -> tuple[OfficialOpinion | None, ...]:
-    """The official checker's opinions, None for benchmarks that it does not know."""
-    if benchmark is None or benchmark.status != "official" or round_name is None:
-        return (None,) * len(logs)
-    return ask_official_checker(logs, round_name)
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:

@@ -1,151 +1,139 @@
-"""The second opinion: the official compliance checker, in one process of its own that can do no harm.
+"""The second opinion: the official checkers, in one process of their own that can do no harm.
 
-It parses hostile input with code that evaluates strings from YAML and writes into its working directory, so it
-runs on copies in a temporary directory, with a clean environment, limits on memory, time and file size, and is
-killed on timeout. Its verdict, or its crash, is reported as its own.
+They parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
+files, so they run on copies in a temporary folder, confined to it (official_worker.py), with a clean environment
+and limits on memory, time and file size. Their verdict, or their crash, is reported as their own.
 """
 
-import json
-import os
-import shutil
-import signal
-import subprocess
-import sys
 import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal, get_args
 
 from rules.log import printable
+from rules.official_copies import Copies, NotCopiedError, num_links
+from rules.official_process import Answer, run_worker
 
 TIMEOUT_S = 120.0
-MAX_LOG_BYTES = 64 << 20
-_MEMORY_BYTES = 2 << 30
-_FILE_BYTES = 128 << 20
+TIMEOUT_PER_QUESTION_S = 1.0
+WORKER = Path(__file__).with_name("official_worker.py")
 _MESSAGE_CHARS = 400
+CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
-
-_WORKER = r"""
-import json, logging, re, resource, sys
-files, ruleset, memory, seconds, size = json.loads(sys.stdin.read())
-for limit, value in ((resource.RLIMIT_AS, memory), (resource.RLIMIT_CPU, seconds), (resource.RLIMIT_FSIZE, size),
-                     (resource.RLIMIT_CORE, 0)):
-    try:
-        resource.setrlimit(limit, (value, value))
-    except (ValueError, OSError):
-        pass
-logging.disable(logging.CRITICAL)
-from mlperf_logging.compliance_checker import mlp_compliance as mc
-for name in files:
-    mc.enqueued_configs.clear()
-    checker = mc.make_checker('training', ruleset, False, False)
-    try:
-        lines = mc.mlp_parser.parse_file(name, ruleset=ruleset)[0]
-        named = [one for one in lines if one.key in ('submission_division', 'submission_benchmark')]
-        words = [str(one.value['value']) for one in named]
-        if not all(re.fullmatch('[A-Za-z0-9_]{0,64}', word) for word in words):
-            # It would open, and run, a rule file at a path that the log makes up.
-            said = ['the division or benchmark that the log names is no plain word']
-            print(json.dumps([name, {'outcome': 'not asked', 'messages': said}]), flush=True)
-            continue
-        valid = mc.main(name, f'training_{ruleset}/common.yaml', checker)[0]
-        said = [*checker.not_overwritable, *checker.overwritable.values(), *checker.warnings.values()]
-        answer = {'outcome': 'valid' if valid else 'invalid', 'messages': [str(one)[:2000] for one in said[:50]]}
-    except Exception as error:
-        answer = {'outcome': 'crashed', 'messages': [f'{type(error).__name__}: {error}'[:2000]]}
-    print(json.dumps([name, answer]), flush=True)
-"""
+_TOOLS: dict[CheckerName, str] = {
+    "compliance": "compliance_checker",
+    "seed": "package_checker.seed_checker",
+    "rcp": "rcp_checker",
+    "system": "system_desc_checker",
+    "package": "package_checker",
+    "repo": "repo_checker",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class OfficialOpinion:
-    """What the official checker said of one log: its verdict, its crash, or why it was not asked."""
+    """What one official checker said of one thing: its verdict, its crash, or why it was not asked.
 
+    `subject` is the log, result directory, system description or submission that it looked at; `factor` is the
+    factor by which the RCP checker normalises, None for the others and where it came to none.
+    """
+
+    checker: CheckerName
     tool: str
     ruleset: str
+    subject: str
     outcome: OpinionOutcome
     messages: tuple[str, ...] = ()
+    factor: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What to ask which checker: of a log (compliance), a result directory (seed, rcp; `logs` are its files), a
+    system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"."""
+
+    checker: CheckerName
+    path: Path
+    round: str
+    logs: tuple[Path, ...] = ()
+
+
+def ask_official_checkers(
+    questions: Sequence[Question], timeout_s: float | None = None
+) -> tuple[OfficialOpinion, ...]:
+    """Opinions in the order of the questions, from one process. Never raises for what they are about.
+
+    `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
+    """
+    if not questions:
+        return ()
+    if _installed() is None:
+        return tuple(_opinion(one, Answer("not asked", ("mlperf-logging is not installed",))) for one in questions)
+    limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
+    with tempfile.TemporaryDirectory(prefix="dlrmbench-official-", ignore_cleanup_errors=True) as folder:
+        copies = Copies(Path(folder))
+        answers: dict[int, Answer] = {}
+        jobs: list[dict[str, Any]] = []
+        # Folders first, so that the logs in them are copied once.
+        for index in sorted(range(len(questions)), key=lambda index: not questions[index].logs):
+            one = questions[index]
+            try:
+                path = _copy(one, copies)
+            except NotCopiedError as error:
+                answers[index] = Answer("not asked", (str(error),))
+                continue
+            jobs.append({"id": index, "checker": one.checker, "path": path, "ruleset": f"{one.round}.0"})
+        jobs.sort(key=lambda job: int(job["id"]))
+        if jobs:
+            answers |= run_worker(WORKER, jobs, folder, limit_s)
+        inside = {job["id"]: str(job["path"]) for job in jobs}
+    return tuple(_opinion(one, answers[index], inside.get(index)) for index, one in enumerate(questions))
 
 
 def ask_official_checker(
-    logs: Sequence[str | Path], round_name: str, timeout_s: float = TIMEOUT_S
+    logs: Sequence[str | Path], round_name: str, timeout_s: float | None = None
 ) -> tuple[OfficialOpinion, ...]:
-    """Opinions on `logs` in order, by the rules of `round_name` (such as "5.1"). Never raises for their content."""
-    tool, ruleset = _tool(), f"{round_name}.0"
-
-    def opinion(outcome: OpinionOutcome, *messages: str) -> OfficialOpinion:
-        return OfficialOpinion(tool=tool, ruleset=ruleset, outcome=outcome, messages=messages)
-
-    if tool.endswith("missing"):
-        return tuple(opinion("not asked", "mlperf-logging is not installed") for _ in logs)
-    with tempfile.TemporaryDirectory(prefix="dlrmbench-official-") as folder:
-        names: list[str | None] = []
-        for index, path in enumerate(logs):
-            source = Path(path)
-            is_small = source.is_file() and source.stat().st_size <= MAX_LOG_BYTES
-            names.append(f"{index}.txt" if is_small else None)
-            if is_small:
-                shutil.copyfile(source, Path(folder) / f"{index}.txt")
-        answers, ending = _run([name for name in names if name is not None], ruleset, folder, timeout_s)
-    found = []
-    for name in names:
-        if name is None:
-            found.append(opinion("not asked", f"the log is larger than {MAX_LOG_BYTES} bytes"))
-        elif name in answers:
-            outcome, messages = answers[name]
-            found.append(opinion(outcome, *messages))
-        else:
-            found.append(opinion("timeout" if ending.startswith("stopped") else "crashed", ending))
-    return tuple(found)
+    """The compliance checker's opinions on `logs`, in order, by the rules of `round_name`."""
+    questions = [Question(checker="compliance", path=Path(log), round=round_name) for log in logs]
+    return ask_official_checkers(questions, timeout_s)
 
 
-def _tool() -> str:
+def _installed() -> str | None:
     try:
-        return f"mlperf_logging compliance_checker {version('mlperf-logging')}"
+        return version("mlperf-logging")
     except PackageNotFoundError:
-        return "mlperf_logging compliance_checker, missing"
+        return None
 
 
-def _run(
-    names: list[str], ruleset: str, folder: str, timeout_s: float
-) -> tuple[dict[str, tuple[OpinionOutcome, list[str]]], str]:
-    """Answers by file name, and how the process ended."""
-    request = json.dumps([names, ruleset, _MEMORY_BYTES, int(timeout_s) + 1, _FILE_BYTES])
-    environment = {"PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        [sys.executable, "-I", "-B", "-c", _WORKER],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        cwd=folder,
-        env=environment,
-        start_new_session=True,
+def _copy(one: Question, copies: Copies) -> str:
+    if one.checker in ("compliance", "system"):
+        return copies.log(one.path)
+    if one.checker in ("seed", "rcp"):
+        return copies.result_set(one.logs)
+    return copies.submission(one.path) if one.checker == "package" else copies.outline(one.path)
+
+
+def _opinion(one: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
+    messages = [_shorten(message, inside) for message in answer.messages]
+    if one.checker in ("package", "repo") and inside is not None and (links := num_links(one.path)):
+        messages.append(f"{links} links or special files were not shown to it")
+    outcome: OpinionOutcome = next((name for name in get_args(OpinionOutcome) if name == answer.outcome), "crashed")
+    return OfficialOpinion(
+        checker=one.checker,
+        tool=f"mlperf_logging {_TOOLS[one.checker]} {_installed() or 'missing'}",
+        ruleset=f"{one.round}.0",
+        subject=printable(str(one.path)),
+        outcome=outcome,
+        messages=tuple(messages),
+        factor=answer.factor,
     )
-    try:
-        out, err = process.communicate(request.encode(), timeout=timeout_s)
-        last = err.decode("utf-8", "replace").strip().splitlines()[-1:] or [f"exit code {process.returncode}"]
-        ending = printable(last[0])[:_MESSAGE_CHARS]
-    except subprocess.TimeoutExpired:
-        os.killpg(process.pid, signal.SIGKILL)
-        out, _ = process.communicate()
-        ending = f"stopped after {timeout_s:g} s"
-    except BaseException:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.wait()
-        raise
-    answers: dict[str, tuple[OpinionOutcome, list[str]]] = {}
-    for line in out.decode("utf-8", "replace").splitlines():
-        try:
-            name, answer = json.loads(line)
-            answers[name] = (answer["outcome"], [_shorten(message) for message in answer["messages"]])
-        except (ValueError, KeyError, TypeError):
-            continue
-    return answers, ending
 
 
-def _shorten(message: str) -> str:
-    """The message without the dump of the checker's whole state that follows it."""
+def _shorten(message: str, inside: str | None) -> str:
+    """The message without the dump of the checker's whole state that follows it, and without our copy's path."""
     text = " ".join(message.split("\ncurrent context")[0].split())
+    if inside is not None:
+        text = text.replace(f"{inside}/", "").replace(inside, "the log" if inside.endswith(".txt") else "the copy")
     return printable(text)[:_MESSAGE_CHARS]

@@ -21,7 +21,8 @@ class Verdict:
     A level's verdict stands above those of its parts: a set may be valid although one of its logs is not (the run
     that did not converge, which in the set's findings is only a warning), and a submission invalid although a set
     in it is only incomplete. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the
-    official round, None for own benchmarks and where the parts are of several.
+    official round, None for own benchmarks and where the parts are of several. `official` holds what the official
+    checkers said of this level; their opinions of the parts stand there.
     """
 
     subject: str
@@ -33,7 +34,7 @@ class Verdict:
     ruleset_source: str
     findings: tuple[Finding, ...]
     outcomes: tuple[Outcome, ...]
-    official: OfficialOpinion | None = None
+    official: tuple[OfficialOpinion, ...] = ()
     parts: tuple["Verdict", ...] = ()
 
     @property
@@ -77,12 +78,12 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
             for one in verdict.outcomes
             if verdict.level in ("log", "set") or one.subject == verdict.subject
         ],
-        "official": None if verdict.official is None else asdict(verdict.official),
+        "official": [asdict(one) for one in verdict.official],
         "logs": [
             {
                 "subject": one.subject,
                 "outcome": one.outcome,
-                "official": None if one.official is None else asdict(one.official),
+                "official": [asdict(opinion) for opinion in one.official],
             }
             for one in (verdict.parts if verdict.level == "set" else ())
         ],

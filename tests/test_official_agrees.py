@@ -130,16 +130,17 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
 def test_second_opinion_stands_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     (verdict,) = check_path(tmp_path)
-    opinions = [log.official for log in verdict.logs]
-    assert [one.outcome for one in opinions if one is not None] == ["valid", "valid"]
-    assert all(one is not None and one.ruleset == "6.0.0" for one in opinions)
+    opinions = [one for log in verdict.logs for one in log.official]
+    assert [(one.checker, one.outcome, one.ruleset) for one in opinions] == [("compliance", "valid", "6.0.0")] * 2
+    assert {one.checker for one in verdict.official} == {"seed", "rcp", "system"}
     (silent,) = check_path(tmp_path, second_opinion=False)
-    assert [log.official for log in silent.logs] == [None, None]
+    assert not silent.official and not any(log.official for log in silent.logs)
 
 
 def test_own_benchmarks_are_not_shown_to_it(tmp_path: Path) -> None:
     write_set(tmp_path, load_benchmark("dlrm_tiny"))
-    assert [log.official for log in check_path(tmp_path)[0].logs] == [None] * 5
+    (verdict,) = check_path(tmp_path)
+    assert verdict.official == () and [log.official for log in verdict.logs] == [()] * 5
 
 
 def test_it_leaves_nothing_behind_and_is_not_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -159,7 +160,9 @@ def test_it_leaves_nothing_behind_and_is_not_imported(tmp_path: Path, monkeypatc
 def test_timeout_and_death_are_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = write_log(tmp_path / "result_0.txt", GOOD)
     assert ask_official_checker([path], "6.0", timeout_s=0.01)[0].outcome == "timeout"
-    monkeypatch.setattr("rules.official._WORKER", "import os; os._exit(7)")
+    dying = tmp_path / "dying.py"
+    dying.write_text("import os; os._exit(7)")
+    monkeypatch.setattr("rules.official.WORKER", dying)
     (dead,) = ask_official_checker([path], "6.0")
     assert dead.outcome == "crashed" and "7" in dead.messages[0]
 
@@ -178,9 +181,9 @@ def test_hostile_log_cannot_reach_out(tmp_path: Path) -> None:
 def test_agrees_on_published_results_but_for_the_cadence() -> None:
     for one in find_result_sets(FOLDER):
         for log in check_set(one).logs:
-            assert log.official is not None
+            (opinion,) = log.official
             only_cadence = {finding.code for finding in log.findings if finding.severity == "error"} == {"CA101"}
-            assert (log.outcome == log.official.outcome) != only_cadence, log.subject
+            assert (log.outcome == opinion.outcome) != only_cadence, log.subject
 
 
 @needs_published_results

@@ -10,6 +10,8 @@ from typing import Any
 
 import click
 
+from harness.cli.escaping import markdown_safe, spreadsheet_safe
+from harness.cli.opinion_view import opinion_lines, opinion_markdown
 from harness.cli.table import printable, style, terminal_width
 from rules.rule import SEVERITIES, Finding, Rule
 from rules.verdict import Verdict, VerdictOutcome
@@ -55,8 +57,8 @@ def _echo_verdict(verdict: Verdict) -> None:
     skipped = [one for one in verdict.outcomes if one.status == "skip"]
     passed = sum(one.status == "pass" for one in verdict.outcomes)
     _echo(f"  {passed} judgements passed, {len(skipped)} did not apply", indent=2)
-    for line in official_lines(verdict):
-        _echo(f"  {line}", indent=4)
+    for line in opinion_lines(verdict):
+        click.echo(f"  {line}")
     click.echo()
 
 
@@ -83,24 +85,6 @@ def describe(finding: Finding) -> str:
     if finding.expected is not None:
         parts.append(f"expected {finding.expected}")
     return "; ".join(parts)
-
-
-def official_lines(verdict: Verdict) -> list[str]:
-    """The official checker's opinions: one line per different one."""
-    asked = [(one.subject, one.official) for one in (verdict.logs or (verdict,)) if one.official is not None]
-    if not asked:
-        return []
-    first = asked[0][1]
-    counts = Counter(opinion.outcome for _, opinion in asked)
-    told = ", ".join(f"{outcome} {number}" if len(asked) > 1 else outcome for outcome, number in counts.items())
-    lines = [f"second opinion: {first.tool}, ruleset {first.ruleset}: {told}"]
-    others = [(subject, opinion) for subject, opinion in asked if opinion.outcome != "valid"]
-    for subject, opinion in others[:MAX_PLACES]:
-        for message in opinion.messages[:2]:
-            lines.append(f"  {PurePath(subject).name}: {message}")
-    if len(others) > MAX_PLACES:
-        lines.append(f"  and {len(others) - MAX_PLACES} more logs")
-    return lines
 
 
 def _place(finding: Finding, verdict: Verdict) -> str:
@@ -142,13 +126,6 @@ def check_csv(verdicts: Sequence[Verdict]) -> str:
     return out.getvalue()
 
 
-def spreadsheet_safe(value: object) -> object:
-    """Text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    if isinstance(value, str) and value[:1] in ("=", "+", "-", "@", "\t"):
-        return "'" + value
-    return "" if value is None else value
-
-
 def check_markdown(verdicts: Sequence[Verdict]) -> str:
     """A section per verdict with a table of its findings."""
     lines: list[str] = []
@@ -167,15 +144,8 @@ def check_markdown(verdicts: Sequence[Verdict]) -> str:
                 lines.append("| " + " | ".join(markdown_safe(cell) for cell in cells) + " |")
         if verdict.findings:
             lines.append("")
-        for line in official_lines(verdict):
-            lines += [markdown_safe(line.strip()), ""]
+        lines += opinion_markdown(verdict)
     return "\n".join(lines).rstrip()
-
-
-def markdown_safe(text: str) -> str:
-    """Text of a log as text of a table cell."""
-    escaped = printable(text).replace("\\", "\\\\").replace("|", "\\|").replace("<", "&lt;")
-    return escaped.replace("`", "\\`").replace("[", "\\[").replace("*", "\\*").replace("_", "\\_")
 
 
 def echo_explanation(one: Rule[Any]) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from harness.cli.check_view import markdown_safe, spreadsheet_safe
+from harness.cli.escaping import markdown_safe, spreadsheet_safe
 from harness.cli.table import printable, style
 from reports.formatting import count, duration, percent, throughput_text
 from reports.statistics import log_summary, olympic_interval

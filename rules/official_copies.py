@@ -1,0 +1,129 @@
+"""Copies of what the official checkers look at: only regular files, no links, up to a number and a size."""
+
+import os
+import stat
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+MAX_LOG_BYTES = 64 << 20
+MAX_TOTAL_BYTES = 1 << 30
+MAX_FILES = 20_000
+_LARGE_FOR_REPO = (50 << 20) + 1
+_CHUNK = 1 << 20
+
+
+class NotCopiedError(Exception):
+    """Why something is not shown to the official checkers."""
+
+
+class Copies:
+    """Makes each copy once, in one folder; names are those inside that folder. Raises NotCopiedError."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: dict[tuple[str, Path | tuple[Path, ...]], str] = {}
+        self._num_files = 0
+        self._num_bytes = 0
+
+    def log(self, path: Path) -> str:
+        """A log or a system description under a name of ours."""
+        name = self._made.get(("file", path))
+        if name is None:
+            name = f"{len(self._made)}{'.json' if path.suffix == '.json' else '.txt'}"
+            self._copy(path, self.folder / name)
+            self._made["file", path] = name
+        return name
+
+    def result_set(self, logs: Sequence[Path]) -> str:
+        """A folder of one set's logs under their own names; scaling.json and all else stay behind."""
+        key = ("set", tuple(logs))
+        if key not in self._made:
+            name = f"set{len(self._made)}"
+            (self.folder / name).mkdir()
+            for log in logs:
+                target = self.folder / name / log.name
+                if target.exists():
+                    raise NotCopiedError(f"two logs are called {log.name}")
+                self._copy(log, target)
+                self._made["file", log] = f"{name}/{log.name}"
+            self._made[key] = name
+        return self._made[key]
+
+    def submission(self, root: Path) -> str:
+        """systems/ and results/ of a submission, without scaling.json."""
+        name = f"submission{len(self._made)}"
+        for part in ("systems", "results"):
+            (self.folder / name / part).mkdir(parents=True)
+            for path, inner in _files(root / part):
+                if path.name != "scaling.json":
+                    target = self.folder / name / part / inner
+                    target.parent.mkdir(parents=True, exist_ok=True)
+                    self._copy(path, target)
+        self._made["submission", root] = name
+        return name
+
+    def outline(self, root: Path) -> str:
+        """All names of a submission with empty files, and sparse ones where they are too large for a repository."""
+        name = f"outline{len(self._made)}"
+        (self.folder / name).mkdir()
+        for path, inner in _files(root):
+            self._count(0)
+            target = self.folder / name / inner
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.touch()
+            if path.stat().st_size >= _LARGE_FOR_REPO:
+                os.truncate(target, _LARGE_FOR_REPO)
+        self._made["outline", root] = name
+        return name
+
+    def _count(self, num_bytes: int) -> None:
+        self._num_files += 1
+        self._num_bytes += num_bytes
+        if self._num_files > MAX_FILES:
+            raise NotCopiedError(f"more than {MAX_FILES} files")
+        if self._num_bytes > MAX_TOTAL_BYTES:
+            raise NotCopiedError(f"more than {MAX_TOTAL_BYTES} bytes in all")
+
+    def _copy(self, source: Path, target: Path) -> None:
+        try:
+            # Not to wait for a named pipe, whose size is told after it is opened.
+            descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK)
+        except OSError as error:
+            raise NotCopiedError(f"{source.name} cannot be read: {error.strerror}") from None
+        with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
+            status = os.fstat(descriptor)
+            if not stat.S_ISREG(status.st_mode):
+                raise NotCopiedError(f"{source.name} is no regular file")
+            if status.st_size > MAX_LOG_BYTES:
+                raise NotCopiedError(f"{source.name} is larger than {MAX_LOG_BYTES} bytes")
+            self._count(status.st_size)
+            left = status.st_size
+            while left and (chunk := reading.read(min(left, _CHUNK))):
+                writing.write(chunk)
+                left -= len(chunk)
+
+
+def num_links(root: Path) -> int:
+    """Links and special files below `root`, which are not copied."""
+    found = 0
+    for folder, subfolders, files in os.walk(root):
+        found += sum(not _is_plain(os.path.join(folder, name)) for name in (*subfolders, *files))  # noqa: PTH118
+    return found
+
+
+def _files(root: Path) -> Iterator[tuple[Path, Path]]:
+    """Regular files below `root` and their paths from there; links are neither followed nor given."""
+    for folder, subfolders, files in os.walk(root):
+        subfolders.sort()
+        for name in sorted(files):
+            path = Path(folder, name)
+            if _is_plain(path):
+                yield path, path.relative_to(root)
+
+
+def _is_plain(path: str | Path) -> bool:
+    try:
+        mode = os.lstat(path).st_mode
+    except OSError:
+        return False
+    return stat.S_ISREG(mode) or stat.S_ISDIR(mode)

@@ -1,0 +1,164 @@
+"""Running the worker of the second opinion: limits, a clean environment, and an answer for every job.
+
+When the worker dies or stalls over one job, that job gets the reason as its answer and a new worker takes the rest.
+"""
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+Job = dict[str, Any]
+ANSWER_TIMEOUT_S = 60.0
+MEMORY_BYTES = 2 << 30
+FILE_BYTES = 128 << 20
+MAX_WORKERS = 20
+_READ_BYTES = 1 << 16
+_REASON_CHARS = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What the worker said about one job, or how it ended over it."""
+
+    outcome: str
+    messages: tuple[str, ...]
+    factor: float | None = None
+
+
+@dataclass(slots=True)
+class _Talk:
+    """What one worker has answered, which job it is at, and why it ended."""
+
+    answers: dict[int, Answer]
+    current: int | None = None
+    ending: Literal["ended", "answer", "all"] = "ended"
+
+
+def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float) -> dict[int, Answer]:
+    """Answers by job id, one for each job, within `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    answers: dict[int, Answer] = {}
+    waiting = list(jobs)
+    for _ in range(MAX_WORKERS):
+        if not waiting:
+            return answers
+        talk, reason = _run_once(worker, waiting, folder, deadline)
+        answers |= talk.answers
+        waiting = [job for job in waiting if job["id"] not in answers]
+        if talk.ending == "all":
+            return answers | {job["id"]: Answer("timeout", (f"stopped after {timeout_s:g} s",)) for job in waiting}
+        if talk.current is None:  # it did not come as far as a question; another one would not either
+            outcome = "timeout" if talk.ending == "answer" else "crashed"
+            return answers | {job["id"]: Answer(outcome, (reason,)) for job in waiting}
+        if talk.current not in answers:
+            outcome = "timeout" if talk.ending == "answer" else "crashed"
+            answers[talk.current] = Answer(outcome, (reason,))
+            waiting = [job for job in waiting if job["id"] != talk.current]
+    given_up = Answer("not asked", (f"its process died {MAX_WORKERS} times over other questions",))
+    return answers | {job["id"]: given_up for job in waiting}
+
+
+def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -> tuple[_Talk, str]:
+    request = Path(folder, ".request")
+    request.write_text(
+        json.dumps(
+            {
+                "jobs": list(jobs),
+                "memory_bytes": MEMORY_BYTES,
+                "file_bytes": FILE_BYTES,
+                "cpu_s": max(1, int(deadline - time.monotonic()) + 1),
+            }
+        ),
+        encoding="utf-8",
+    )
+    environment = {
+        "PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder,
+        "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
+    }  # fmt: skip
+    errors = Path(folder, ".errors")
+    with request.open("rb") as asking, errors.open("wb") as complaining:
+        process = subprocess.Popen(
+            [sys.executable, "-I", "-B", str(worker)],
+            stdin=asking,
+            stdout=subprocess.PIPE,
+            stderr=complaining,
+            cwd=folder,
+            env=environment,
+            start_new_session=True,
+        )
+        try:
+            talk = _listen(process, deadline)
+        finally:
+            _kill(process)
+    if talk.ending == "answer":
+        return talk, f"no answer within {ANSWER_TIMEOUT_S:g} s"
+    last = _last_line(errors)
+    return talk, last or f"its process ended with {_how(process.returncode)}"
+
+
+def _listen(process: "subprocess.Popen[bytes]", deadline: float) -> _Talk:
+    """Read answers until the worker closes its output, keeps silent for too long, or time is over."""
+    assert process.stdout is not None
+    talk = _Talk(answers={})
+    rest = b""
+    with selectors.DefaultSelector() as selector:
+        selector.register(process.stdout, selectors.EVENT_READ)
+        while True:
+            left_s = deadline - time.monotonic()
+            if left_s <= 0:
+                talk.ending = "all"
+                return talk
+            if not selector.select(min(left_s, ANSWER_TIMEOUT_S)):
+                talk.ending = "answer" if left_s > ANSWER_TIMEOUT_S else "all"
+                return talk
+            chunk = os.read(process.stdout.fileno(), _READ_BYTES)
+            if not chunk:
+                return talk
+            *lines, rest = (rest + chunk).split(b"\n")
+            for line in lines:
+                _take(line, talk)
+
+
+def _take(line: bytes, talk: _Talk) -> None:
+    try:
+        said = json.loads(line)
+        if "started" in said:
+            talk.current = int(said["started"])
+        else:
+            talk.answers[int(said["ended"])] = Answer(said["outcome"], tuple(said["messages"]), said["factor"])
+    except (ValueError, KeyError, TypeError):
+        return
+
+
+def _kill(process: "subprocess.Popen[bytes]") -> None:
+    """End the worker, and whatever it may have started, where it has not ended by itself; and collect it."""
+    assert process.stdout is not None
+    process.stdout.close()
+    try:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=1)
+    finally:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.wait()
+
+
+def _last_line(path: Path) -> str:
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        file.seek(max(0, size - _READ_BYTES))
+        lines = file.read().decode("utf-8", "replace").strip().splitlines()
+    return lines[-1][:_REASON_CHARS] if lines else ""
+
+
+def _how(code: int) -> str:
+    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
