@@ -5,19 +5,26 @@ hold anything. A wrong type reads as "not known"; a file that cannot be read bec
 """
 
 import json
-import math
 import re
-import stat
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.formatting import num_bytes, printable
+from reports.energy import Energy, read_energy
+from reports.formatting import printable
+from reports.untrusted import (
+    MAX_ITEMS,
+    as_list,
+    as_mapping,
+    items_of,
+    positive_of,
+    read_json,
+    text_of,
+    whole_of,
+)
 from rules.sets import ResultSet
 
-MAX_FILE_BYTES = 8 << 20
-MAX_ITEMS = 500
 _MAX_COUNT = 1e15
 _RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
@@ -85,6 +92,7 @@ class Attempt:
     ended_utc: str | None
     peak_rss_bytes: float | None
     peak_device_bytes: float | None
+    energy: Energy | None
     blocks: tuple[Block, ...]
 
 
@@ -101,11 +109,11 @@ class Extras:
 def read_extras(result_set: ResultSet) -> Extras:
     """Read what there is; never raises for what the files hold."""
     problems: list[str] = []
-    system = _read_json(result_set.system_json, problems)
+    system = read_json(result_set.system_json, problems)
     if result_set.root is None:
         return Extras(run_set=None, attempts=(), system=_pairs(system), problems=tuple(problems))
     extra = result_set.root / "extra"
-    content = _read_json(extra / "run_set.json", problems)
+    content = read_json(extra / "run_set.json", problems)
     attempts = tuple(_attempts(extra, problems))
     return Extras(
         run_set=_run_set(content) if content else None,
@@ -118,46 +126,49 @@ def read_extras(result_set: ResultSet) -> Extras:
 def _run_set(content: Mapping[str, Any]) -> RunSetRecord:
     config = (
         ConfigValue(
-            key=printable(key), value=_shown(_mapping(entry).get("value")), source=_text(_mapping(entry), "source")
+            key=printable(key),
+            value=_shown(as_mapping(entry).get("value")),
+            source=text_of(as_mapping(entry), "source"),
         )
-        for key, entry in _items(content.get("config"))
+        for key, entry in items_of(content.get("config"))
     )
     preflight = (
         PreflightCheck(**{field: printable(check.get(field) or "") for field in PreflightCheck.__dataclass_fields__})
-        for check in map(_mapping, _list(content.get("preflight")))
+        for check in map(as_mapping, as_list(content.get("preflight")))
     )
     return RunSetRecord(
-        name=_text(content, "name"),
-        created_utc=_text(content, "created_utc"),
-        harness_version=_text(content, "harness_version"),
-        command=_text(content, "command", max_chars=4000),
-        base_seed=_whole(content, "base_seed"),
-        num_runs=_whole(content, "num_runs"),
-        definition_sha256=_text(_mapping(content.get("benchmark")), "definition_sha256"),
+        name=text_of(content, "name"),
+        created_utc=text_of(content, "created_utc"),
+        harness_version=text_of(content, "harness_version"),
+        command=text_of(content, "command", max_chars=4000),
+        base_seed=whole_of(content, "base_seed"),
+        num_runs=whole_of(content, "num_runs"),
+        definition_sha256=text_of(as_mapping(content.get("benchmark")), "definition_sha256"),
         config=tuple(config),
         environment=_pairs(content.get("environment")),
         dataset=_pairs(content.get("dataset")),
         preflight=tuple(preflight),
-        provenance=dict(_pairs(_mapping(content.get("system")).get("provenance"))),
+        provenance=dict(_pairs(as_mapping(content.get("system")).get("provenance"))),
     )
 
 
 def _attempts(extra: Path, problems: list[str]) -> Iterator[Attempt]:
     for run, run_index in _numbered(extra, _RUN):
         for folder, number in _numbered(run, _ATTEMPT):
-            content = _read_json(folder / "run.json", problems)
+            content = read_json(folder / "run.json", problems)
             yield Attempt(
                 run_index=run_index,
                 attempt=number,
                 path=str(folder),
-                seed=_whole(content, "seed"),
-                status=_text(content, "status"),
-                reason=_text(content, "reason"),
-                exit_code=_whole(content, "exit_code"),
-                started_utc=_text(content, "started_utc"),
-                ended_utc=_text(content, "ended_utc"),
-                peak_rss_bytes=_positive(content, "peak_rss_bytes"),
-                peak_device_bytes=_positive(content, "peak_device_bytes"),
+                seed=whole_of(content, "seed"),
+                status=text_of(content, "status"),
+                reason=text_of(content, "reason"),
+                exit_code=whole_of(content, "exit_code"),
+                started_utc=text_of(content, "started_utc"),
+                ended_utc=text_of(content, "ended_utc"),
+                peak_rss_bytes=positive_of(content, "peak_rss_bytes"),
+                peak_device_bytes=positive_of(content, "peak_device_bytes"),
+                energy=read_energy(content.get("energy")),
                 blocks=tuple(_blocks(content.get("blocks"))),
             )
 
@@ -171,9 +182,9 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:
 
 
 def _blocks(value: object) -> Iterator[Block]:
-    for entry in map(_mapping, _list(value)):
-        first, number = _whole(entry, "first_sample"), _whole(entry, "num_samples")
-        took_s = _positive(entry, "duration_s")
+    for entry in map(as_mapping, as_list(value)):
+        first, number = whole_of(entry, "first_sample"), whole_of(entry, "num_samples")
+        took_s = positive_of(entry, "duration_s")
         if first is None or number is None or took_s is None:
             continue
         # Beyond these no computer counts; they would only make a chart of nothing.
@@ -181,46 +192,14 @@ def _blocks(value: object) -> Iterator[Block]:
             yield Block(first_sample=first, num_samples=number, duration_s=took_s)
 
 
-def _read_json(path: Path | None, problems: list[str]) -> Mapping[str, Any]:
-    """The object in a file; {} where there is none. FIFOs, devices and huge files are not opened."""
-    if path is None:
-        return {}
-    try:
-        about = path.stat()
-    except (OSError, ValueError):
-        return {}
-    if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
-        problems.append(f"{printable(path)}: not a regular file of at most {num_bytes(MAX_FILE_BYTES)}; not read.")
-        return {}
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, RecursionError) as error:
-        problems.append(f"{printable(path)}: not readable JSON: {printable(error, 120)}")
-        return {}
-    if not isinstance(content, dict):
-        problems.append(f"{printable(path)}: holds no JSON object; not used.")
-        return {}
-    return content
-
-
-def _mapping(value: object) -> Mapping[str, Any]:
-    return value if isinstance(value, dict) else {}
-
-
-def _list(value: object) -> list[Any]:
-    return value[:MAX_ITEMS] if isinstance(value, list) else []
-
-
-def _items(value: object) -> list[tuple[str, Any]]:
-    return list(_mapping(value).items())[:MAX_ITEMS]
-
-
 def _pairs(value: object) -> tuple[tuple[str, str], ...]:
     """An object's members as printable texts, nested objects as 'key.inner'."""
     found: list[tuple[str, str]] = []
-    for key, entry in _items(value):
+    for key, entry in items_of(value):
         if isinstance(entry, dict):
-            found += [(f"{printable(key, 80)}.{printable(inner, 80)}", _shown(deep)) for inner, deep in _items(entry)]
+            found += [
+                (f"{printable(key, 80)}.{printable(inner, 80)}", _shown(deep)) for inner, deep in items_of(entry)
+            ]
         else:
             found.append((printable(key, 80), _shown(entry)))
     return tuple(found[:MAX_ITEMS])
@@ -233,21 +212,3 @@ def _shown(value: object) -> str:
         return printable(json.dumps(value, ensure_ascii=False))
     except (ValueError, RecursionError):
         return "not shown: too deeply nested"
-
-
-def _text(content: Mapping[str, Any], key: str, max_chars: int = 400) -> str | None:
-    value = content.get(key)
-    return printable(value, max_chars) if isinstance(value, str) and value else None
-
-
-def _whole(content: Mapping[str, Any], key: str) -> int | None:
-    value = content.get(key)
-    return value if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**128 else None
-
-
-def _positive(content: Mapping[str, Any], key: str) -> float | None:
-    value = content.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    number = float(value) if abs(value) < 1e300 else math.inf
-    return number if 0 < number < math.inf else None
