@@ -56,6 +56,8 @@ def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
 
 
 def _to_json(verdict: Verdict) -> dict[str, Any]:
+    from rules.agreement import compare_opinions  # it looks at verdicts
+
     return {
         "subject": verdict.subject,
         "level": verdict.level,
@@ -79,6 +81,7 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
             if verdict.level in ("log", "set") or one.subject == verdict.subject
         ],
         "official": [asdict(one) for one in verdict.official],
+        "agreement": [asdict(one) for one in compare_opinions(verdict)],
         "logs": [
             {
                 "subject": one.subject,

@@ -25,14 +25,22 @@ _FORMAT = click.option(
     show_default=True,
     help="Output form.",
 )
+_CHECK_FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv", "md", "sarif", "junit"]),
+    default="table",
+    show_default=True,
+    help="Output form; sarif and junit are what code hosts and build servers read.",
+)
 
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path(path_type=Path))
 @_BENCHMARK
 @_RULESET
-@_FORMAT
-@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checker.")
+@_CHECK_FORMAT
+@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 @click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
 def check(
     paths: tuple[Path, ...],
@@ -65,6 +73,14 @@ def check(
         click.echo(check_csv(verdicts), nl=False)
     elif form == "md":
         click.echo(check_markdown(verdicts))
+    elif form == "sarif":
+        from harness.cli.sarif import verdicts_to_sarif
+
+        click.echo(json.dumps(verdicts_to_sarif(verdicts), indent=2))
+    elif form == "junit":
+        from harness.cli.junit import verdicts_to_junit
+
+        click.echo(verdicts_to_junit(verdicts))
     else:
         echo_verdicts(verdicts)
     return ExitCode.COMPLIANCE if any(one.outcome == "invalid" for one in verdicts) else ExitCode.DONE

@@ -1,0 +1,69 @@
+"""`check --format junit`: JUnit XML, as build servers read it: a suite per log or directory, a case per rule."""
+
+import re
+import xml.etree.ElementTree as ET
+from collections.abc import Sequence
+
+from rules.families import FAMILIES, family_of
+from rules.rule import Finding, Outcome
+from rules.verdict import Verdict
+
+_ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+def verdicts_to_junit(verdicts: Sequence[Verdict]) -> str:
+    """Only errors fail a case, as they alone make `check` leave with 3; warnings stand in the case's output."""
+    root = ET.Element("testsuites", name="dlrmbench check")
+    for verdict in verdicts:
+        for subject in dict.fromkeys(outcome.subject for outcome in verdict.outcomes):
+            outcomes = [outcome for outcome in verdict.outcomes if outcome.subject == subject]
+            root.append(_suite(subject, outcomes, verdict))
+    for name in ("tests", "failures", "skipped"):
+        root.set(name, str(sum(int(suite.get(name, "0")) for suite in root)))
+    root.set("errors", "0")
+    ET.indent(root)
+    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ET.tostring(root, encoding="unicode")
+
+
+def _suite(subject: str, outcomes: Sequence[Outcome], verdict: Verdict) -> ET.Element:
+    suite = ET.Element("testsuite", name=_legal(subject), tests=str(len(outcomes)), errors="0")
+    properties = ET.SubElement(suite, "properties")
+    for name, value in (("judged as part of", verdict.subject), ("rules", verdict.ruleset)):
+        ET.SubElement(properties, "property", name=name, value=_legal(value))
+    if subject == verdict.subject:
+        ET.SubElement(properties, "property", name="verdict", value=verdict.outcome)
+    for outcome in outcomes:
+        suite.append(_case(outcome))
+    suite.set("failures", str(len(suite.findall("testcase/failure"))))
+    suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    return suite
+
+
+def _case(outcome: Outcome) -> ET.Element:
+    family = FAMILIES.get(family_of(outcome.code), family_of(outcome.code))
+    case = ET.Element("testcase", classname=_legal(family), name=_legal(f"{outcome.code} {outcome.title}"))
+    errors = [finding for finding in outcome.findings if finding.severity == "error"]
+    others = [finding for finding in outcome.findings if finding.severity != "error"]
+    if outcome.status == "skip":
+        ET.SubElement(case, "skipped", message=_legal(outcome.reason or ""))
+    if errors:
+        failure = ET.SubElement(case, "failure", type="error", message=_legal(_text(errors[0])))
+        failure.text = _legal("\n\n".join(f"{_text(one)}\nfix: {one.remedy}\nrule: {one.citation}" for one in errors))
+    if others:
+        said = ET.SubElement(case, "system-out")
+        said.text = _legal("\n".join(f"{one.severity}: {_text(one)}\nfix: {one.remedy}" for one in others))
+    return case
+
+
+def _text(finding: Finding) -> str:
+    parts = [f"{finding.place}: {finding.message}"]
+    if finding.found is not None:
+        parts.append(f"found {finding.found}")
+    if finding.expected is not None:
+        parts.append(f"expected {finding.expected}")
+    return "; ".join(parts)
+
+
+def _legal(text: str) -> str:
+    """Without what XML 1.0 cannot hold, escaped or not."""
+    return _ILLEGAL.sub("\ufffd", text)

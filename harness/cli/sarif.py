@@ -1,0 +1,86 @@
+"""`check --format sarif`: findings as SARIF 2.1.0 (OASIS), which code hosts show beside the lines they concern."""
+
+import hashlib
+from collections.abc import Sequence
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from rules.checker import find_rule
+from rules.errors import DefinitionError
+from rules.rule import Finding, Severity
+from rules.verdict import Verdict
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+_LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}
+
+
+def verdicts_to_sarif(verdicts: Sequence[Verdict], base: Path | None = None) -> dict[str, Any]:
+    """One SARIF run of all verdicts. Places below `base` (the working directory) become relative URIs."""
+    root = (base or Path.cwd()).absolute()
+    codes = sorted({outcome.code for verdict in verdicts for outcome in verdict.outcomes})
+    rules = [_rule(code, verdicts) for code in codes]
+    results = [
+        _result(finding, codes.index(finding.code), root) for verdict in verdicts for finding in verdict.findings
+    ]
+    return {
+        "$schema": SCHEMA,
+        "version": "2.1.0",
+        "runs": [
+            {
+                "tool": {"driver": {"name": "dlrmbench", "version": version("dlrmbench"), "rules": rules}},
+                "invocations": [{"executionSuccessful": True}],
+                "columnKind": "unicodeCodePoints",
+                "results": results,
+            }
+        ],
+    }
+
+
+def _rule(code: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
+    try:
+        one = find_rule(code)
+    except DefinitionError:  # a code of no rule: the title is all there is
+        title = next(o.title for verdict in verdicts for o in verdict.outcomes if o.code == code)
+        return {"id": code, "shortDescription": {"text": title}, "help": {"text": title}}
+    return {
+        "id": code,
+        "shortDescription": {"text": one.title},
+        "fullDescription": {"text": one.explanation or one.title},
+        "help": {"text": f"{one.explanation}\nFix: {one.remedy}\nSource: {one.source}".strip()},
+        "defaultConfiguration": {"level": _LEVELS[one.severity]},
+    }
+
+
+def _result(finding: Finding, index: int, root: Path) -> dict[str, Any]:
+    uri = _uri(finding.path, root)
+    place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
+    if finding.line_num is not None:
+        place["region"] = {"startLine": finding.line_num}
+    told = [finding.message]
+    if finding.found is not None:
+        told.append(f"Found: {finding.found}.")
+    if finding.expected is not None:
+        told.append(f"Expected: {finding.expected}.")
+    told.append(f"Fix: {finding.remedy}")
+    identity = "\0".join((finding.code, uri, str(finding.line_num), finding.message, finding.found or ""))
+    return {
+        "ruleId": finding.code,
+        "ruleIndex": index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": "\n".join(told)},
+        "locations": [{"physicalLocation": place}],
+        "partialFingerprints": {"finding/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()},
+    }
+
+
+def _uri(path: str, root: Path) -> str:
+    """Relative to `root` where the place is below it, a file URI elsewhere; directories end with a slash."""
+    place = Path(path)
+    absolute = place.absolute()
+    slash = "/" if absolute.is_dir() else ""
+    if absolute.is_relative_to(root) and ".." not in place.parts:
+        inner = absolute.relative_to(root).as_posix()
+        return quote("./" if inner == "." else inner + slash)
+    return "file://" + quote(absolute.as_posix() + slash)
