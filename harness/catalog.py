@@ -39,6 +39,11 @@ class Entry:
     workload: WorkloadConfig
 
 
+def has_implementation(benchmark: Benchmark) -> bool:
+    """Whether this program can train the benchmark's model; logs are judged either way."""
+    return benchmark.model in MODELS
+
+
 def load_entry(name_or_path: str | Path) -> Entry:
     """Load and validate one benchmark. Raises DefinitionError that names the file and the field."""
     benchmark = load_benchmark(name_or_path)
@@ -46,7 +51,12 @@ def load_entry(name_or_path: str | Path) -> Entry:
 
 
 def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]]) -> WorkloadConfig:
-    if benchmark.model not in MODELS:
+    if benchmark.status == "official" and not has_implementation(benchmark):
+        raise DefinitionError(
+            f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
+            "logs can be checked, scored, compared and reported."
+        )
+    if not has_implementation(benchmark):
         raise DefinitionError(
             f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
         )

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from harness.catalog import Entry, load_entry
+from harness.catalog import Entry, has_implementation, load_entry
 from reference_models.counts import count_model, estimate_memory
 from reference_models.datasets import dataset_digest
-from rules.benchmarks import Benchmark, load_benchmark, shipped_names
+from rules.benchmarks import Benchmark, load_benchmark, shipped_names, workload_names
 
 
 def list_benchmarks() -> list[dict[str, Any]]:
@@ -15,12 +15,19 @@ def list_benchmarks() -> list[dict[str, Any]]:
     return [summarize_benchmark(load_benchmark(name)) for name in shipped_names()]
 
 
+def list_workloads() -> list[dict[str, Any]]:
+    """One record per shipped workload without a quality target, sorted by name."""
+    return [summarize_benchmark(load_benchmark(name)) for name in workload_names()]
+
+
 def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    """None where a workload has no such thing."""
+    quality, score = benchmark.stated_quality, benchmark.stated_score
     return {
         "name": benchmark.name,
         "status": benchmark.status,
-        "quality_target": benchmark.quality.target,
-        "num_runs": benchmark.score.num_runs,
+        "quality_target": None if quality is None else quality.target,
+        "num_runs": None if score is None else score.num_runs,
         "data_kind": benchmark.sections["data"].get("kind"),
         "title": benchmark.title,
     }
@@ -29,10 +36,28 @@ def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
 def describe_benchmark(name_or_path: str) -> dict[str, Any]:
     """The resolved definition and what follows from it: size, cadence, memory. None where only data will tell.
 
-    Raises DefinitionError that names the file and the field.
+    An official definition without an implementation here is shown as it stands in its file. Raises
+    DefinitionError that names the file and the field.
     """
+    benchmark = load_benchmark(name_or_path)
+    if benchmark.status == "official" and not has_implementation(benchmark):
+        sections = benchmark.sections
+        sizes = (sections["data"].get("train_samples"), sections["train"].get("global_batch_size"))
+        return _describe_problem(benchmark) | sections | {"cadence": _cadence(benchmark, *sizes), "size": None}
     entry = load_entry(name_or_path)
-    benchmark, workload = entry.benchmark, entry.workload
+    workload = entry.workload
+    return _describe_problem(benchmark) | {
+        "model": asdict(workload.model),
+        "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
+        | dict(workload.train.optimizer),
+        "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
+        "cadence": _cadence(benchmark, workload.data.train_samples, workload.train.global_batch_size),
+        "size": _size(entry),
+    }
+
+
+def _describe_problem(benchmark: Benchmark) -> dict[str, Any]:
     return {
         "name": benchmark.name,
         "version": benchmark.version,
@@ -43,27 +68,22 @@ def describe_benchmark(name_or_path: str) -> dict[str, Any]:
         "notes": list(benchmark.notes),
         "path": str(benchmark.path),
         "definition_sha256": benchmark.definition_sha256,
-        "quality": asdict(benchmark.quality),
-        "score": asdict(benchmark.score),
+        "quality": None if benchmark.stated_quality is None else asdict(benchmark.stated_quality),
+        "score": None if benchmark.stated_score is None else asdict(benchmark.stated_score),
         "closed": {key: str(constraint) for key, constraint in benchmark.closed.items()},
-        "model": asdict(workload.model),
-        "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
-        "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
-        | dict(workload.train.optimizer),
-        "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
-        "cadence": _cadence(entry),
-        "size": _size(entry),
+        "has_implementation": has_implementation(benchmark),
     }
 
 
-def _cadence(entry: Entry) -> Mapping[str, int] | None:
-    train_samples, batch_size = entry.workload.data.train_samples, entry.workload.train.global_batch_size
-    if train_samples is None:
+def _cadence(
+    benchmark: Benchmark, train_samples: int | None, global_batch_size: int | None
+) -> Mapping[str, int] | None:
+    if train_samples is None or global_batch_size is None or benchmark.stated_quality is None:
         return None
     return {
-        "global_batch_size": batch_size,
-        "steps_per_epoch": train_samples // batch_size,
-        "steps_between_evals": entry.benchmark.steps_between_evals(train_samples, batch_size),
+        "global_batch_size": global_batch_size,
+        "steps_per_epoch": train_samples // global_batch_size,
+        "steps_between_evals": benchmark.steps_between_evals(train_samples, global_batch_size),
     }
 
 

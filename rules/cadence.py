@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rules import keys
+from rules.benchmarks import Quality
 from rules.log import LogLine, as_number, as_whole
 from rules.rule import Problem, Rule, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
@@ -52,14 +53,14 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     if not samples or not batch:
         return
     expected = benchmark.steps_between_evals(samples, batch)
-    start = benchmark.quality.first_epoch_num
     points: dict[float, LogLine] = {}
     for line in sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda one: one.time_ms):
-        if (epoch := _epoch(line, samples, start)) is not None:
+        if (epoch := _epoch(line, samples, benchmark.quality)) is not None:
             points.setdefault(epoch, line)
     steps_per_epoch = samples / batch
+    begin = benchmark.first_eval_samples(samples, batch) / samples - expected / steps_per_epoch
     wrong: list[tuple[LogLine, float]] = []
-    for before, (epoch, line) in zip([0.0, *points], points.items(), strict=False):
+    for before, (epoch, line) in zip([begin, *points], points.items(), strict=False):
         steps = (epoch - before) * steps_per_epoch
         ends_epoch = abs(epoch - round(epoch)) * steps_per_epoch <= expected and epoch >= 0.5
         if abs(steps - expected) > _OFF_BY_STEPS and not (ends_epoch and 0 < steps < expected):
@@ -77,13 +78,13 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     )
 
 
-def _epoch(line: LogLine, samples: int, start: int) -> float | None:
+def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     """Fraction of the training that a line's metadata names, counted from 0."""
     epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
-    if epoch is None:
+    if epoch is None or quality.convergence_unit == keys.SAMPLES_COUNT:
         count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
         return None if count is None else count / samples
-    return epoch - start if epoch >= start else epoch
+    return epoch - quality.first_epoch_num if epoch >= quality.first_epoch_num else epoch
 
 
 @rule(
@@ -94,12 +95,13 @@ def _epoch(line: LogLine, samples: int, start: int) -> float | None:
     requires={"ST101"},
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
-    """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy of DLRM names epoch_num,
-    from which the reference convergence points are judged. Numbers only."""
+    """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
+    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Numbers only."""
     for key in (keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY):
-        needs_epoch = key == keys.EVAL_ACCURACY and subject.benchmark is not None
+        wanted: tuple[str, ...] = (keys.EPOCH_NUM, keys.SAMPLES_COUNT)
+        if key == keys.EVAL_ACCURACY and subject.benchmark is not None:
+            wanted = (subject.benchmark.quality.convergence_unit,)
         for line in subject.log.all(key):
-            wanted = (keys.EPOCH_NUM,) if needs_epoch else (keys.EPOCH_NUM, keys.SAMPLES_COUNT)
             yield from _named(line, wanted)
     for line in subject.log.all(keys.BLOCK_START):
         count = as_number(line.metadata.get(keys.EPOCH_COUNT))
@@ -278,10 +280,47 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
                 )
 
 
+def _has_grid(subject: LogSubject) -> str | None:
+    if (reason := _closed_of_others(subject)) is not None:
+        return reason
+    assert subject.benchmark is not None
+    pinned = subject.benchmark.quality.first_eval is not None
+    return None if pinned else "the benchmark does not pin its first evaluation"
+
+
+@rule(
+    "CA106",
+    "evaluations stand on the benchmark's grid, from its first point on",
+    source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
+    remedy="Evaluate first at the pinned number of samples, and then after every interval.",
+    requires={"ST101", "ST105", "HP102", "CA102"},
+    applies=_has_grid,
+)
+def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
+    """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
+    evaluations per epoch)) batches, and the first one in the log stands at the first multiple at or after the
+    batch size's earliest convergence in the reference runs. Looking elsewhere would find the target earlier or
+    later than the reference could."""
+    benchmark = subject.benchmark
+    assert benchmark is not None
+    samples, batch = subject.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
+    if not samples or not batch:
+        return
+    interval = benchmark.steps_between_evals(samples, batch) * batch
+    first = benchmark.first_eval_samples(samples, batch)
+    for index, line in enumerate(subject.log.all(keys.EVAL_ACCURACY)):
+        count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
+        if index == 0 and count != first:
+            yield at(line, "evaluation does not begin where it must", found=show(count), expected=f"{first} samples")
+        elif count is not None and count % interval:
+            yield at(line, "evaluation off the grid", found=show(count), expected=f"a multiple of {interval} samples")
+
+
 RULES: tuple[Rule[LogSubject], ...] = (
     evaluation_frequency,
     progress_metadata,
     blocks_alternate,
     counts_follow_schedule,
     throughput_fits,
+    evaluations_on_grid,
 )

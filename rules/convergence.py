@@ -7,12 +7,13 @@ scaling.json. The statement of the rule is training_rules.adoc, "RCP".
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Literal
 
+from rules import keys
 from rules.benchmarks import Benchmark
 from rules.errors import DefinitionError
 from rules.log import as_number, as_whole
@@ -20,6 +21,8 @@ from rules.log import as_number, as_whole
 ALPHA = 0.05
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
+"""What the official tool takes for a run that did not converge, in epochs and in samples alike."""
+_MOST = 1e15
 _SHIPPED = Path(__file__).parent / "benchmarks"
 RcpStatus = Literal["passed", "failed", "missing", "none"]
 
@@ -27,7 +30,11 @@ RcpStatus = Literal["passed", "failed", "missing", "none"]
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ReferencePoint:
     """Reference runs at one batch size: Olympic mean and deviation of epochs to converge, and the fewest
-    epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for an interpolated point."""
+    epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for an interpolated point.
+
+    All are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as
+    the official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
+    """
 
     name: str
     global_batch_size: int
@@ -44,13 +51,14 @@ class ReferencePoint:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Convergence:
     """The test's outcome. `factor` multiplies the time (1 unless the result converged faster than the
-    reference); `mean_epochs` is the result's Olympic mean. "none": there are no points to test against."""
+    reference); `mean_epochs` is the result's Olympic mean in `unit`. "none": there are no points to test against."""
 
     status: RcpStatus
     reason: str
     factor: float
     mean_epochs: float | None
     point: ReferencePoint | None
+    unit: Literal["epochs", "samples"] = "epochs"
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -155,7 +163,11 @@ def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int)
 
 
 def judge_epochs(
-    batch_size: int, epochs: Sequence[float | None], points: Sequence[ReferencePoint], num_runs: int
+    batch_size: int,
+    epochs: Sequence[float | None],
+    points: Sequence[ReferencePoint],
+    num_runs: int,
+    unit: Literal["epochs", "samples"] = "epochs",
 ) -> Convergence:
     """Test a result's epochs to converge (None: did not) against the points; factor as the official tool's."""
     if sum(value is None for value in epochs) > 1:
@@ -165,27 +177,31 @@ def judge_epochs(
         return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
     mean = olympic([_NOT_CONVERGED if value is None else _bounded(round(value, 3)) for value in epochs])
     if mean <= 0:
-        return _untested("failed", f"a mean of {mean} epochs to converge is impossible")
+        return _untested("failed", f"a mean of {mean} {unit} to converge is impossible")
     factor = max(1.0, point.mean / mean)
     limit = point.mean / point.max_speedup
     size = point.global_batch_size
-    said = f"mean {mean:.4f} epochs, reference {point.mean:.4f} at batch size {size}, limit {limit:.4f}"
+    digits = 4 if unit == "epochs" else 0
+    said = (
+        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {size}, "
+        f"limit {limit:.{digits}f}"
+    )
     if mean >= limit:
         return Convergence(
-            status="passed", reason=f"point {how}: {said}", factor=factor, mean_epochs=mean, point=point
+            status="passed", reason=f"point {how}: {said}", factor=factor, mean_epochs=mean, point=point, unit=unit
         )
     if how == "smallest":
         reason = (
             f"batch size {batch_size} is below all reference points and converges faster than the smallest: {said}"
         )
-        return Convergence(status="missing", reason=reason, factor=1.0, mean_epochs=mean, point=point)
+        return Convergence(status="missing", reason=reason, factor=1.0, mean_epochs=mean, point=point, unit=unit)
     reason = f"converges faster than the reference allows: {said}"
-    return Convergence(status="failed", reason=reason, factor=factor, mean_epochs=mean, point=point)
+    return Convergence(status="failed", reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
 
 
 def _bounded(epochs: float) -> float:
-    """Kept within what the official tool takes for infinite, so that sums stay finite."""
-    return max(-_NOT_CONVERGED, min(epochs, _NOT_CONVERGED))
+    """Kept within what sums can hold; far beyond any training."""
+    return max(-_MOST, min(epochs, _MOST))
 
 
 def _untested(status: RcpStatus, reason: str) -> Convergence:
@@ -195,7 +211,7 @@ def _untested(status: RcpStatus, reason: str) -> Convergence:
 def judge_convergence(
     benchmark: Benchmark, round_name: str | None, batch_size: int | None, epochs: Sequence[float | None]
 ) -> Convergence:
-    """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1).
+    """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
 
     Own benchmarks are tested at the batch sizes of their own points only and never normalised.
     """
@@ -213,12 +229,11 @@ def judge_convergence(
         sizes = ", ".join(str(point.global_batch_size) for point in points)
         return _untested("none", f"no reference convergence point at batch size {batch_size} (there are {sizes})")
     kept = points if is_own else prune(points, benchmark.score.num_runs)
-    found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs)
-    if is_own:
-        return Convergence(
-            status=found.status, reason=found.reason, factor=1.0, mean_epochs=found.mean_epochs, point=found.point
-        )
-    return found
+    unit: Literal["epochs", "samples"] = (
+        "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
+    )
+    found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs, unit)
+    return replace(found, factor=1.0) if is_own else found
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:

@@ -32,12 +32,17 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         severity: Severity = "warning" if subject.is_own else "error"
+        point = convergence.point
         yield Problem(
             message=convergence.reason,
-            found=None if convergence.mean_epochs is None else f"{convergence.mean_epochs:.4f} epochs",
-            expected=None if convergence.point is None else f"at least {convergence.point.min_epochs:.4f} epochs",
+            found=_amount(convergence.mean_epochs, convergence.unit),
+            expected=None if point is None else f"at least {_amount(point.min_epochs, convergence.unit)}",
             severity=severity,
         )
+
+
+def _amount(number: float | None, unit: str) -> str | None:
+    return None if number is None else f"{number:.{4 if unit == 'epochs' else 0}f} {unit}"
 
 
 @rule(

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from rules import keys
+from rules.benchmarks.constraints import Constraint
 from rules.log import as_number, as_whole
 from rules.subject import LogSubject
 
@@ -46,6 +47,7 @@ COUNT = Kind(name="a whole number of at least 1", holds=lambda value: _is_whole(
 POSITIVE = Kind(name="a number above 0", holds=lambda value: (as_number(value) or 0) > 0)
 NUMBER = Kind(name="a number", holds=lambda value: as_number(value) is not None)
 ANY_WHOLE = Kind(name="a whole number", holds=lambda value: isinstance(value, int) and not isinstance(value, bool))
+SOME_WHOLE = Kind(name="a whole number", holds=lambda value: as_whole(value) is not None)
 SOME_COUNT = Kind(name="a count of at least 1", holds=lambda value: (as_whole(value) or 0) >= 1)
 DIGEST = Kind(name="64 hexadecimal digits", holds=lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
 QUALITY = Kind(
@@ -53,6 +55,14 @@ QUALITY = Kind(
 )
 THROUGHPUT = Kind(name='{"throughput": a number above 0}', holds=_is_throughput)
 ANYTHING = Kind(name="any value", holds=lambda value: value is not None)
+
+PRECISIONS = (
+    "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
+    "uint8", "int4", "uint4",
+)  # fmt: skip
+"""What lowest_numerical_precision_in_* may say (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
+PRECISION_6_0 = Kind(name="a known precision", holds=lambda value: value in PRECISIONS and value != "mxfp6")
+PRECISION_6_1 = Kind(name=f"one of {', '.join(PRECISIONS)}", holds=lambda value: value in PRECISIONS)
 
 EVENT_TYPES = {
     keys.INIT_START: START,
@@ -93,6 +103,18 @@ _OFFICIAL_ONCE: dict[str, Kind] = {
     keys.TRAIN_SAMPLES: SOME_COUNT,
     keys.EVAL_SAMPLES: SOME_COUNT,
 }
+_PRECISION_KEYS = (
+    keys.LOWEST_NUMERICAL_PRECISION_IN_LINEAR,
+    keys.LOWEST_NUMERICAL_PRECISION_IN_ATTN,
+    keys.LOWEST_NUMERICAL_PRECISION_IN_COMM,
+)
+_PARALLELISM_KEYS = (
+    keys.TENSOR_PARALLELISM,
+    keys.PIPELINE_PARALLELISM,
+    keys.CONTEXT_PARALLELISM,
+    keys.EXPERT_PARALLELISM,
+    keys.MICRO_BATCH_SIZE,
+)
 EITHER_OR = (
     (keys.EPOCH_START, keys.BLOCK_START),
     (keys.EPOCH_STOP, keys.BLOCK_STOP),
@@ -154,7 +176,19 @@ def kinds_of(subject: LogSubject) -> dict[str, Kind]:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
         kinds |= dict.fromkeys(events, NOTHING) | {keys.TRACKED_STATS: THROUGHPUT}
         kinds.setdefault(keys.DATASET_SHA256, DIGEST)
+    if subject.is_official and subject.is_at_least("6.0"):
+        kinds = _disclosures(subject) | kinds
     return kinds
+
+
+def _disclosures(subject: LogSubject) -> dict[str, Kind]:
+    """Precision, parallelism and configuration, which logs may name in round 6.0 and must from 6.1 on."""
+    late = subject.is_at_least("6.1")
+    return {
+        **dict.fromkeys(_PRECISION_KEYS, PRECISION_6_1 if late else PRECISION_6_0),
+        **dict.fromkeys(_PARALLELISM_KEYS, SOME_COUNT if late else SOME_WHOLE),
+        keys.CONFIG_FILENAME: TEXT if late else _ANY_VALUE,
+    }
 
 
 _ANY_VALUE = Kind(name="any value or null", holds=lambda value: True)
@@ -171,16 +205,26 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
         return settings
     if subject.is_ours and not str(benchmark.sections.get("data", {}).get("kind")).startswith("mlperf_"):
         settings[keys.DATASET_SHA256] = DIGEST
-    if subject.is_closed or subject.is_ours:
-        for key, constraint in benchmark.closed.items():
-            example = constraint.value if constraint.value is not None else benchmark.sections["train"].get(key)
-            settings.setdefault(key, _kind_of(example))
-        settings[keys.GLOBAL_BATCH_SIZE] = COUNT if subject.is_ours else SOME_COUNT
-        if keys.OPT_BASE_LEARNING_RATE in settings:
-            settings[keys.OPT_BASE_LEARNING_RATE] = POSITIVE
+    for key, constraint in (benchmark.closed if subject.is_closed or subject.is_ours else benchmark.open).items():
+        settings.setdefault(key, _kind_of_setting(key, constraint, subject))
     if subject.is_closed and subject.round != "0.7":
         settings[keys.GRADIENT_ACCUMULATION_STEPS] = COUNT if subject.is_ours else SOME_COUNT
+    if subject.is_official and subject.is_at_least("6.1"):
+        settings |= _disclosures(subject)
     return settings
+
+
+def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> Kind:
+    """By what is fixed, else by the reference's value; what Open leaves free may be anything."""
+    assert subject.benchmark is not None
+    if key in (keys.GLOBAL_BATCH_SIZE, keys.GRADIENT_ACCUMULATION_STEPS):
+        return COUNT if subject.is_ours else SOME_COUNT
+    if key == keys.OPT_BASE_LEARNING_RATE:
+        return POSITIVE
+    if constraint.free and not subject.is_closed and not subject.is_ours:
+        return SOME_COUNT if key == keys.MAX_SEQUENCE_LENGTH else _ANY_VALUE
+    value = constraint.value if constraint.value is not None else subject.benchmark.sections["train"].get(key)
+    return _kind_of(value)
 
 
 def _kind_of(value: Any) -> Kind:

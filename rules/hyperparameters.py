@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rules import keys
 from rules.log import as_number, as_whole
 from rules.rule import Problem, Rule, at, rule, show
-from rules.subject import LogSubject, applies_to_closed, applies_to_known, applies_to_ours
+from rules.subject import LogSubject, applies_to_known, applies_to_ours
 
 PRECISIONS = (
     "fp64",
@@ -24,22 +24,41 @@ PRECISIONS = (
 )
 
 
+def _binds(subject: LogSubject) -> str | None:
+    if subject.benchmark is None:
+        return "the benchmark is not defined here"
+    return None if subject.is_closed or subject.benchmark.open else "the Open division leaves it free"
+
+
 @rule(
     "HP101",
-    "hyperparameters are those of the Closed division",
-    source='training_rules.adoc, "Hyperparameters and optimizer"; compliance_checker closed_<benchmark>.yaml',
+    "hyperparameters are those that the division allows",
+    source='training_rules.adoc, "Hyperparameters and optimizer"; compliance_checker closed_, open_<benchmark>.yaml',
     remedy="Run with the definition's values, or in the Open division; values are never edited in a log.",
     requires={"ST101", "ST110"},
-    applies=applies_to_closed,
+    applies=_binds,
 )
-def closed_values(subject: LogSubject) -> Iterator[Problem]:
+def allowed_values(subject: LogSubject) -> Iterator[Problem]:
     """Every key of the definition's [closed] section has an allowed value, in every record of it. A number in
-    quotes or a boolean is no number."""
+    quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that
+    depends on another key stands below it, since the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
-    for key, constraint in subject.benchmark.closed.items():
-        for line in subject.log.all(key):
+    log, division = subject.log, subject.division.name.capitalize()
+    for key, general in (subject.benchmark.closed if subject.is_closed else subject.benchmark.open).items():
+        constraint = general.resolve(log.value)
+        is_free = not subject.is_closed and general.free
+        other = log.first(general.other) if general.other is not None else None
+        for line in () if is_free else log.all(key):
             if not constraint.allows(line.value):
-                yield at(line, f"{key} is not what Closed allows", found=show(line.value), expected=str(constraint))
+                expected = str(constraint) if general == constraint else f"{constraint} ({general})"
+                yield at(line, f"{key} is not what {division} allows", found=show(line.value), expected=expected)
+            elif other is not None and other.line_num > line.line_num:
+                yield at(
+                    line,
+                    f"{key} stands above {other.key}, on which it depends",
+                    found=f"line {line.line_num}",
+                    expected=f"below line {other.line_num}",
+                )
 
 
 @rule(
@@ -111,4 +130,4 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
             yield at(line, "unknown precision", found=show(line.value), expected=", ".join(PRECISIONS))
 
 
-RULES: tuple[Rule[LogSubject], ...] = (closed_values, batch_fits, dataset_size, known_precision)
+RULES: tuple[Rule[LogSubject], ...] = (allowed_values, batch_fits, dataset_size, known_precision)

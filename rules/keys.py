@@ -40,11 +40,23 @@ OPT_ADAGRAD_EPSILON = "opt_adagrad_epsilon"
 OPT_LR_WARMUP_STEPS = "opt_learning_rate_warmup_steps"
 OPT_LR_DECAY_START_STEP = "opt_learning_rate_decay_start_step"
 OPT_LR_DECAY_STEPS = "opt_learning_rate_decay_steps"
+MAX_SEQUENCE_LENGTH = "max_sequence_length"
 LR_DECAY_START_STEPS = "lr_decay_start_steps"
 SGD_OPT_BASE_LEARNING_RATE = "sgd_opt_base_learning_rate"
 SGD_OPT_LR_DECAY_POLY_POWER = "sgd_opt_learning_rate_decay_poly_power"
 SGD_OPT_LR_DECAY_STEPS = "sgd_opt_learning_rate_decay_steps"
 WEIGHTS_INITIALIZATION = "weights_initialization"
+
+# what a log discloses of its run: allowed in round 6.0, demanded from 6.1 on
+LOWEST_NUMERICAL_PRECISION_IN_LINEAR = "lowest_numerical_precision_in_linear"
+LOWEST_NUMERICAL_PRECISION_IN_ATTN = "lowest_numerical_precision_in_attn"
+LOWEST_NUMERICAL_PRECISION_IN_COMM = "lowest_numerical_precision_in_comm"
+TENSOR_PARALLELISM = "tensor_parallelism"
+PIPELINE_PARALLELISM = "pipeline_parallelism"
+CONTEXT_PARALLELISM = "context_parallelism"
+EXPERT_PARALLELISM = "expert_parallelism"
+MICRO_BATCH_SIZE = "micro_batch_size"
+CONFIG_FILENAME = "config_filename"
 
 # metadata
 EPOCH_NUM = "epoch_num"

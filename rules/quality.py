@@ -14,10 +14,11 @@ _RESULTS = 'training_rules.adoc, "Run Results": the clock stops when the quality
 
 
 def _target(subject: LogSubject) -> float | None:
-    """The target that binds this log; None in the Open division of official benchmarks, which has none."""
-    if subject.benchmark is None or (not subject.is_closed and not subject.is_ours):
+    """The target that binds this log; None in the Open division of most official benchmarks, which has none."""
+    benchmark = subject.benchmark
+    if benchmark is None or not (subject.is_closed or subject.is_ours or benchmark.quality.binds_open):
         return None
-    return subject.benchmark.quality.target
+    return benchmark.quality.target
 
 
 @rule(
@@ -142,10 +143,13 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
     round 3.0 logs count epochs in several ways, so there it is a warning."""
     if subject.benchmark is None or _target(subject) is None:
         return
-    quality = subject.benchmark.quality
+    quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))
     limit = quality.first_epoch_num + quality.max_epochs
     for line in subject.log.all(keys.EVAL_ACCURACY):
         epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
+        count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
+        if quality.convergence_unit == keys.SAMPLES_COUNT:
+            epoch = count / samples if count is not None and samples is not None and samples > 0 else None
         if epoch is not None and epoch > limit + 1e-6:
             yield at(
                 line,

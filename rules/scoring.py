@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
+from rules import keys
 from rules.benchmarks import Benchmark
 from rules.convergence import Convergence, judge_convergence
 from rules.definitions import find_definition
@@ -84,13 +85,21 @@ def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str
 def judge_set_convergence(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None
 ) -> Convergence | None:
-    """The RCP test of a set that can be scored, None of any other; epochs as logged at each last evaluation."""
+    """The RCP test of a set that can be scored, None of any other; by what is logged at each last evaluation."""
     if benchmark is None or _why_no_score(runs, benchmark) is not None:
         return None
-    start = benchmark.quality.first_epoch_num
-    epochs: list[float | None] = []
-    for run in runs:
-        logged = run.evaluations[-1].epoch_num if run.evaluations else None
-        counted = run.epochs_to_converge + start if run.epochs_to_converge is not None else None
-        epochs.append((logged if logged is not None else counted) if run.converged else None)
-    return judge_convergence(benchmark, round_name, runs[0].global_batch_size, epochs)
+    return judge_convergence(
+        benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]
+    )
+
+
+def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:
+    """When a run converged, in the benchmark's unit and as logged; None where it did not."""
+    if not run.converged or not run.evaluations:
+        return None
+    last, quality = run.evaluations[-1], benchmark.quality
+    if quality.convergence_unit == keys.SAMPLES_COUNT:
+        return last.samples_count
+    if last.epoch_num is not None:
+        return last.epoch_num
+    return run.epochs_to_converge + quality.first_epoch_num if run.epochs_to_converge is not None else None

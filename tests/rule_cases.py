@@ -14,6 +14,7 @@ from rules import keys
 from rules.benchmarks import Benchmark, load_benchmark
 
 TINY, DCNV2, DLRM = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
+DLRMV4 = load_benchmark("dlrmv4")
 Records = list[Record]
 
 
@@ -205,6 +206,13 @@ LOG_CASES: dict[str, LogCase] = {
     "CA105": own(
         lambda records: with_record(records, keys.TRACKED_STATS, value={"throughput": 1e9}), keys.TRACKED_STATS
     ),
+    "CA106": official(
+        lambda records: with_record(records, keys.EVAL_ACCURACY, 1, metadata={"samples_count": 59637761}),
+        keys.EVAL_ACCURACY,
+        DLRMV4,
+        "6.1",
+        index=1,
+    ),
     "QU101": official(
         lambda records: with_record(records, keys.RUN_STOP, metadata={"status": "finished"}), keys.RUN_STOP
     ),
@@ -327,16 +335,16 @@ _PLACES: dict[str, tuple[str, int | None]] = {
     "SY104": ("example.json", None),
 }
 """File and line of the finding; by default the directory of the logs."""
-_ALSO = {"RS103": frozenset({"SE101"}), "RS105": frozenset({"QU103"})}
-_WARNINGS = ("RS101", "RS107", "SY103")
+_ALSO = {"RS103": frozenset({"SE101"}), "RS105": frozenset({"QU103"}), "RS107": frozenset({"SY105"})}
+_WARNINGS = ("RS101", "RS107")
 
 
 def _set_case(code: str, write: Callable[[Path], Path]) -> VerdictCase:
     file, line = _PLACES.get(code, ("dlrm_dcnv2", None))
     return VerdictCase(
         code=code,
-        write_bad=lambda folder: write(folder / "Example"),
-        write_good=write_good_set,
+        write_bad=lambda folder: write(folder / "Example") / "results",
+        write_good=lambda folder: write_good_set(folder) / "results",
         file=file,
         line=line,
         also=_ALSO.get(code, frozenset()),

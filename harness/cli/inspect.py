@@ -20,15 +20,17 @@ _COLOURS = {"ok": "green", "warning": "yellow", "unknown": "bright_black"}
 @click.command("list")
 @FORMAT
 def list_(form: str) -> None:
-    """List the benchmarks that come with dlrmbench."""
-    from harness.inspection import list_benchmarks
+    """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
+    from harness.inspection import list_benchmarks, list_workloads
 
-    records = list_benchmarks()
+    records, workloads = list_benchmarks(), list_workloads()
     if form == "json":
-        _echo_json({"schema_version": 1, "benchmarks": records})
+        _echo_json({"schema_version": 1, "benchmarks": records, "workloads": workloads})
         return
     echo_table(
-        ["name", "status", "target", "runs", "data", "title"], [list(record.values()) for record in records], "llrrll"
+        ["name", "status", "target", "runs", "data", "title"],
+        [list(record.values()) for record in (*records, *workloads)],
+        "llrrll",
     )
 
 
@@ -146,14 +148,16 @@ def _echo_definition(content: Mapping[str, Any]) -> None:
     if content["rounds"]:
         click.echo(f"MLPerf Training rounds {', '.join(content['rounds'])}")
     for section in ("quality", "score", "model", "data"):
-        _echo_section(section, content[section])
+        if content[section]:
+            _echo_section(section, content[section])
     closed, train = content["closed"], content["train"]
     rows: list[tuple[str, str | None, str | None]] = [(k, _text(v), closed.get(k)) for k, v in train.items()]
     rows += [(key, None, rule) for key, rule in closed.items() if key not in train]
     click.echo()
     echo_table(["train", "value", "closed division allows"], rows, "Lll")
     for section in ("runtime", "cadence", "size"):
-        _echo_section(section, content[section])
+        if content[section] or (content["status"] != "workload" and content["has_implementation"]):
+            _echo_section(section, content[section])
 
 
 def _echo_section(title: str, table: Mapping[str, Any] | None) -> None:

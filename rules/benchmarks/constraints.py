@@ -1,0 +1,99 @@
+"""What a division allows for one mllog key: anything, one value, bounds, or what another key says."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rules.errors import DefinitionError
+
+_TOLERANCE = 1e-9
+"""Relative, of bounds that scale: the official rules allow it for rounding (closed_dlrmv4.yaml)."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Constraint:
+    """Free, one exact value, bounds, bounds that grow with another key, or the value of another key.
+
+    `other` names that key. With `at` the bounds hold where the other key's value is `at`, and are proportional
+    to it; without, the value is that of the other key. `resolve` turns both into plain constraints.
+    """
+
+    free: bool = False
+    value: Any = None
+    min: float | None = None
+    max: float | None = None
+    other: str | None = None
+    at: float | None = None
+
+    def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
+        """The constraint that binds where the other key has the value that `value_of` gives; free where it has
+        none, which is another rule's concern."""
+        if self.other is None:
+            return self
+        given = value_of(self.other)
+        if self.at is None:
+            return Constraint(free=True) if given is None else Constraint(value=given)
+        if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e18:
+            return Constraint(free=True)
+        low, high = ((None if one is None else one * given / self.at) for one in (self.min, self.max))
+        return Constraint(
+            min=None if low is None else low * (1 - _TOLERANCE), max=None if high is None else high * (1 + _TOLERANCE)
+        )
+
+    def allows(self, value: object) -> bool:
+        """Whether `value` satisfies this constraint; booleans are never numbers here."""
+        if self.free:
+            return value is not None
+        if self.min is not None or self.max is not None:
+            if isinstance(value, bool) or not isinstance(value, int | float):
+                return False
+            return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
+        if isinstance(value, bool) != isinstance(self.value, bool):
+            return False
+        return bool(value == self.value)
+
+    def __str__(self) -> str:
+        if self.free:
+            return "any value"
+        if self.other is not None and self.at is None:
+            return f"the value of {self.other}"
+        if self.min is not None or self.max is not None:
+            scaled = "" if self.at is None else f" at {self.other} {self.at:g}, in proportion to it"
+            return f"between {self.min} and {self.max}{scaled}"
+        return repr(self.value)
+
+
+def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
+    """One entry of [closed] or [open]. Raises DefinitionError that names the file and the field."""
+    if rule == "free":
+        return Constraint(free=True)
+    if isinstance(rule, Mapping):
+        return _parse_table(path, where, rule)
+    if isinstance(rule, list):
+        raise DefinitionError(f"{path}: {where}: a list is not a constraint; give one value or bounds.")
+    return Constraint(value=rule)
+
+
+def _parse_table(path: Path, where: str, rule: Mapping[str, Any]) -> Constraint:
+    limits = [rule.get("min"), rule.get("max")]
+    numbers = [one for one in (*limits, rule.get("at")) if one is not None]
+    is_bounds = bool(rule) and set(rule) <= {"min", "max"} and all(map(_is_number, numbers))
+    is_scaled = (
+        {"scales_with", "at"} < set(rule) <= {"min", "max", "scales_with", "at"}
+        and all(map(_is_number, numbers))
+        and rule["at"] > 0
+        and isinstance(rule["scales_with"], str)
+    )
+    is_same = set(rule) == {"same_as"} and isinstance(rule["same_as"], str)
+    if not (is_bounds or is_scaled or is_same):
+        raise DefinitionError(
+            f"{path}: {where}: expected 'free', a value, {{min = …, max = …}}, "
+            "{min = …, max = …, scales_with = KEY, at = NUMBER}, or {same_as = KEY}."
+        )
+    other = rule.get("same_as") if is_same else rule.get("scales_with")
+    return Constraint(min=limits[0], max=limits[1], other=other, at=rule.get("at"))
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
