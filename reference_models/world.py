@@ -1,4 +1,4 @@
-"""The processes of one run: rank, size, gather, barrier. One process needs none of torch.distributed."""
+"""The processes of one run: rank, size, and what they tell each other. One process needs no torch.distributed."""
 
 from typing import Protocol, TypeVar
 
@@ -6,7 +6,7 @@ T = TypeVar("T")
 
 
 class World(Protocol):
-    """What an implementation may ask of the other ranks."""
+    """What an implementation and the harness may ask of the other ranks. Every rank makes the same calls."""
 
     @property
     def rank(self) -> int: ...
@@ -17,7 +17,11 @@ class World(Protocol):
     def gather(self, value: T) -> list[T] | None:
         """Values of all ranks in rank order on rank 0, None elsewhere."""
 
-    def barrier(self) -> None: ...
+    def broadcast(self, value: T) -> T:
+        """Rank 0's value, on every rank."""
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
 
 
 class SingleProcess:
@@ -28,6 +32,9 @@ class SingleProcess:
 
     def gather(self, value: T) -> list[T] | None:
         return [value]
+
+    def broadcast(self, value: T) -> T:
+        return value
 
     def barrier(self) -> None:
         return None
