@@ -2,50 +2,37 @@
 
 import csv
 import io
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pandas as pd
 
+from reports.documents import document_of, plain
 from reports.facts import SetFacts
 from reports.page import comparable_groups, group_view
-from reports.tables import configurations_table, evaluations_table, runs_table
+from reports.tables import runs_table, tables_of
 from reports.view import Table
 
-SCHEMA_VERSION = 1
-_PER_EVALUATION = ("epoch_num", "samples_count", "elapsed_s", "quality")
 _FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 def export_json(sets: Sequence[SetFacts]) -> dict[str, Any]:
-    """Everything the tables hold, per configuration; null is not known. Described by schemas/report.schema.json.
-
-    A run's evaluations are one list per quantity, because there are many.
-    """
-    runs, evaluations = runs_table(sets), evaluations_table(sets)
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "configurations": [
-            {
-                **_plain_row(row),
-                "runs": [
-                    {**run, "evaluations": _columns(evaluations, one.label, run["run"], run["path"])}
-                    for run in _rows_of(runs, one.label)
-                ],
-            }
-            for one, row in zip(sets, configurations_table(sets).to_dict("records"), strict=True)
-        ],
-    }
+    """Everything the tables hold, per configuration; null is not known. Described by schemas/report.schema.json."""
+    return document_of(tables_of(sets))
 
 
 def export_csv(sets: Sequence[SetFacts]) -> str:
     """One row per run. Text that a spreadsheet would take for a formula gets a leading apostrophe."""
+    return frame_csv(runs_table(sets))
+
+
+def frame_csv(frame: pd.DataFrame) -> str:
+    """Any table as CSV, as `export_csv` writes it."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    frame = runs_table(sets)
     writer.writerow(frame.columns)
     for row in frame.itertuples(index=False):
-        writer.writerow([_inert(_plain(cell)) for cell in row])
+        writer.writerow([_inert(plain(cell)) for cell in row])
     return text.getvalue()
 
 
@@ -62,7 +49,8 @@ def export_markdown(sets: Sequence[SetFacts]) -> str:
 
 
 def _markdown_table(table: Table) -> str:
-    lines = ["| " + " | ".join(_markdown(column.name) for column in table.columns) + " |"]
+    names = (f"{one.name} ({one.help.partition(';')[0]})" if one.help else one.name for one in table.columns)
+    lines = ["| " + " | ".join(_markdown(name) for name in names) + " |"]
     lines.append("|" + "|".join("--:" if column.is_number else ":--" for column in table.columns) + "|")
     lines += ["| " + " | ".join(_markdown(cell.text) for cell in row) + " |" for row in table.rows]
     return "\n".join(lines)
@@ -75,28 +63,5 @@ def _markdown(text: str) -> str:
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
-def _rows_of(frame: pd.DataFrame, label: str) -> list[dict[str, Any]]:
-    chosen = frame[frame["configuration"] == label].drop(columns="configuration")
-    return [_plain_row(row) for row in chosen.to_dict("records")]
-
-
-def _columns(evaluations: pd.DataFrame, label: str, run: str, path: str) -> dict[str, list[Any]]:
-    """The evaluations of one committed run, a list per quantity; an attempt without a log has none."""
-    mine = (evaluations["configuration"] == label) & (evaluations["run"] == run) & (evaluations["path"] == path)
-    chosen = evaluations[mine]
-    return {name: [_plain(value, digits=7) for value in chosen[name]] for name in _PER_EVALUATION}
-
-
 def _inert(cell: Any) -> Any:
     return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell
-
-
-def _plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): _plain(value) for key, value in row.items()}
-
-
-def _plain(value: Any, digits: int = 9) -> Any:
-    """A value as JSON has it: missing as None, numbers with the digits that a clock of 1 ms can fill."""
-    if value is None or value != value:
-        return None
-    return float(f"{value:.{digits}g}") if isinstance(value, float) else value

@@ -116,14 +116,14 @@ def read_extras(result_set: ResultSet) -> Extras:
     content = read_json(extra / "run_set.json", problems)
     attempts = tuple(_attempts(extra, problems))
     return Extras(
-        run_set=_run_set(content) if content else None,
+        run_set=read_run_set(content) if content else None,
         attempts=attempts,
         system=_pairs(system),
         problems=tuple(problems),
     )
 
 
-def _run_set(content: Mapping[str, Any]) -> RunSetRecord:
+def read_run_set(content: Mapping[str, Any]) -> RunSetRecord:
     config = (
         ConfigValue(
             key=printable(key),

@@ -10,7 +10,7 @@ from reports.formatting import printable
 from rules.results import Evaluation, RunResult
 
 _CLOCK_STEP_S = 1e-3
-_HARDWARE = (
+HARDWARE = (
     "number_of_nodes", "host_processors_per_node", "host_processor_model_name", "host_processor_core_count",
     "accelerators_per_node", "accelerator_model_name",
 )  # fmt: skip
@@ -71,7 +71,7 @@ def side_of(one: SetFacts) -> Side:
         runs=result.runs,
         num_runs=len(result.runs),
         system=one.result_set.system,
-        hardware=tuple((key, system[key]) for key in _HARDWARE if key in system),
+        hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
         settings=(*logged_settings(result.runs), *((value.key, value.value) for value in config)),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,

@@ -3,43 +3,39 @@
 Column names are those of the exports and do not change meaning; new columns go to the end.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
 
+from reports.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
 from reports.facts import RunFacts, SetFacts
 from reports.statistics import log_summary
 
-RUN_COLUMNS = (
-    "configuration", "benchmark", "benchmark_version", "division", "run", "attempt", "status", "counted", "reason",
-    "seed", "started_ms", "time_to_train_s", "train_s", "eval_s", "overhead_s", "init_s", "samples_to_converge",
-    "epochs_to_converge", "throughput_samples_per_s", "final_quality", "quality_target", "num_evaluations",
-    "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "log_sha256", "path",
-)  # fmt: skip
-EVALUATION_COLUMNS = (
-    "configuration",
-    "run",
-    "evaluation",
-    "epoch_num",
-    "samples_count",
-    "elapsed_s",
-    "quality",
-    "path",
-)
-CONFIGURATION_COLUMNS = (
-    "configuration", "benchmark", "benchmark_version", "status", "division", "system", "outcome", "num_errors",
-    "num_warnings", "num_runs", "num_runs_required", "num_converged", "num_unfinished", "score_s", "olympic_mean_s",
-    "low_s", "high_s", "confidence", "coverage", "rcp_outcome", "rcp_factor", "no_score_reason", "epochs_to_converge",
-    "epochs_cv", "throughput_samples_per_s", "throughput_cv", "quality_target", "final_quality", "global_batch_size",
-    "learning_rate", "peak_rss_bytes", "peak_device_bytes", "definition_sha256", "dataset_sha256",
-)  # fmt: skip
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Tables:
+    """The three tables, dtype object, None where something is missing.
+
+    `runs` has committed runs first, then the attempts that left no result, and is told apart by `configuration`.
+    """
+
+    configurations: pd.DataFrame
+    runs: pd.DataFrame
+    evaluations: pd.DataFrame
+
+
+def tables_of(sets: Sequence[SetFacts]) -> Tables:
+    return Tables(
+        configurations=configurations_table(sets), runs=runs_table(sets), evaluations=evaluations_table(sets)
+    )
 
 
 def runs_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per run, committed ones first, then the attempts that left no result; dtype object, None is missing."""
     rows = [row for one in sets for row in _run_rows(one)]
-    return _frame(rows, RUN_COLUMNS)
+    return make_frame(rows, RUN_COLUMNS)
 
 
 def evaluations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
@@ -58,12 +54,12 @@ def evaluations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
         for run in one.runs
         for number, evaluation in enumerate(run.result.evaluations, start=1)
     ]
-    return _frame(rows, EVALUATION_COLUMNS)
+    return make_frame(rows, EVALUATION_COLUMNS)
 
 
 def configurations_table(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per configuration: score, interval, and geometric means of the factors over converged runs."""
-    return _frame([configuration_row(one) for one in sets], CONFIGURATION_COLUMNS)
+    return make_frame([configuration_row(one) for one in sets], CONFIGURATION_COLUMNS)
 
 
 def configuration_row(one: SetFacts) -> dict[str, Any]:
@@ -105,6 +101,9 @@ def configuration_row(one: SetFacts) -> dict[str, Any]:
         "peak_device_bytes": _peak(run.attempt.peak_device_bytes for run in one.runs if run.attempt),
         "definition_sha256": first.definition_sha256 if first else None,
         "dataset_sha256": first.dataset_sha256 if first else None,
+        "organization": one.result_set.organization,
+        "round": result.round,
+        "num_runs_dropped": result.num_runs_dropped,
     }
 
 
@@ -122,6 +121,7 @@ def _run_rows(one: SetFacts) -> list[dict[str, Any]]:
             "peak_rss_bytes": attempt.peak_rss_bytes,
             "peak_device_bytes": attempt.peak_device_bytes,
             "path": attempt.path,
+            "energy_j": attempt.energy.energy_j if attempt.energy else None,
         }
         for attempt in one.unfinished
     ]
@@ -158,6 +158,11 @@ def _run_row(one: SetFacts, run: RunFacts) -> dict[str, Any]:
         "peak_device_bytes": attempt.peak_device_bytes if attempt else None,
         "log_sha256": result.log_sha256,
         "path": result.path,
+        "organization": result.organization,
+        "platform": result.platform,
+        "train_samples": result.train_samples,
+        "eval_samples": result.eval_samples,
+        "energy_j": attempt.energy.energy_j if attempt and attempt.energy else None,
     }
 
 
@@ -170,6 +175,6 @@ def _peak(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
 
 
-def _frame(rows: Sequence[dict[str, Any]], columns: Sequence[str]) -> pd.DataFrame:
+def make_frame(rows: Sequence[Mapping[str, Any]], columns: Iterable[str]) -> pd.DataFrame:
     """Column by column as objects: whole numbers stay whole where others of their column are missing."""
     return pd.DataFrame({name: pd.Series([row.get(name) for row in rows], dtype=object) for name in columns})

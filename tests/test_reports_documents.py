@@ -1,0 +1,182 @@
+"""Exported JSON comes back as the same tables, whatever it holds is checked, and Parquet holds what they hold."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+from log_builder import make_runs, write_set
+from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from report_builder import write_run_set
+
+from reports.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
+from reports.comparison import compare_sets, compare_sides
+from reports.documents import document_of, join_tables, plain, read_document, tables_from
+from reports.facts import gather
+from reports.parquet import write_parquet
+from reports.report import render_report
+from reports.sources import is_document, one_side, read_sides, read_tables
+from reports.tables import Tables, tables_of
+from rules.benchmarks import load_benchmark
+from rules.errors import InputError
+
+TINY = load_benchmark("dlrm_tiny")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two configurations; one has an unfinished attempt and a run that did not converge, logs that say little."""
+    runs = make_runs(TINY, start_ms=1_700_000_000_000)
+    runs[2] = make_runs(TINY, converged=False, num_evals=19)[0]
+    write_run_set(tmp_path / "sets" / "a")
+    write_run_set(tmp_path / "sets" / "b", runs=runs, interrupted=False)
+    (tmp_path / "sets" / "bare").mkdir()
+    (tmp_path / "sets" / "bare" / "result_0.txt").write_bytes(b"nothing\n")
+    return tmp_path / "sets"
+
+
+def export(folder: Path, target: Path) -> Path:
+    target.write_text(render_report(gather([folder]), output_format="json"), encoding="utf-8")
+    return target
+
+
+def assert_equal(one: Tables, other: Tables) -> None:
+    for name in ("configurations", "runs", "evaluations"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_dtype=True)
+
+
+def test_json_to_tables_to_json_is_the_same(folder: Path, tmp_path: Path) -> None:
+    path = export(folder, tmp_path / "export.json")
+    tables = read_document(path)
+    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
+    assert_equal(tables, tables_from(document_of(tables), "again"))
+
+
+def test_tables_from_json_are_those_of_the_directories(folder: Path, tmp_path: Path) -> None:
+    ours, theirs = tables_of(gather([folder])), read_tables([export(folder, tmp_path / "export.json")])
+    assert list(ours.runs["status"]) == list(theirs.runs["status"])
+    assert len(ours.evaluations) == len(theirs.evaluations) > 0
+    for column in ("time_to_train_s", "throughput_samples_per_s", "energy_j"):
+        for here, there in zip(ours.runs[column], theirs.runs[column], strict=True):
+            assert there == (None if here is None or here != here else pytest.approx(here, rel=1e-8))
+
+
+def test_several_sources_become_one_table_with_labels_of_their_own(folder: Path, tmp_path: Path) -> None:
+    path = export(folder, tmp_path / "export.json")
+    both = read_tables([folder, path])
+    assert list(both.configurations["configuration"]) == ["a", "b", "bare", "a (2)", "b (2)", "bare (2)"]
+    assert set(both.runs["configuration"]) == set(both.configurations["configuration"])
+    document = document_of(both)
+    assert [len(one["runs"]) for one in document["configurations"]] == [6, 5, 1, 6, 5, 1]
+    assert len(join_tables([both, both]).configurations) == 12
+
+
+def test_json_is_compared_as_the_directories_are(folder: Path, tmp_path: Path) -> None:
+    a, b, _ = gather([folder])
+    from_folders = compare_sets(a, b)
+    one, other, _ = read_sides(export(folder, tmp_path / "export.json"))
+    (from_json,) = compare_sides(one, [other])
+    assert from_json.refusal == from_folders.refusal
+    for here, there in zip(from_json.factors, from_folders.factors, strict=True):
+        assert (here.verdict, here.runs_needed, here.num_new) == (there.verdict, there.runs_needed, there.num_new)
+        assert here.ratio == pytest.approx(there.ratio, rel=1e-6)
+        assert here.interval.high == pytest.approx(there.interval.high, rel=1e-6)  # type: ignore[union-attr]
+
+
+@needs_published_results
+def test_published_rounds_come_back_too(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    sets = gather([CISCO, NVIDIA], second_opinion=False)
+    path.write_text(render_report(sets, output_format="json"), encoding="utf-8")
+    tables = read_document(path)
+    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
+    assert set(tables.configurations["status"]) == {"official"}
+    assert len(tables.runs) == 20
+
+
+def minimal(**changes: Any) -> dict[str, Any]:
+    run = {"run": "0", "path": "x", "evaluations": {name: [] for name in (
+        "epoch_num", "samples_count", "elapsed_s", "quality")}}  # fmt: skip
+    return {"schema_version": 1, "configurations": [{"configuration": "a", "runs": [run | changes]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ([], "not a JSON export"),
+        ({"a": 1}, "no member 'configurations'"),
+        ({"schema_version": 2, "configurations": []}, "schema_version is 2, this version reads 1"),
+        ({"schema_version": 1, "configurations": {}}, "configurations is no list"),
+        ({"schema_version": 1, "configurations": [1]}, "configurations[0] is no object"),
+        ({"schema_version": 1, "configurations": [{"runs": []}]}, "configurations[0].configuration is missing"),
+        (minimal(time_to_train_s="5"), "runs[0].time_to_train_s is '5', expected a finite number or null"),
+        (minimal(time_to_train_s=True), "expected a finite number or null"),
+        (minimal(seed=1.5), "runs[0].seed is '1.5', expected a whole number or null"),
+        (minimal(benchmark=["x"]), "expected a text or null"),
+        (minimal(colour="red"), "unknown member 'colour'"),
+        (minimal(time_to_train_s=10**400), "expected a finite number"),
+        (minimal(path=None), "run or path is missing"),
+        (minimal(evaluations=None), "evaluations is no object"),
+        (minimal(evaluations={"epoch_num": [1]}), "samples_count is no list"),
+        (
+            minimal(evaluations={"epoch_num": [1], "samples_count": [], "elapsed_s": [], "quality": []}),
+            "lists of different lengths",
+        ),
+    ],
+)
+def test_a_document_that_is_none_is_refused_at_its_place(document: Any, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_document(path)
+    assert str(path) in str(caught.value)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"configurations": NaN}', "\x00", '{"a": Infinity}'])
+def test_files_that_are_no_json_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="not readable JSON"):
+        read_document(path)
+    with pytest.raises(InputError, match="no such file"):
+        read_document(tmp_path / "missing.json")
+
+
+def test_a_folder_named_json_is_a_folder(tmp_path: Path) -> None:
+    write_set(tmp_path / "x.json", TINY)
+    assert not is_document(tmp_path / "x.json")
+    assert one_side(tmp_path / "x.json").num_runs == 5
+
+
+def test_several_configurations_where_one_is_wanted_are_listed(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"holds 3 configurations; give one of them:\n  a\n  b\n  bare"):
+        one_side(folder)
+
+
+def test_parquet_holds_typed_tables(folder: Path, tmp_path: Path) -> None:
+    tables = tables_of(gather([folder]))
+    paths = write_parquet(tables, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in paths)
+    columns = {"configurations": CONFIGURATION_COLUMNS, "runs": RUN_COLUMNS, "evaluations": EVALUATION_COLUMNS}
+    for path in paths:
+        frame, expected = pd.read_parquet(path), getattr(tables, path.stem)
+        assert list(frame.columns) == list(columns[path.stem])
+        assert len(frame) == len(expected)
+        for name in frame.columns:
+            back = [None if value != value else value for value in frame[name]]
+            assert [value if value is not None else None for value in back] == list(expected[name]), name
+
+
+def test_moments_keep_their_milliseconds() -> None:
+    assert plain(1_790_000_102_520.25) == 1_790_000_102_520.25
+    assert plain(0.123456789012) == 0.123456789
+    assert (plain(float("nan")), plain(None), plain(2**80)) == (None, None, 2**80)
+
+
+def test_parquet_refuses_what_64_bits_cannot_hold(tmp_path: Path) -> None:
+    tables = tables_from(minimal(seed=2**70), "made up")
+    with pytest.raises(InputError, match=r"runs\.seed holds a whole number beyond 64 bits"):
+        write_parquet(tables, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
