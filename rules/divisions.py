@@ -20,6 +20,14 @@ DIVISIONS = {
 }
 
 
+def max_init_s(division: Division, round_name: str | None) -> float:
+    """How long initialisation may take: 20 minutes in round 0.7; 4 hours in Open from round 2.0 on; else 30 minutes
+    (compliance rules of each round, training_*/common.yaml)."""
+    if round_name == "0.7":
+        return 20 * 60
+    return DIVISIONS[keys.CLOSED].max_init_s if round_name in ("1.0", "1.1") else division.max_init_s
+
+
 def find_division(name: object) -> Division:
     """The division of a log's submission_division; Closed, the stricter one, where it says nothing."""
     return DIVISIONS.get(name, DIVISIONS[keys.CLOSED]) if isinstance(name, str) else DIVISIONS[keys.CLOSED]

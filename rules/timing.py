@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rules import keys
+from rules.divisions import max_init_s
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
 
@@ -44,12 +45,13 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
     """What lies between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
-    (20 in round 0.7), 4 hours in Open."""
+    (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
+    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it."""
     starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
     if not starts or stop is None:
         return
     took_s = stop.time_s - min(line.time_s for line in starts)
-    limit_s = 20 * 60 if subject.round == "0.7" else subject.division.max_init_s
+    limit_s = max_init_s(subject.division, subject.round)
     if took_s >= limit_s:
         yield at(
             stop,
@@ -57,6 +59,9 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
             found=f"{took_s:.0f} s",
             expected=f"under {limit_s:.0f} s in the {subject.division.name} division",
         )
+    named = subject.log.first(keys.SUBMISSION_DIVISION)
+    if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):
+        yield at(named, "submission_division stands below init_stop", expected=f"above line {stop.line_num}")
 
 
 @rule(
