@@ -15,7 +15,13 @@ def _reference(spec: WorkloadSpec, world: World) -> Workload:
     return ReferenceWorkload(spec, world)
 
 
-IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference}
+def _optimized(spec: WorkloadSpec, world: World) -> Workload:
+    from reference_models.dlrm.optimized import OptimizedWorkload
+
+    return OptimizedWorkload(spec, world)
+
+
+IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized}
 
 
 def find_implementation(name: str) -> Loader:

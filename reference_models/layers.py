@@ -37,13 +37,17 @@ def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends
     return nn.Sequential(*(layers[:-1] if ends_in_logit else layers))
 
 
-def build_embedding_bag(num_embeddings: int, embedding_dim: int) -> nn.EmbeddingBag:
+def build_embedding_bag(
+    num_embeddings: int, embedding_dim: int, storage: torch.Tensor | None = None
+) -> nn.EmbeddingBag:
     """One table that sums a bag of rows; weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)), gradients sparse.
 
     Both reference codes agree on this distribution (facebookresearch/dlrm create_emb; torchrec
-    BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim].
+    BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim]. The weights lie in `storage`
+    [num_embeddings, embedding_dim] where it is given.
     """
     bound = 1 / math.sqrt(num_embeddings)
-    weight = torch.empty(num_embeddings, embedding_dim).uniform_(-bound, bound)
+    weight = torch.empty(num_embeddings, embedding_dim) if storage is None else storage
+    weight.uniform_(-bound, bound)
     options: dict[str, Any] = {"mode": "sum", "sparse": True, "_weight": weight}
     return nn.EmbeddingBag(num_embeddings, embedding_dim, **options)

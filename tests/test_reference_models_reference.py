@@ -1,6 +1,5 @@
 """The reference trains in dataset order, reproducibly, from what the specification says, and refuses bad input."""
 
-from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -8,43 +7,28 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from toy_clicks import (
+    BATCH,
+    EVAL_SAMPLES,
+    MULTI_HOT,
+    NUM_DENSE,
+    TRAIN_SAMPLES,
+    MakeSpec,
+    flatten,
+    is_same,
+    spec_maker,
+    write_dataset,
+)
 
-from reference_models.config import parse_data, parse_runtime, parse_train
+from reference_models.config import parse_runtime
 from reference_models.dataset import Batch
 from reference_models.dlrm import reference
-from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.errors import ConfigError, DatasetError, DeviceError, NotFiniteError
 from reference_models.implementations import find_implementation
-from reference_models.store import Chunk, SplitWriter, StoreSplit, write_manifest
+from reference_models.store import StoreSplit
 from reference_models.workload import TrainCounts, WorkloadSpec
 from reference_models.world import SingleProcess
-
-NUM_EMBEDDINGS, MULTI_HOT, NUM_DENSE, BATCH = (40, 3, 200), (1, 1, 2), 4, 128
-TRAIN_SAMPLES, EVAL_SAMPLES = 50 * BATCH + 17, 3000
-MakeSpec = Callable[..., WorkloadSpec]
-
-
-def write_dataset(folder: Path, *, damage: Callable[[np.ndarray, np.ndarray], None] | None = None) -> None:
-    """Clicks that follow a logistic rule of one dense feature and two tables; `damage` may change train samples."""
-    rng = np.random.default_rng(0)
-    effects = [rng.normal(size=rows) for rows in NUM_EMBEDDINGS]
-    for split, size in (("train", TRAIN_SAMPLES), ("eval", EVAL_SAMPLES)):
-        dense = rng.normal(size=(size, NUM_DENSE)).astype(np.float32)
-        columns = [rng.integers(0, rows, (size, hot)) for rows, hot in zip(NUM_EMBEDDINGS, MULTI_HOT, strict=True)]
-        logits = dense[:, 0] + effects[0][columns[0][:, 0]] + effects[1][columns[1][:, 0]]
-        labels = (rng.random(size) < 1 / (1 + np.exp(-logits))).astype(np.uint8)
-        indices = np.concatenate(columns, axis=1).astype(np.int32)
-        if damage is not None and split == "train":
-            damage(indices, labels)
-        writer = SplitWriter(folder, split, size, NUM_DENSE, sum(MULTI_HOT))
-        writer.write(0, Chunk(labels, dense, indices))
-        writer.close()
-    content = {
-        "kind": "click_log", "name": "toy", "splits": {"train": TRAIN_SAMPLES, "eval": EVAL_SAMPLES},
-        "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT),
-    }  # fmt: skip
-    write_manifest(folder, content)
 
 
 @pytest.fixture(scope="module")
@@ -56,46 +40,13 @@ def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def make_spec(data_dir: Path) -> MakeSpec:
-    data = {
-        "kind": "click_log", "name": "toy", "train_samples": TRAIN_SAMPLES, "eval_samples": EVAL_SAMPLES,
-        "num_dense": NUM_DENSE, "num_embeddings": list(NUM_EMBEDDINGS), "multi_hot": list(MULTI_HOT), "seed": 0,
-    }  # fmt: skip
-
-    def make(
-        *, seed: int = 1, train: dict[str, Any] | None = None, model: dict[str, Any] | None = None,
-        runtime: dict[str, Any] | None = None, folder: Path = data_dir,
-    ) -> WorkloadSpec:  # fmt: skip
-        layers = {"interaction": "dot", "embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
-        base = {"global_batch_size": BATCH, "eval_batch_size": 1000, "opt_name": "adagrad"}
-        return WorkloadSpec(
-            model=parse_model(layers | (model or {})),
-            data=parse_data(data),
-            train=parse_train(base | {"opt_base_learning_rate": 0.05} | (train or {})),
-            runtime=parse_runtime({"threads": 1} | (runtime or {})),
-            data_dir=folder,
-            seed=seed,
-        )
-
-    return make
+    return spec_maker(data_dir)
 
 
 def build(spec: WorkloadSpec) -> ReferenceWorkload:
     workload = ReferenceWorkload(spec, SingleProcess())
     workload.build()
     return workload
-
-
-def flatten(value: Any) -> list[torch.Tensor]:
-    """All tensors of a nested state, numbers as tensors, in order."""
-    if isinstance(value, dict):
-        return [tensor for key in sorted(value, key=str) for tensor in flatten(value[key])]
-    if isinstance(value, list | tuple):
-        return [tensor for item in value for tensor in flatten(item)]
-    return [torch.as_tensor(value).clone()] if isinstance(value, int | float | torch.Tensor) else []
-
-
-def is_same(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
-    return len(first) == len(second) and all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
 
 
 DCN = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}

@@ -28,17 +28,26 @@ class DLRM(nn.Module):
 
     Built on torch's default device from its global generator. Initial distributions are those of the code that
     `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
-    for `dcn`.
+    for `dcn`. `tables` is where the embeddings' weights shall lie; by default each table has its own tensor.
     """
 
     def __init__(
-        self, config: DLRMConfig, *, num_dense: int, num_embeddings: Sequence[int], multi_hot: Sequence[int]
+        self,
+        config: DLRMConfig,
+        *,
+        num_dense: int,
+        num_embeddings: Sequence[int],
+        multi_hot: Sequence[int],
+        tables: Sequence[torch.Tensor | None] | None = None,
     ) -> None:
         super().__init__()
         self.multi_hot = list(multi_hot)
         init = INITS[config.init]
         self.embedding_bags = nn.ModuleList(
-            [build_embedding_bag(rows, config.embedding_dim) for rows in num_embeddings]
+            [
+                build_embedding_bag(rows, config.embedding_dim, table)
+                for rows, table in zip(num_embeddings, tables or [None] * len(num_embeddings), strict=True)
+            ]
         )
         self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, init, ends_in_logit=False)
         self.interaction = build_interaction(config, num_features=1 + len(num_embeddings))

@@ -33,6 +33,8 @@ _WARM_UP_ROWS = 64
 class ReferenceWorkload:
     """Trains one DLRM in dataset order. See `reference_models.workload.Workload` for the protocol."""
 
+    name = "reference"
+
     def __init__(self, spec: WorkloadSpec, world: World) -> None:
         self._spec, self._world = spec, world
         self._data: OpenedDataset
@@ -49,7 +51,7 @@ class ReferenceWorkload:
     def build(self) -> None:
         spec = self._spec
         if self._world.size != 1:
-            raise ConfigError(f"implementation 'reference' trains in one process, not in {self._world.size}.")
+            raise ConfigError(f"implementation {self.name!r} trains in one process, not in {self._world.size}.")
         self._device = find_device(spec.runtime.device)
         self._autocast_bf16 = set_precision(self._device, spec.runtime.precision)
         if spec.runtime.threads is not None:
@@ -138,9 +140,8 @@ class ReferenceWorkload:
         num_steps = min(num_steps, steps_per_epoch - first)
         total_loss = torch.zeros((), device=self._device)
         self._model.train()
-        for position in range(first, first + num_steps):
-            self._enter(Phase.DATA)
-            batch = self._read(self._data.train, "train", position * batch_size, (position + 1) * batch_size)
+        starts = range(first * batch_size, (first + num_steps) * batch_size, batch_size)
+        for batch in self._batches(self._data.train, "train", starts, batch_size):
             self._step += 1
             set_learning_rate(self._optimizers, self._policy.at(self._step))
             total_loss += self._train_step(self._model, self._optimizers, batch)
@@ -172,9 +173,9 @@ class ReferenceWorkload:
         labels = np.empty(size, dtype=bool)
         self._model.eval()
         with torch.no_grad():
-            for start in range(0, size, batch_size):
-                stop = min(start + batch_size, size)
-                batch = self._read(self._data.eval, "eval", start, stop)
+            starts = range(0, size, batch_size)
+            for start, batch in zip(starts, self._batches(self._data.eval, "eval", starts, batch_size), strict=True):
+                stop = start + len(batch.labels)
                 scores[start:stop] = self._logits(self._model, batch)
                 labels[start:stop] = batch.labels.numpy() != 0
         return roc_auc(labels, scores.cpu().numpy())
@@ -188,6 +189,12 @@ class ReferenceWorkload:
 
     def _autocast(self) -> AbstractContextManager[Any]:
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
+
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+        """The batches that begin at `starts`; the split's end cuts the last one short."""
+        for start in starts:
+            self._enter(Phase.DATA)
+            yield self._read(split, name, start, min(start + batch_size, split.num_samples))
 
     def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
         batch = split.read(start, stop)

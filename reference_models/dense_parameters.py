@@ -1,0 +1,96 @@
+"""Dense weights for hand-written passes: stored [in, out], updated one by one while their gradient is in the cache.
+
+The module and the optimizer that they come from keep seeing them, as views: their `state_dict` is the reference's.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import nn
+
+PADDING = 16
+"""Inner dimensions of matrix products are filled up to a multiple of this; odd leading dimensions are slow."""
+
+
+@dataclass(frozen=True, slots=True)
+class DenseParameter:
+    """A weight, its gradient and, with Adagrad, its sum of squared gradients; all of one shape and contiguous."""
+
+    value: torch.Tensor
+    gradient: torch.Tensor
+    squares: torch.Tensor | None
+
+
+def update(parameter: DenseParameter, lr: float, eps: float) -> None:
+    """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g."""
+    value, gradient, squares = parameter.value, parameter.gradient, parameter.squares
+    if squares is None:
+        value.add_(gradient, alpha=-lr)
+    elif value.device.type == "cpu":
+        torch._fused_adagrad_(
+            [value], [gradient], [squares], [_FIRST_STEP], lr=lr, lr_decay=0.0, weight_decay=0.0, eps=eps,
+            maximize=False,
+        )  # fmt: skip
+    else:
+        squares.addcmul_(gradient, gradient)
+        value.addcdiv_(gradient, squares.sqrt().add_(eps), value=-lr)
+
+
+_FIRST_STEP = torch.ones(())
+"""The fused kernel asks for a step, which matters to its own decay of the learning rate only."""
+
+
+def adopt_linear(
+    linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool
+) -> tuple[DenseParameter, DenseParameter | None]:
+    """Weight [in, out] and bias; with `pads` one [padded in, out] whose row `in` is the bias, followed by zeros.
+
+    Fed with inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for its gradient.
+    """
+    if not pads:
+        return adopt_transposed(linear.weight, optimizer), adopt(linear.bias, optimizer)
+    num_in, num_out = linear.in_features, linear.out_features
+    parameter = _allocate((padded(num_in), num_out), linear.weight, optimizer)
+    _move(linear.weight, parameter, optimizer, lambda storage: storage[:num_in].t())
+    _move(linear.bias, parameter, optimizer, lambda storage: storage[num_in])
+    return parameter, None
+
+
+def adopt_transposed(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+    """A module's weight [out, in] as [in, out]."""
+    parameter = _allocate((weight.shape[1], weight.shape[0]), weight, optimizer)
+    _move(weight, parameter, optimizer, torch.Tensor.t)
+    return parameter
+
+
+def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+    parameter = _allocate(tuple(weight.shape), weight, optimizer)
+    _move(weight, parameter, optimizer, lambda storage: storage)
+    return parameter
+
+
+def padded(width: int) -> int:
+    """The next multiple of PADDING that leaves at least one column for the bias."""
+    return (width // PADDING + 1) * PADDING
+
+
+def _allocate(shape: tuple[int, ...], like: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+    value = like.new_zeros(shape)
+    # Padding has no gradient; sums of one keep its update 0 / 1 whatever epsilon is.
+    squares = like.new_ones(shape) if "sum" in optimizer.state.get(like, {}) else None
+    return DenseParameter(value.detach(), torch.zeros_like(value), squares)
+
+
+def _move(
+    source: torch.Tensor,
+    parameter: DenseParameter,
+    optimizer: torch.optim.Optimizer,
+    view: Callable[[torch.Tensor], torch.Tensor],
+) -> None:
+    """Copy a parameter and its optimizer state into storage, and let module and optimizer see them there."""
+    view(parameter.value).copy_(source.detach())
+    source.data = view(parameter.value)
+    if parameter.squares is not None:
+        view(parameter.squares).copy_(optimizer.state[source]["sum"])
+        optimizer.state[source]["sum"] = view(parameter.squares)

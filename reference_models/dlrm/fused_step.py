@@ -1,0 +1,140 @@
+"""One training step of DLRM and DLRM-DCNv2 by hand: forward, backward and update without autograd."""
+
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from reference_models.dataset import Batch
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.model import DLRM
+from reference_models.fused_interaction import fuse_interaction
+from reference_models.fused_layers import fuse_mlp, padded_input, passes
+from reference_models.merged_embedding import MergedEmbedding, merge_accumulators, split_tables
+from reference_models.phases import Enter, Phase, tell_nobody
+
+
+class FusedDLRM(DLRM):
+    """DLRM with its weights and optimizer state where hand-written passes are fast, and these passes.
+
+    To everybody else it is the plain module: names, values and autograd's forward pass are the same.
+    """
+
+    def __init__(
+        self, config: DLRMConfig, *, num_dense: int, num_embeddings: Sequence[int], multi_hot: Sequence[int]
+    ) -> None:
+        weight = torch.empty(sum(num_embeddings), config.embedding_dim)
+        super().__init__(
+            config,
+            num_dense=num_dense,
+            num_embeddings=num_embeddings,
+            multi_hot=multi_hot,
+            tables=split_tables(weight, num_embeddings),
+        )
+        self._weight, self._num_embeddings, self.num_dense = weight, num_embeddings, num_dense
+        self.enter: Enter = tell_nobody
+        self.num_steps = 0
+        self._passes: dict[tuple[int, bool], FusedPass] = {}
+
+    @torch.no_grad()
+    def fuse(self, optimizers: list[torch.optim.Optimizer]) -> None:
+        """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it."""
+        self.optimizers = optimizers
+        sparse, dense = optimizers
+        accumulator = merge_accumulators(sparse, self.embedding_parameters())
+        self.embedding = MergedEmbedding(self._weight, accumulator, self._num_embeddings, self.multi_hot)
+        self.bottom = fuse_mlp(self.bottom_mlp, dense, pads_input=True)
+        self.middle = fuse_interaction(self.interaction, 1 + len(self._num_embeddings), self._weight, dense)
+        self.top = fuse_mlp(self.top_mlp, dense, pads_input=self.middle.pads_output)
+
+    @torch.no_grad()
+    def train_step(self, batch: Batch) -> torch.Tensor:
+        """Train on one batch at the learning rate that the optimizers hold; returns its loss."""
+        self.num_steps += 1
+        return self._over(len(batch.labels), trains=True).train(batch)
+
+    @torch.no_grad()
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Logits [B] without gradients; they live until the next call."""
+        return self._over(len(batch.labels), trains=False).forward(batch)
+
+    def rates(self, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
+        """Learning rate, after Adagrad's own decay, and epsilon of the step that is being made."""
+        group = optimizer.param_groups[0]
+        return group["lr"] / (1 + (self.num_steps - 1) * group.get("lr_decay", 0.0)), group.get("eps", 0.0)
+
+    def count_steps(self) -> None:
+        """Let the optimizers' state say how many steps were made."""
+        for optimizer in self.optimizers:
+            for state in optimizer.state.values():
+                if "step" in state:
+                    is_tensor = isinstance(state["step"], torch.Tensor)
+                    state["step"] = torch.tensor(float(self.num_steps)) if is_tensor else self.num_steps
+
+    def _over(self, num_samples: int, *, trains: bool) -> "FusedPass":
+        if (num_samples, trains) not in self._passes:
+            self._passes[num_samples, trains] = FusedPass(self, num_samples, trains=trains)
+        return self._passes[num_samples, trains]
+
+
+class FusedPass:
+    """Everything whose size is the batch's."""
+
+    def __init__(self, model: FusedDLRM, num_samples: int, *, trains: bool) -> None:
+        self._model, self._num_samples = model, num_samples
+        weight = model.embedding.weight
+        self._dense = padded_input(weight, num_samples, model.num_dense)
+        self._plan = model.embedding.plan(num_samples)
+        self._bottom = passes(model.bottom, num_samples, trains=trains, needs_dx=False)
+        self._interaction = model.middle.over(num_samples, trains=trains)
+        self._top = passes(model.top, num_samples, trains=trains, needs_dx=True)
+        self._dy = weight.new_empty(num_samples, weight.shape[1]) if trains else weight
+
+    def forward(self, batch: Batch) -> torch.Tensor:
+        model = self._model
+        model.enter(Phase.BOTTOM_MLP_FORWARD)
+        self._dense[:, : model.num_dense] = batch.dense
+        x = self._dense
+        for layer in self._bottom:
+            x = layer.forward(x)
+        model.enter(Phase.EMBEDDING_FORWARD)
+        self._rows = model.embedding.merge_ids(batch.indices)
+        features = model.embedding.read(self._rows, self._plan)
+        model.enter(Phase.INTERACTION_FORWARD)
+        features[:, 0] = x
+        self._bottom_result = x
+        x = self._interaction.forward(features)
+        model.enter(Phase.TOP_MLP_FORWARD)
+        for layer in self._top:
+            x = layer.forward(x)
+        return x.squeeze(1)
+
+    def train(self, batch: Batch) -> torch.Tensor:
+        model = self._model
+        sparse_rates, dense_rates = map(model.rates, model.optimizers)
+        logits = self.forward(batch)
+        model.enter(Phase.LOSS)
+        labels = batch.labels.to(logits.dtype)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
+        dy = torch.sigmoid(logits).sub_(labels).div_(self._num_samples).unsqueeze(1)
+        for layer in reversed(self._top):
+            model.enter(Phase.TOP_MLP_BACKWARD)
+            dx = layer.backward(dy)
+            assert dx is not None
+            model.enter(Phase.DENSE_OPTIMIZER)
+            layer.layer.update(*dense_rates)
+            dy = dx
+        model.enter(Phase.INTERACTION_BACKWARD)
+        dfeatures = self._interaction.backward(dy)
+        model.enter(Phase.DENSE_OPTIMIZER)
+        model.middle.update(*dense_rates)
+        model.enter(Phase.SPARSE_OPTIMIZER)
+        model.embedding.update(self._rows, self._plan, dfeatures, *sparse_rates)
+        dy = self._dy.copy_(dfeatures[:, 0])
+        for layer in reversed(self._bottom):
+            model.enter(Phase.BOTTOM_MLP_BACKWARD)
+            dx = layer.backward(dy)
+            model.enter(Phase.DENSE_OPTIMIZER)
+            layer.layer.update(*dense_rates)
+            dy = dx if dx is not None else dy
+        return loss

@@ -1,0 +1,102 @@
+"""All embedding tables in one weight: one gather reads a batch, one sorted update writes it.
+
+A table's ids are shifted by the rows of the tables before it. The update is exact and deterministic: lookups are
+sorted by row (stably, so that duplicates keep the batch's order), each row's gradients are summed once, and each
+row is written once.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+
+def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
+    """The tables of a merged [sum(rows), ...] as views, in order."""
+    return list(torch.split(storage, list(num_embeddings)))
+
+
+def merge_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Move Adagrad's sums of all tables into one tensor, of which `optimizer` then holds views. None for SGD."""
+    if "sum" not in optimizer.state.get(tables[0], {}):
+        return None
+    first: torch.Tensor = optimizer.state[tables[0]]["sum"]
+    merged = first.new_empty(sum(map(len, tables)), first.shape[1])
+    for table, view in zip(tables, split_tables(merged, list(map(len, tables))), strict=True):
+        optimizer.state[table]["sum"] = view.copy_(optimizer.state[table]["sum"])
+    return merged
+
+
+class MergedEmbedding:
+    """Reads and updates `weight` [sum(rows), d].
+
+    `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
+    """
+
+    def __init__(
+        self,
+        weight: torch.Tensor,
+        accumulator: torch.Tensor | None,
+        num_embeddings: Sequence[int],
+        multi_hot: Sequence[int],
+    ) -> None:
+        self.weight, self._accumulator = weight, accumulator
+        device = weight.device
+        rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
+        self._num_features = 1 + len(multi_hot)
+        self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot).to(device)
+        # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
+        self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
+        self._bag_of_lookup = torch.arange(1, self._num_features).repeat_interleave(hot).to(device)
+
+    def plan(self, num_samples: int) -> "LookupPlan":
+        """What depends on the batch size alone."""
+        samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
+        return LookupPlan(
+            starts=(samples * len(self._shifts) + self._bag_starts).flatten(),
+            bags=(samples * self._num_features + self._bag_of_lookup).flatten(),
+        )
+
+    def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
+        """Rows of the merged weight int64 [B * H] of ids [B, H]."""
+        return (indices + self._shifts).flatten()
+
+    def read(self, rows: torch.Tensor, plan: "LookupPlan") -> torch.Tensor:
+        """Sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero."""
+        pooled = torch.embedding_bag(self.weight, rows, plan.starts, mode=_SUM)[0]
+        return pooled.view(-1, self._num_features, self.weight.shape[1])
+
+    def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
+        """One step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
+        ordered, order = torch.sort(rows, stable=True)
+        is_first = torch.ones_like(ordered, dtype=torch.bool)
+        torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
+        starts = is_first.nonzero().squeeze(1)
+        # Summing duplicates is a sum of bags too: of the rows of `gradients` that one table row's lookups belong to.
+        summed = torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), plan.bags[order], starts, mode=_SUM)[0]
+        self._apply(ordered[starts], summed, lr, eps)
+
+    def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
+        """Update the rows `touched`, each once, by the gradient [n, d], which is overwritten."""
+        if self._accumulator is not None:
+            total = self._accumulator.index_select(0, touched)
+            if total.shape[1] < gradient.shape[1]:
+                norm = torch.linalg.vector_norm(gradient, dim=1, keepdim=True)
+                total.addcmul_(norm, norm, value=1 / gradient.shape[1])
+            else:
+                total.addcmul_(gradient, gradient)
+            self._accumulator.index_copy_(0, touched, total)
+            gradient.div_(total.sqrt_().add_(eps))
+        self.weight.index_add_(0, touched, gradient, alpha=-lr)
+
+
+@dataclass(frozen=True, slots=True)
+class LookupPlan:
+    """Of a batch size: where each bag's lookups start, and which bag each lookup belongs to."""
+
+    starts: torch.Tensor
+    bags: torch.Tensor
+
+
+_SUM = 0
+"""torch.embedding_bag's number for mode "sum"."""
