@@ -12,11 +12,20 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import WorkloadConfig, parse_workload
+from harness.made_up import use_made_up_data
 from harness.submission import Given, check_field
 from reference_models.config import TRAIN_KEYS
 from reference_models.errors import ConfigError, did_you_mean
 from rules import keys
-from rules.benchmarks import Benchmark, canonical_sha256, load_benchmark, parse_benchmark, read_toml, shipped_names
+from rules.benchmarks import (
+    Benchmark,
+    canonical_sha256,
+    load_benchmark,
+    parse_benchmark,
+    read_toml,
+    shipped_names,
+    workload_names,
+)
 from rules.errors import DefinitionError
 
 ENV_PREFIX = "DLRMBENCH_"
@@ -28,6 +37,12 @@ _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
         *TRAIN_KEYS.values()))),
     "runtime": ("device", "threads", "precision", "implementation"),
 }  # fmt: skip
+_NAMED_OTHERWISE = {
+    "train.batch_size": "train.global_batch_size",
+    "train.learning_rate": "train.opt_base_learning_rate",
+    "runtime.num_threads": "runtime.threads",
+}
+"""Names that others use, where the closest spelling would lead astray."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,6 +92,7 @@ def resolve(
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
+    With it, which is throughput mode, a changed shape of the data makes the data made up.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
@@ -89,11 +105,14 @@ def resolve(
             field, given = check_field(key, override.value, override.source)
             submission[field] = given
             continue
-        _check_known(override, section, key, tables)
-        if section == "train" and (name or derived_suffix) and tables["closed"].get(key, "free") != "free":
-            tables["closed"][key] = override.value  # another benchmark, and this is its value
+        check_known(override, tables)
+        closed = tables.get("closed", {})
+        if section == "train" and (name or derived_suffix) and closed.get(key, "free") != "free":
+            closed[key] = override.value  # another benchmark, and this is its value
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
+    if derived_suffix is not None:
+        use_made_up_data(tables, sources)
     return _resolved(original, tables, sources, submission, name, derived_suffix)
 
 
@@ -105,7 +124,7 @@ def _resolved(
     name: str | None,
     derived_suffix: str | None,
 ) -> RunConfig:
-    changed = [key for key in sources if _is_fixed(original, key)]
+    changed = [key for key in sources if is_fixed(original, key)]
     effective, workload = _parse(tables, original.path, sources)
     label = ""
     if name is None and derived_suffix is not None and effective.definition_sha256 != original.definition_sha256:
@@ -119,9 +138,10 @@ def _resolved(
                 if changed
                 else f"{fixed} differs from the definition of {original.name!r}. Give --name NAME."
             )
-        if name in shipped_names():
+        if name in (*shipped_names(), *workload_names()):
             raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
-        tables["benchmark"] = {**tables["benchmark"], "name": name, "status": "own", "rounds": []}
+        status = "workload" if original.status == "workload" else "own"
+        tables["benchmark"] = {**tables["benchmark"], "name": name, "status": status, "rounds": []}
         tables["benchmark"].setdefault("notes", [])
         tables["benchmark"]["notes"] = [
             *tables["benchmark"]["notes"], f"Derived from {original.name} by changing {', '.join(changed)}.",
@@ -159,7 +179,7 @@ def default_division(benchmark: Benchmark) -> str:
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:
     """A user's file may carry a shipped name only with the shipped content."""
-    if benchmark.name in shipped_names():
+    if benchmark.name in (*shipped_names(), *workload_names()):
         shipped = load_benchmark(benchmark.name)
         if shipped.definition_sha256 != benchmark.definition_sha256:
             raise ConfigError(
@@ -216,13 +236,20 @@ def parse_value(text: str) -> Any:
         return text
 
 
-def _check_known(override: Override, section: str, key: str, tables: Mapping[str, Any]) -> None:
+def check_known(override: Override, tables: Mapping[str, Any]) -> None:
+    """Refuse a key of [train] or [runtime] that nobody reads; the other sections' parsers refuse theirs."""
+    section, _, key = override.key.partition(".")
     known = sorted({*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})})
+    if override.key in _NAMED_OTHERWISE:
+        raise ConfigError(
+            f"{override.source}: unknown key {override.key!r}. It is called {_NAMED_OTHERWISE[override.key]} here."
+        )
     if section in _KNOWN_KEYS and key not in known:
         raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
 
 
-def _is_fixed(benchmark: Benchmark, key: str) -> bool:
+def is_fixed(benchmark: Benchmark, key: str) -> bool:
+    """Whether another value of "section.key" makes another problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
     return section != "runtime" and not (constraint is not None and constraint.free)

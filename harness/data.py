@@ -16,6 +16,8 @@ def ensure_dataset(
 ) -> Path:
     """The folder of a dataset that is ready: generated here if it can be, else checked. Raises DatasetError."""
     folder = locate_dataset(data, root)
+    if data.kind == "made_up":
+        return folder  # made in memory by whoever reads it
     if data.kind == "click_log":
         with dataset_lock(folder):
             if not (folder / "manifest.json").exists():

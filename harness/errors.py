@@ -55,6 +55,15 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     return None
 
 
+def is_out_of_memory(error: BaseException) -> bool:
+    """Also as torch says it, on an accelerator and on the CPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
 def message_of(error: BaseException) -> str:
     """One message for the user, with the place and a remedy where the error itself names none."""
     if isinstance(error, MemoryError):

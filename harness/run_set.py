@@ -92,7 +92,9 @@ def write_record(attempt: Path, *, index: int, status: str, reason: str | None, 
     """run.json of an attempt that could not write its own; what was not measured is null."""
     spec_path = attempt / "spec.json"
     seed = read_json(spec_path).get("seed") if spec_path.exists() else None
-    content = dict.fromkeys(("started_utc", "ended_utc", "peak_rss_bytes", "peak_device_bytes", "cache_clear"))
+    content = dict.fromkeys(
+        ("started_utc", "ended_utc", "peak_rss_bytes", "peak_device_bytes", "energy", "cache_clear")
+    )
     write_json(
         attempt / "run.json",
         {
@@ -154,14 +156,20 @@ def create_run_set(folder: Path, content: Mapping[str, Any], system: str, benchm
 @contextmanager
 def locked(run_set: RunSet) -> Iterator[None]:
     """Hold the set's lock; the kernel frees it however this process ends. Raises HarnessError (exit 2)."""
-    path = run_set.extra / "lock"
+    with hold_lock(run_set.extra / "lock", run_set.folder):
+        yield
+
+
+@contextmanager
+def hold_lock(path: Path, folder: Path) -> Iterator[None]:
+    """Hold the lock file `path` of `folder`. Raises HarnessError (exit 2) when another process holds it."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise HarnessError(
-                f"{run_set.folder}: another process is writing this run set. Wait for it or stop it.", ExitCode.USAGE
+                f"{folder}: another process is writing this run set. Wait for it or stop it.", ExitCode.USAGE
             ) from None
         yield
     finally:

@@ -1,7 +1,7 @@
 """The parent: N runs of one benchmark into one run set, complete whatever happens in between."""
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -39,6 +39,8 @@ class RunRequest:
     num_threads: int
     command: list[str]
     quiet: bool = False
+    name: str | None = None
+    """Of the set and its folder, where not made of benchmark, configuration and time."""
 
 
 def start_set(config: RunConfig, request: RunRequest) -> RunSet:
@@ -52,7 +54,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
     system = describe_system(given, device=config.workload.runtime.device)
     slug = system_slug(system)
     created = datetime.now(UTC)
-    name = f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
+    name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
     content = {
         "schema_version": 1,
@@ -101,8 +103,14 @@ def _dataset_record(data_dir: Path) -> dict[str, Any]:
     return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
 
 
-def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], None] | None = None) -> RunSet:
-    """Run whatever run of the set is missing. Raises HarnessError when an attempt is interrupted."""
+def complete_set(
+    folder: Path,
+    *,
+    quiet: bool = False,
+    on_run: Callable[[int], None] | None = None,
+    indices: Sequence[int] | None = None,
+) -> RunSet:
+    """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
     run_set, content = open_run_set(folder)
     if content["throughput_steps"] is not None:
         raise HarnessError(
@@ -119,7 +127,7 @@ def complete_set(folder: Path, *, quiet: bool = False, on_run: Callable[[int], N
                 ExitCode.INPUT,
             )
         refuse_other_system(run_set, content)
-        for index in range(content["num_runs"]):
+        for index in range(content["num_runs"]) if indices is None else indices:
             if not run_set.recover(index):
                 _run(run_set, content, benchmark, tables, index, quiet=quiet)
             if on_run is not None:

@@ -5,6 +5,8 @@ The child is started as `python -m harness.throughput SPEC.json` and answers by 
 
 import json
 import os
+import resource
+import shutil
 import signal
 import sys
 from collections.abc import Callable, Mapping
@@ -15,11 +17,14 @@ from typing import Any
 from harness.cache import clear_page_cache
 from harness.catalog import parse_workload
 from harness.clock import Clock
-from harness.errors import ExitCode, HarnessError, exit_code_of, message_of
+from harness.energy import EnergyMeter
+from harness.errors import ExitCode, HarnessError, exit_code_of, is_out_of_memory, message_of
 from harness.files import read_json, write_json
 from harness.launch import explain_end, launch_worker
+from harness.made_up import hold_in_memory
 from harness.run_set import RunSet
 from harness.worker import interrupt, watch_parent
+from reference_models.counts import ModelCounts, count_model
 from reference_models.datasets import open_dataset
 from reference_models.errors import ConfigError
 from reference_models.implementations import find_implementation
@@ -29,6 +34,8 @@ from rules.benchmarks import parse_benchmark
 MIN_PROCESSES = 5
 WARM_UP_STEPS = 10
 SCHEMA_VERSION = 1
+MEASURED_FILE = "measured.json"
+"""One process's answer, written when it has one: what a resumed sweep need not measure again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,19 +51,26 @@ class ThroughputSpec:
 
 
 def measure(spec: ThroughputSpec) -> dict[str, Any]:
-    """Warm up, train `num_steps`, return what was measured. Reading the dataset is part of the time."""
+    """Warm up, train `num_steps`, return what was measured.
+
+    Reading the dataset is part of the time; made-up data is in memory once the warm-up has touched it.
+    """
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
-    config = parse_workload(benchmark, benchmark.sections)
+    config = hold_in_memory(parse_workload(benchmark, benchmark.sections), spec.warm_up_steps + spec.num_steps)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())
+    meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
     _train(workload.train, spec.warm_up_steps)
+    meter.start()
     start_s = clock.elapsed_s()
     num_samples = _train(workload.train, spec.num_steps)
     duration_s = clock.elapsed_s() - start_s
+    energy = meter.stop()
+    counts = count_model(config.model, config.data, dataset.train.num_embeddings)
     return {
         "num_steps": spec.num_steps,
         "num_samples": num_samples,
@@ -65,6 +79,22 @@ def measure(spec: ThroughputSpec) -> dict[str, Any]:
         "cache_cleared": cache.cleared,
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "energy": energy,
+        "data_kind": config.data.kind,
+        "computed": describe_counts(counts),
+    }
+
+
+def describe_counts(counts: ModelCounts) -> dict[str, int]:
+    """What the model holds and does per sample, as throughput.json says it."""
+    return {
+        "num_parameters": counts.num_parameters,
+        "embedding_bytes": counts.embedding_bytes,
+        "num_lookups_per_sample": counts.num_lookups_per_sample,
+        "embedding_bytes_per_sample": counts.embedding_bytes_per_sample,
+        "forward_flop_per_sample": counts.forward_flop_per_sample,
+        "training_flop_per_sample": counts.training_flop_per_sample,
     }
 
 
@@ -88,32 +118,65 @@ def measure_set(
     on_process: Callable[[int, float], None],
 ) -> Path:
     """Measure in `num_runs` fresh processes and write extra/throughput.json. Raises HarnessError."""
-    measured = []
-    runtime = {**tables.get("runtime", {}), "threads": content["num_threads"]}
-    for index, seed in enumerate(content["seeds"]):
-        folder = run_set.extra / f"throughput_{index}"
-        folder.mkdir()
-        spec = ThroughputSpec(
-            tables={**tables, "runtime": runtime},
-            definition_path=str(run_set.extra / "definition.toml"),
-            data_dir=content["dataset"]["dir"],
-            seed=seed,
-            num_steps=num_steps,
-            warm_up_steps=WARM_UP_STEPS,
-        )
-        write_json(folder / "spec.json", asdict(spec))
-        answers: list[Mapping[str, Any]] = []
-        end = launch_worker(
-            folder / "spec.json", num_threads=content["num_threads"], on_event=answers.append, module=__name__
-        )
-        if not answers:
-            reason, code = explain_end(end)
-            raise HarnessError(f"process {index + 1} measured nothing: {reason}", code)
-        measured.append({key: value for key, value in answers[0].items() if key != "event"})
-        on_process(index, measured[-1]["samples_per_s"])
+    for index in range(content["num_runs"]):
+        answer = measure_process(run_set, content, tables, index, num_steps=num_steps)
+        on_process(index, answer["samples_per_s"])
+    return collect_processes(run_set, content)
+
+
+def measure_process(
+    run_set: RunSet, content: Mapping[str, Any], tables: Mapping[str, Any], index: int, *, num_steps: int
+) -> dict[str, Any]:
+    """Measure in one fresh process, unless it was measured before. Raises HarnessError."""
+    folder = _process_folder(run_set, index)
+    if (folder / MEASURED_FILE).exists():
+        return read_json(folder / MEASURED_FILE)
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir()
+    spec = ThroughputSpec(
+        tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}},
+        definition_path=str(run_set.extra / "definition.toml"),
+        data_dir=content["dataset"]["dir"],
+        seed=content["seeds"][index],
+        num_steps=num_steps,
+        warm_up_steps=WARM_UP_STEPS,
+    )
+    write_json(folder / "spec.json", asdict(spec))
+    answers: list[Mapping[str, Any]] = []
+    end = launch_worker(
+        folder / "spec.json", num_threads=content["num_threads"], on_event=answers.append, module=__name__
+    )
+    if not answers:
+        reason, code = explain_end(end)
+        raise HarnessError(f"process {index + 1} measured nothing: {reason}", code)
+    measured = {key: value for key, value in answers[0].items() if key != "event"}
+    write_json(folder / MEASURED_FILE, measured)
+    return measured
+
+
+def is_measured(run_set: RunSet, index: int) -> bool:
+    return (_process_folder(run_set, index) / MEASURED_FILE).exists()
+
+
+def collect_processes(run_set: RunSet, content: Mapping[str, Any]) -> Path:
+    """extra/throughput.json from what every process has measured."""
+    processes = [read_json(_process_folder(run_set, index) / MEASURED_FILE) for index in range(content["num_runs"])]
+    common = {key: processes[0][key] for key in ("data_kind", "computed")}
     path = run_set.extra / "throughput.json"
-    write_json(path, {"schema_version": SCHEMA_VERSION, "warm_up_steps": WARM_UP_STEPS, "processes": measured})
+    write_json(
+        path,
+        {
+            "schema_version": SCHEMA_VERSION,
+            "warm_up_steps": WARM_UP_STEPS,
+            **common,
+            "processes": [{k: v for k, v in process.items() if k not in common} for process in processes],
+        },
+    )
     return path
+
+
+def _process_folder(run_set: RunSet, index: int) -> Path:
+    return run_set.extra / f"throughput_{index}"
 
 
 def main(spec_path: str) -> int:
@@ -124,7 +187,10 @@ def main(spec_path: str) -> int:
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
-        if (code := exit_code_of(error)) is None:
+        code = exit_code_of(error)
+        if is_out_of_memory(error):
+            code, error = ExitCode.RESOURCES, MemoryError()
+        if code is None:
             raise
         sys.stderr.write(f"{message_of(error)}\n")
         return code

@@ -20,7 +20,8 @@ from typing import Any, NoReturn
 from harness.cache import clear_page_cache
 from harness.catalog import parse_workload
 from harness.clock import Clock
-from harness.errors import ExitCode, exit_code_of, message_of
+from harness.energy import EnergyMeter
+from harness.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
 from harness.files import read_json, write_json
 from harness.run_log import Block, RunLog, RunOutcome, make_schedule
 from reference_models.datasets import open_dataset
@@ -60,8 +61,8 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
 class Monitor:
     """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
 
-    def __init__(self, clock: Clock, timeout_s: float | None) -> None:
-        self._clock, self._timeout_s = clock, timeout_s
+    def __init__(self, clock: Clock, timeout_s: float | None, meter: EnergyMeter | None = None) -> None:
+        self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
         self._run_start_s: float | None = None
         self.blocks: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
@@ -72,6 +73,8 @@ class Monitor:
 
     def start(self) -> None:
         self._run_start_s = self._clock.elapsed_s()
+        if self._meter is not None:
+            self._meter.start()
 
     def check_deadline(self) -> None:
         if self._timeout_s is not None and self._run_start_s is not None:
@@ -169,12 +172,14 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())
     clock = Clock()
     log = RunLog(folder / "log.txt", clock)
-    monitor = Monitor(clock, spec.timeout_s)
+    meter = EnergyMeter(config.runtime.device)
+    monitor = Monitor(clock, spec.timeout_s, meter)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
     describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.runtime.implementation)
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
+    energy = meter.stop()
     log.close()
     write_json(
         folder / "run.json",
@@ -190,6 +195,7 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
             "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
             "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
             "peak_device_bytes": workload.peak_device_bytes(),
+            "energy": energy,
             "cache_clear": {
                 "cleared": cache.cleared,
                 "method": cache.method,
@@ -248,7 +254,7 @@ def main(spec_path: str) -> int:
         return ExitCode.INTERRUPTED
     except BaseException as error:
         code = exit_code_of(error)
-        if type(error).__name__ == "OutOfMemoryError" or "can't allocate memory" in str(error):
+        if is_out_of_memory(error):
             code, error = ExitCode.RESOURCES, MemoryError()
         if code is None:
             raise

@@ -9,7 +9,14 @@ from typing import Any
 
 from reference_models.errors import ConfigError, did_you_mean
 
-DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot")
+DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", "made_up")
+SHARDING_TYPES = (
+    "auto", "data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
+    "grid_shard",
+)  # fmt: skip
+"""How embedding tables may lie over ranks: TorchRec's sharding types, or what its planner chooses."""
+EXCHANGE_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
+"""Precisions of the embedding exchange (torchrec's CommType)."""
 NUM_CRITEO_DENSE = 13
 NUM_CRITEO_SPARSE = 26
 _COMMON_TRAIN = ("global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate")
@@ -90,7 +97,8 @@ class Section:
 class DataConfig:
     """One dataset. `num_embeddings` is None where the prepared dataset's manifest decides (kind criteo).
 
-    `parameters` belongs to the kind: the teacher's of a click log, the preprocessing of Criteo text.
+    `parameters` belongs to the kind: the teacher's of a click log, the preprocessing of Criteo text, the ids'
+    Zipf exponent of made-up data.
     """
 
     kind: str
@@ -127,15 +135,27 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """What may differ between systems without changing the problem. `threads` None means the quota's cores."""
+    """What may differ between systems without changing the problem. `threads` None means the quota's cores.
+
+    `ranks`, `sharding`, `comm` and `grad_comm` belong to implementations of several processes: how many there are,
+    how tables lie over them, and in which form embeddings and dense gradients travel.
+    """
 
     device: str
     threads: int | None
     precision: str
     implementation: str
+    ranks: int = 1
+    sharding: str = "auto"
+    comm: str = "fp32"
+    grad_comm: str = "dense"
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
+    if table.get("kind") == "made_up":
+        from reference_models.made_up.config import parse_made_up
+
+        return parse_made_up(table)
     section = Section(
         "data",
         table,
@@ -189,10 +209,53 @@ def parse_train(table: Mapping[str, Any]) -> TrainConfig:
 
 
 def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
-    section = Section("runtime", table, ("device", "threads", "precision", "implementation"))
+    section = Section(
+        "runtime",
+        table,
+        ("device", "threads", "precision", "implementation", "ranks", "sharding", "comm", "grad_comm"),
+    )
+    comm, grad_comm = section.text("comm", default="fp32"), section.text("grad_comm", default="dense")
+    parse_comm(comm)
+    parse_grad_comm(grad_comm)
     return RuntimeConfig(
         device=section.text("device", default="cpu"),
         threads=None if table.get("threads", "auto") == "auto" else section.whole("threads", low=1),
         precision=section.text("precision", allowed=("fp32", "tf32", "bf16"), default="fp32"),
         implementation=section.text("implementation", default="reference"),
+        ranks=section.whole("ranks", low=1, default=1),
+        sharding=section.text("sharding", allowed=SHARDING_TYPES, default="auto"),
+        comm=comm,
+        grad_comm=grad_comm,
     )
+
+
+def parse_comm(text: str) -> tuple[str, str]:
+    """Precisions of the embedding exchange forward and backward: "fp16" is both, "fp16/bf16" one each."""
+    names = tuple(text.split("/"))
+    if len(names) not in (1, 2) or any(name not in EXCHANGE_PRECISIONS for name in names):
+        raise ConfigError(
+            f"runtime.comm is {text!r}, expected one of {', '.join(EXCHANGE_PRECISIONS)}, or two of them as "
+            "forward/backward, such as fp16/bf16."
+        )
+    return names[0], names[-1]
+
+
+def parse_grad_comm(text: str) -> tuple[str, float]:
+    """The scheme of the dense gradients' exchange and its parameter: rank of powersgd:R, density of topk:D."""
+    scheme, _, parameter = text.partition(":")
+    try:
+        value = float(parameter) if parameter else 0.0
+    except ValueError:
+        value = -1.0
+    fits = {
+        "dense": not parameter,
+        "fp16": not parameter,
+        "powersgd": value >= 1 and value.is_integer(),
+        "topk": 0.0 < value <= 1.0,
+    }
+    if not fits.get(scheme, False):
+        raise ConfigError(
+            f"runtime.grad_comm is {text!r}, expected dense, fp16, powersgd:RANK (a whole number of at least 1) or "
+            "topk:DENSITY (above 0, at most 1)."
+        )
+    return scheme, value

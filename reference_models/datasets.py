@@ -27,6 +27,10 @@ def locate_dataset(data: DataConfig, root: Path | None) -> Path:
 
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open both splits; metadata only. Raises DatasetError."""
+    if data.kind == "made_up":
+        from reference_models.made_up.dataset import open_made_up
+
+        return open_made_up(data)
     if data.kind.startswith("mlperf_"):
         from reference_models.criteo.mlperf_binary import open_mlperf_binary
 

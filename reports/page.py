@@ -26,6 +26,8 @@ from reports.formatting import (
 from reports.glossary import GLOSSARY, footnotes, status_line
 from reports.judgement import rule_index
 from reports.sections import badge, headline, set_view
+from reports.sweep import SweepFacts
+from reports.sweep_view import sweep_view
 from reports.tables import configuration_row
 from reports.view import Cell, Column, GroupView, PageView, Table
 from rules.rounds import why_not_comparable
@@ -34,13 +36,22 @@ _ELSEWHERE = "The numbers stand in each configuration's own part, in the tables 
 
 
 def build_page(
-    sets: Sequence[SetFacts], data: Markup, *, title: str | None = None, now: datetime | None = None
+    sets: Sequence[SetFacts],
+    data: Markup,
+    *,
+    title: str | None = None,
+    now: datetime | None = None,
+    sweeps: Sequence[SweepFacts] = (),
 ) -> PageView:
-    """The view of the whole page; `data` is the JSON export, already safe to embed."""
+    """The view of the whole page; `data` is the JSON export, already safe to embed.
+
+    Throughput sweeps have no sets: a page may consist of `sweeps` alone.
+    """
     groups = comparable_groups(sets)
     views = tuple(group_view(group, index, groups[:index]) for index, group in enumerate(groups))
     drawn_together = {one.index for group in groups if len(group) > 1 for one in group}
-    head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets)
+    sweep_views = tuple(sweep_view(sweep, index) for index, sweep in enumerate(sweeps))
+    head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets) if sets else sweep_views[0].heading
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     num_official = sum(one.status == "official" for one in sets)
     return PageView(
@@ -56,6 +67,7 @@ def build_page(
         footnotes=footnotes(any_official=num_official > 0, num_official=num_official),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
+        sweeps=sweep_views,
     )
 
 

@@ -13,6 +13,8 @@ from reports.exports import export_csv, export_json, export_markdown
 from reports.facts import SetFacts, gather
 from reports.page import build_page
 from reports.render import embed_json, finite, render_html
+from reports.sweep import SweepFacts, find_sweeps, read_sweep_facts
+from rules.errors import InputError
 
 FORMATS = ("html", "json", "csv", "md")
 
@@ -23,11 +25,34 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     The page appears whole or not at all. Nothing else is written, also not into the inputs. Raises InputError
     where there is nothing to read, OSError where `output` cannot be written.
     """
-    return write_whole(output, render_report(gather(paths), title=title))
+    sweeps = gather_sweeps(paths)
+    return write_whole(output, render_report(gather_sets(paths, sweeps), title=title, sweeps=sweeps))
+
+
+def gather_sweeps(paths: Sequence[Path]) -> tuple[SweepFacts, ...]:
+    """Every sweep at or below `paths`."""
+    return tuple(read_sweep_facts(folder) for path in paths for folder in find_sweeps(path))
+
+
+def gather_sets(
+    paths: Sequence[Path], sweeps: Sequence[SweepFacts], *, second_opinion: bool = True
+) -> tuple[SetFacts, ...]:
+    """As `gather`; no set is needed where there is a sweep, because one of throughput has none."""
+    try:
+        return gather(paths, second_opinion=second_opinion)
+    except InputError:
+        if sweeps:
+            return ()
+        raise
 
 
 def render_report(
-    sets: Sequence[SetFacts], *, output_format: str = "html", title: str | None = None, now: datetime | None = None
+    sets: Sequence[SetFacts],
+    *,
+    output_format: str = "html",
+    title: str | None = None,
+    now: datetime | None = None,
+    sweeps: Sequence[SweepFacts] = (),
 ) -> str:
     """The report's text in one of FORMATS; `now` is the moment that the page names."""
     if output_format == "json":
@@ -38,7 +63,9 @@ def render_report(
         return export_markdown(sets)
     if output_format != "html":
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
-    return render_html(build_page(sets, embed_json(_condensed(export_json(sets))), title=title, now=now))
+    return render_html(
+        build_page(sets, embed_json(_condensed(export_json(sets))), title=title, now=now, sweeps=sweeps)
+    )
 
 
 def _condensed(document: dict[str, Any]) -> dict[str, Any]:

@@ -152,6 +152,18 @@ class GroupView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class SweepView:
+    """One sweep: all its configurations in one table, and each quantity over the axes."""
+
+    id: str
+    heading: str
+    lead: str
+    table: Table
+    charts: tuple[Chart, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PageView:
     """The whole page."""
 
@@ -167,3 +179,4 @@ class PageView:
     footnotes: tuple[str, ...]
     colophon: str
     data: Markup
+    sweeps: tuple[SweepView, ...] = ()

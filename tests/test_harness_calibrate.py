@@ -156,7 +156,7 @@ def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
 
 def test_the_target_is_not_part_of_the_problem_and_the_teacher_is(mine: Entry) -> None:
     benchmark = mine.benchmark
-    moved = replace(mine, benchmark=replace(benchmark, quality=replace(benchmark.quality, target=0.6)))
+    moved = replace(mine, benchmark=replace(benchmark, stated_quality=replace(benchmark.quality, target=0.6)))
     parameters = {**benchmark.sections["data"]["parameters"], "bias": -3.0}
     sections = {**benchmark.sections, "data": {**benchmark.sections["data"], "parameters": parameters}}
     other = replace(mine, benchmark=replace(benchmark, sections=sections))

@@ -15,20 +15,22 @@ from harness.errors import ExitCode, exit_code_of, message_of
 # verb -> (module, attribute, one line of help); the help stands here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
-    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs."),
+    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, or a sweep."),
+    "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
     "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
     "show": ("harness.cli.inspect", "show", "Show one benchmark's definition."),
     "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break; run nothing."),
+    "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
     "doctor": ("harness.cli.inspect", "doctor", "Check what disturbs measurements here; change nothing."),
     "data": ("harness.cli.data", "data", "Generate, prepare and verify datasets."),
     "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
 }
 SECTIONS = {
-    "Run": ("run", "resume", "plan"),
+    "Run": ("run", "resume", "sweep", "plan"),
     "Judge and show": ("check", "score", "report"),
     "Look": ("list", "show", "system", "doctor"),
     "Data": ("data", "calibrate"),

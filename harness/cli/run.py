@@ -8,6 +8,7 @@ import click
 
 from harness.catalog import WorkloadConfig
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.config import RunConfig
 from harness.errors import ExitCode, HarnessError
 from reference_models.config import RuntimeConfig
 
@@ -57,6 +58,8 @@ def run(
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
     derived_suffix = None if throughput_steps is None else "_throughput"
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix=derived_suffix)
+    if throughput_steps is None:
+        refuse_without_target(config)
     refuse_impossible(config.workload.runtime)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
@@ -96,7 +99,12 @@ def run(
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def resume(folder: Path, quiet: bool) -> None:
-    """Complete the run set in FOLDER with its stored configuration; finished runs are kept."""
+    """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
+    from harness.cli.sweep import complete_and_show
+    from harness.sweep import is_sweep
+
+    if is_sweep(folder):
+        complete_and_show(folder, quiet=quiet)
     complete_and_finish(folder, quiet=quiet)
 
 
@@ -147,6 +155,14 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     )
 
 
+def refuse_without_target(config: RunConfig) -> None:
+    """A workload, or data with nothing to learn in it, is for throughput only."""
+    from harness.made_up import refuse_made_up_target
+
+    _ = config.benchmark.quality  # raises for a workload
+    refuse_made_up_target(config.workload.data)
+
+
 def refuse_impossible(runtime: RuntimeConfig) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
     from harness.resources import read_resources
@@ -167,8 +183,10 @@ def refuse_impossible(runtime: RuntimeConfig) -> None:
 
 
 def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
+    from harness.made_up import hold_in_memory
     from reference_models.datasets import open_dataset
 
+    workload = hold_in_memory(workload, 1)
     num_samples = open_dataset(data_dir, workload.data).train.num_samples
     if workload.train.global_batch_size > num_samples:
         raise HarnessError(

@@ -1,0 +1,242 @@
+"""`sweep`: a matrix of configurations, run interleaved, in one table."""
+
+import csv
+import io
+import json
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Unpack
+
+import click
+
+from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.errors import ExitCode, HarnessError
+
+_WORST_FIRST = (
+    ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
+    ExitCode.ENVIRONMENT, ExitCode.NOT_CONVERGED, ExitCode.COMPLIANCE, ExitCode.USAGE,
+)  # fmt: skip
+
+
+@click.command()
+@BENCHMARK
+@configuration
+@click.option(
+    "--axis", "axis_texts", multiple=True, required=True, metavar="SECTION.KEY=V1,V2",
+    help="What to vary; repeatable: all combinations are run.",
+)  # fmt: skip
+@click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs of each configuration.")
+@click.option(
+    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+    envvar="DLRMBENCH_OUTPUT", help="Folder in which the sweep's folder is made.",
+)  # fmt: skip
+@click.option("--seed", type=click.IntRange(min=0), help="Base seed that all configurations share.  [default: drawn]")
+@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
+@click.option(
+    "--throughput", "throughput_steps", type=click.IntRange(min=1), metavar="STEPS",
+    help="Measure samples/s over STEPS in at least 5 processes each; then any key may vary, also model.* and data.*.",
+)  # fmt: skip
+@click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
+@click.option(
+    "--format", "form", type=click.Choice(["table", "json", "csv", "md"]), default="table", show_default=True,
+    help="Form of the final table.",
+)  # fmt: skip
+@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+def sweep(
+    benchmark: str,
+    axis_texts: tuple[str, ...],
+    num_runs: int | None,
+    output: Path,
+    seed: int | None,
+    timeout_s: float | None,
+    throughput_steps: int | None,
+    strict_env: bool,
+    form: str,
+    quiet: bool,
+    **configured: Unpack[Configured],
+) -> None:
+    """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.
+
+    To the target, axes may be what keeps the problem the same: runtime.* and what the definition leaves free. With
+    --throughput anything may vary; a changed shape of the data makes the data made up. Shapes: data.num_tables,
+    data.rows_per_table, data.lookups_per_table, data.row_scale, data.zipf_exponent, model.embedding_dim, model.mlp
+    (512^3: three hidden layers of 512 in both MLPs), model.bottom_mlp and model.top_mlp (512-256-16).
+
+    An interrupted sweep is completed by 'dlrmbench resume' on its folder.
+    """
+    from harness.axes import make_points, read_axis, refuse_other_problems
+    from harness.cli.run import refuse_disturbed_environment, refuse_without_target
+    from harness.config import resolve
+    from harness.runner import RunRequest
+    from harness.seeds import draw_base_seed
+    from harness.sweep import start_sweep
+    from harness.throughput import MIN_PROCESSES
+
+    if throughput_steps is not None and timeout_s is not None:
+        raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
+    axes = [read_axis(text) for text in axis_texts]
+    points = make_points(axes)
+    overrides = collect_overrides(configured)
+    for override in overrides:
+        if override.key in {axis.key for axis in axes}:
+            raise click.UsageError(f"{override.key} is set by {override.source} and by --axis; give it once.")
+    suffix = None if throughput_steps is None else "_throughput"
+    base = resolve(benchmark, overrides, configured["name"], derived_suffix=suffix)
+    if throughput_steps is None:
+        refuse_without_target(base)
+        refuse_other_problems(axes, base.benchmark)
+        num_runs = num_runs or base.benchmark.score.num_runs
+    else:
+        num_runs = max(MIN_PROCESSES, num_runs or 0)
+    if strict_env:
+        refuse_disturbed_environment(configured["data_root"], output)
+    configurations = _configure(benchmark, points, overrides, base.tables["model"], suffix, configured, quiet=quiet)
+    folder = start_sweep(
+        axes,
+        configurations,
+        RunRequest(
+            num_runs=num_runs,
+            base_seed=draw_base_seed() if seed is None else seed,
+            division=configured["division"],
+            timeout_s=timeout_s,
+            throughput_steps=throughput_steps,
+            data_dir=configurations[0].data_dir,
+            output=output,
+            num_threads=configurations[0].num_threads,
+            command=["dlrmbench", *sys.argv[1:]],
+        ),
+    )
+    if not quiet:
+        click.echo(f"{len(points)} configurations, {num_runs} runs each, in {folder}", err=True)
+    complete_and_show(folder, form=form, quiet=quiet)
+
+
+def _configure(
+    benchmark: str,
+    points: Sequence[Any],
+    overrides: Sequence[Any],
+    model: Mapping[str, Any],
+    suffix: str | None,
+    configured: Configured,
+    *,
+    quiet: bool,
+) -> list[Any]:
+    """Resolve every point before anything is written; what only one configuration cannot do becomes its problem."""
+    from harness.axes import overrides_of
+    from harness.cli.dataset_progress import generation_progress
+    from harness.cli.run import refuse_impossible, refuse_too_large_batch
+    from harness.config import resolve
+    from harness.data import ensure_dataset
+    from harness.resources import read_resources
+    from harness.sweep import Configuration
+
+    found = []
+    for point in points:
+        config = resolve(
+            benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
+        )
+        refuse_impossible(config.workload.runtime)
+        num_threads = config.workload.runtime.threads or read_resources().num_cores
+        with generation_progress(config.workload.data, quiet=quiet) as on_progress:
+            data_dir = ensure_dataset(
+                config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
+            )
+        problem = None
+        try:
+            refuse_too_large_batch(data_dir, config.workload)
+        except HarnessError as error:
+            problem = (str(error), error.exit_code)
+        found.append(
+            Configuration(point=point, config=config, num_threads=num_threads, data_dir=data_dir, problem=problem)
+        )
+    return found
+
+
+def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
+    """Run what is missing, then print the table and write the page; exits with the worst code of all."""
+    from harness.runner import resume_command
+    from harness.sweep import Progress, complete_sweep
+    from reports.sweep import read_sweep_facts
+
+    def on_run(progress: Progress) -> None:
+        if not quiet:
+            of = f"[{progress.number}/{progress.total}]"
+            click.echo(f"{of} {progress.label}, run {progress.run_index + 1}", err=True)
+
+    try:
+        content = complete_sweep(folder, quiet=quiet, on_run=on_run)
+    except BaseException:
+        click.echo(f"Finished runs are kept. Complete the sweep with: {resume_command(folder)}", err=True)
+        raise
+    facts = read_sweep_facts(folder)
+    _show(facts, form)
+    page = _write_page(folder)
+    if form == "table":
+        click.echo(f"results  {folder}")
+        click.echo(f"report   {page}")
+    else:
+        click.echo(f"report: {page}", err=True)
+    click.get_current_context().exit(int(_exit_code(content, facts)))
+
+
+def _write_page(folder: Path) -> Path:
+    from reports.report import write_report
+
+    return write_report([folder], folder / "report.html")
+
+
+def _show(facts: Any, form: str) -> None:
+    from harness.cli.escaping import markdown_safe, spreadsheet_safe
+    from harness.cli.table import echo_table
+    from reports.sweep_view import brief_verdict, rows_as_records, sweep_notes, sweep_table
+
+    if form == "json":
+        content = {
+            "schema_version": 1,
+            "name": facts.name,
+            "mode": facts.mode,
+            "configurations": rows_as_records(facts),
+        }
+        click.echo(json.dumps(content, indent=1))
+        return
+    if form == "csv":
+        records = rows_as_records(facts)
+        out = io.StringIO()
+        writer = csv.writer(out, lineterminator="\n")
+        writer.writerow(list(records[0]))
+        writer.writerows([spreadsheet_safe(value) for value in record.values()] for record in records)
+        click.echo(out.getvalue(), nl=False)
+        return
+    table = sweep_table(facts, "sweep")
+    heads = [f"{column.name} ({column.help})" if column.help else column.name for column in table.columns]
+    rows = [
+        [*(cell.text for cell in row[:-1]), brief_verdict(one)]
+        for row, one in zip(table.rows, facts.rows, strict=True)
+    ]
+    if form == "md":
+        click.echo("| " + " | ".join(map(markdown_safe, heads)) + " |")
+        click.echo("|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|")
+        for row in rows:
+            click.echo("| " + " | ".join(map(markdown_safe, row)) + " |")
+        return
+    aligns = "".join("r" if column.is_number else "l" for column in table.columns)
+    echo_table([column.name for column in table.columns], rows, aligns)
+    for note in sweep_notes(facts):
+        click.echo(note)
+
+
+def _exit_code(content: Mapping[str, Any], facts: Any) -> ExitCode:
+    """The worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
+    codes = [ExitCode(record["failure"]["exit_code"]) for record in content["configurations"] if record["failure"]]
+    for row in facts.rows:
+        if row.facts is None:
+            continue
+        if row.facts.result.score_s is None and row.num_converged < row.num_runs:
+            timed_out = all(
+                run.result.abort_reason == "timeout" for run in row.facts.runs if not run.result.converged
+            )
+            codes.append(ExitCode.TIMEOUT if timed_out else ExitCode.NOT_CONVERGED)
+        elif row.facts.verdict.outcome == "invalid":
+            codes.append(ExitCode.COMPLIANCE)
+    return next((code for code in _WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))
