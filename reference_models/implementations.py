@@ -21,7 +21,19 @@ def _optimized(spec: WorkloadSpec, world: World) -> Workload:
     return OptimizedWorkload(spec, world)
 
 
-IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized}
+def _torchrec(spec: WorkloadSpec, world: World) -> Workload:
+    try:
+        from reference_models.dlrm.torchrec import TorchRecWorkload
+    except (ImportError, OSError) as error:
+        raise ConfigError(
+            f"implementation 'torchrec' cannot be imported: {error}. Install it beside torch with: "
+            "pip install --no-deps -r requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU)."
+        ) from error
+
+    return TorchRecWorkload(spec, world)
+
+
+IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized, "torchrec": _torchrec}
 
 
 def find_implementation(name: str) -> Loader:

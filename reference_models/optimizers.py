@@ -79,12 +79,15 @@ class SparseAdagrad(torch.optim.Optimizer):
         return loss
 
     def _update(self, p: nn.Parameter, group: dict[str, Any]) -> None:
+        assert p.grad is not None
+        grad = p.grad.coalesce()
+        self.update_rows(p, group, grad.indices()[0], grad.values())
+
+    def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
+        """One update of the rows int64 [K], each named once, by their gradients [K, D]."""
         state = self.state[p]
         state["step"] += 1
         lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
-        assert p.grad is not None
-        grad = p.grad.coalesce()
-        rows, values = grad.indices()[0], grad.values()
         squares = values * values
         total = state["sum"].index_select(0, rows) + (squares.mean(1, keepdim=True) if group["rowwise"] else squares)
         state["sum"].index_copy_(0, rows, total)
@@ -95,23 +98,33 @@ def build_optimizers(
     train: TrainConfig, *, embedding_parameters: list[nn.Parameter], dense_parameters: list[nn.Parameter]
 ) -> list[torch.optim.Optimizer]:
     """One optimizer for the sparse gradients of the tables, one for all other weights, both as `train` says."""
-    lr, keys = train.opt_base_learning_rate, train.optimizer
+    dense = build_dense_optimizer(train, dense_parameters)
     if train.opt_name == "sgd":
-        return [torch.optim.SGD(embedding_parameters, lr=lr), torch.optim.SGD(dense_parameters, lr=lr)]
+        return [torch.optim.SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
+    options = adagrad_options(train)
+    return [SparseAdagrad(embedding_parameters, rowwise=train.opt_name == "rowwise_adagrad", **options), dense]
+
+
+def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
+    if train.opt_name == "sgd":
+        return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
+    return torch.optim.Adagrad(parameters, **adagrad_options(train))
+
+
+def adagrad_options(train: TrainConfig) -> dict[str, Any]:
+    """Adagrad's settings by their names in torch.optim. Raises ConfigError for a weight decay."""
+    keys = train.optimizer
     if keys.get("opt_weight_decay", 0.0) != 0.0:
         raise ConfigError(
             f"train.opt_weight_decay is {keys['opt_weight_decay']}, expected 0: sparse gradients know no decay."
         )
-    options: dict[str, Any] = {
-        "lr": lr,
+    return {
+        "lr": train.opt_base_learning_rate,
         "lr_decay": keys.get("opt_adagrad_learning_rate_decay", 0.0),
         "initial_accumulator_value": keys.get("opt_adagrad_initial_accumulator_value", 0.0),
         "eps": keys.get("opt_adagrad_epsilon", 1e-8),
     }
-    return [
-        SparseAdagrad(embedding_parameters, rowwise=train.opt_name == "rowwise_adagrad", **options),
-        torch.optim.Adagrad(dense_parameters, **options),
-    ]
 
 
 def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:

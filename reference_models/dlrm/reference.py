@@ -26,8 +26,8 @@ from reference_models.phases import Enter, Phase, tell_nobody
 from reference_models.workload import TrainCounts, WorkloadSpec
 from reference_models.world import World
 
-_WARM_UP_STEPS = 3
-_WARM_UP_ROWS = 64
+WARM_UP_STEPS = 3
+WARM_UP_ROWS = 64
 
 
 class ReferenceWorkload:
@@ -50,8 +50,7 @@ class ReferenceWorkload:
 
     def build(self) -> None:
         spec = self._spec
-        if self._world.size != 1:
-            raise ConfigError(f"implementation {self.name!r} trains in one process, not in {self._world.size}.")
+        self._check_world()
         self._device = find_device(spec.runtime.device)
         self._autocast_bf16 = set_precision(self._device, spec.runtime.precision)
         if spec.runtime.threads is not None:
@@ -65,6 +64,10 @@ class ReferenceWorkload:
         self._step = 0
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
+
+    def _check_world(self) -> None:
+        if self._world.size != 1:
+            raise ConfigError(f"implementation {self.name!r} trains in one process, not in {self._world.size}.")
 
     def _check_batch_size(self) -> None:
         if self.global_batch_size > self.train_samples:
@@ -94,10 +97,10 @@ class ReferenceWorkload:
 
         The twin leaves nothing to restore: the model is built, and the generators are seeded, after it.
         """
-        num_embeddings = tuple(min(rows, _WARM_UP_ROWS) for rows in self._data.train.num_embeddings)
+        num_embeddings = tuple(min(rows, WARM_UP_ROWS) for rows in self._data.train.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
         batch = made_up_batch(self._data.train, num_embeddings, self.global_batch_size)
-        for _ in range(_WARM_UP_STEPS):
+        for _ in range(WARM_UP_STEPS):
             self._train_step(model, optimizers, batch)
         eval_batch_size = min(self._spec.train.eval_batch_size, self.eval_samples)
         batch = made_up_batch(self._data.train, num_embeddings, eval_batch_size)
@@ -146,13 +149,16 @@ class ReferenceWorkload:
             set_learning_rate(self._optimizers, self._policy.at(self._step))
             total_loss += self._train_step(self._model, self._optimizers, batch)
         self._enter(Phase.OTHER)
-        # One look per call: a loss that is not finite stays so in the sum, and looking waits for the device.
+        self._check_loss(total_loss)
+        return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
+
+    def _check_loss(self, total_loss: torch.Tensor) -> None:
+        """One look per call: a loss that is not finite stays so in the sum, and looking waits for the device."""
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
                 f"the training loss is not finite after step {self._step}: training has diverged. "
                 "Try a lower opt_base_learning_rate."
             )
-        return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def _train_step(self, model: DLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         logits = self._logits(model, batch)

@@ -1,0 +1,180 @@
+"""Counting and timing the collective calls of a step, each by what it carries.
+
+Bytes are those that one rank sends to others. They are computed from the tensors of each call by the algorithm's
+formula; what TCP or RDMA adds is not in them.
+"""
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from reference_models.world import World
+
+
+class Carries(StrEnum):
+    """What travels between ranks in training and evaluation."""
+
+    INPUT = "input_redistribution"
+    """Ids, and how many there are, to the ranks that hold their rows."""
+    FORWARD = "embedding_forward"
+    """Pooled embeddings, or partial sums of them, to the ranks that hold the samples."""
+    BACKWARD = "embedding_backward"
+    """Their gradients, the way back."""
+    DENSE = "dense_reduce"
+    """Gradients of the weights that every rank holds."""
+    EVALUATION = "evaluation_gather"
+    """Scores and labels to rank 0."""
+
+
+FORMULAS: dict[str, str] = {
+    "alltoall_base_": "input bytes without the part that stays",
+    "alltoall_": "input bytes without the part that stays",
+    "allreduce_": "2 (N - 1) / N x tensor bytes (ring)",
+    "allreduce_coalesced_": "2 (N - 1) / N x tensor bytes (ring)",
+    "reduce_scatter_": "(N - 1) / N x input bytes",
+    "_reduce_scatter_base_": "(N - 1) / N x input bytes",
+    "allgather_": "(N - 1) x input bytes",
+    "_allgather_base_": "(N - 1) x input bytes",
+    "gather_": "input bytes, but for rank 0",
+    "broadcast_": "tensor bytes to each other rank, from rank 0",
+}
+_WHOLE = (torch.int64, torch.int32)
+
+
+def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
+    """Bytes that `rank` sends in the c10d operator `name`; 0 for those that carry none."""
+    if name == "alltoall_base_":
+        given, splits = args[1], args[4]
+        total = _num_bytes([given])
+        kept = splits[rank] * total // max(1, given.shape[0]) if splits else total // num_ranks
+        return total - kept
+    if name == "alltoall_":
+        return _num_bytes(given for index, given in enumerate(args[1]) if index != rank)
+    if name in ("allreduce_", "allreduce_coalesced_"):
+        return 2 * (num_ranks - 1) * _num_bytes(args[0]) // num_ranks
+    if name in ("reduce_scatter_", "_reduce_scatter_base_"):
+        return (num_ranks - 1) * _num_bytes(args[1]) // num_ranks
+    if name in ("allgather_", "_allgather_base_"):
+        return (num_ranks - 1) * _num_bytes(args[1])
+    if name == "gather_":
+        return _num_bytes(args[1]) if rank != 0 else 0
+    if name == "broadcast_":
+        return (num_ranks - 1) * _num_bytes(args[0]) if rank == 0 else 0
+    return 0
+
+
+def _num_bytes(tensors: Any) -> int:
+    if isinstance(tensors, torch.Tensor):
+        return tensors.numel() * tensors.element_size()
+    return sum(_num_bytes(one) for one in tensors) if isinstance(tensors, Iterable) else 0
+
+
+Exchange = dict[str, Any]
+"""What `gather_exchange` makes, as plain values: counted bytes and measured seconds."""
+
+
+class CollectiveCounter(TorchDispatchMode):
+    """While active, adds up bytes and seconds of collective calls, and waits for each at once.
+
+    Calls tell themselves apart: averages are of dense gradients, only evaluation gathers to one rank, whole numbers
+    are ids on the way forward and a sparse gradient on the way back. `during` says which way it is.
+    """
+
+    def __init__(self, rank: int, num_ranks: int) -> None:
+        super().__init__()
+        self._rank, self._num_ranks = rank, num_ranks
+        self._stage = Carries.FORWARD
+        self.num_bytes: dict[Carries, int] = defaultdict(int)
+        self.duration_s: dict[str, float] = defaultdict(float)
+        self.operators: dict[Carries, set[str]] = defaultdict(set)
+
+    @contextmanager
+    def during(self, stage: Carries) -> Iterator[None]:
+        before, self._stage = self._stage, stage
+        try:
+            yield
+        finally:
+            self._stage = before
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace != "c10d":
+            return func(*args, **(kwargs or {}))
+        name = func.__name__.partition(".")[0]
+        started_s = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        _wait(result)
+        duration_s = time.perf_counter() - started_s
+        carries = self._carries(name, args)
+        self.num_bytes[carries] += sent_bytes(name, args, self._rank, self._num_ranks)
+        self.operators[carries].add(name)
+        self.duration_s["all_reduce" if carries is Carries.DENSE else "all_to_all"] += duration_s
+        return result
+
+    def _carries(self, name: str, args: Sequence[Any]) -> Carries:
+        if name.startswith("allreduce"):
+            return Carries.DENSE
+        if name in ("gather_", "broadcast_"):
+            return Carries.EVALUATION
+        is_whole = _first(args[:2]).dtype in _WHOLE
+        if self._stage is Carries.FORWARD:
+            return Carries.INPUT if is_whole else Carries.FORWARD
+        return Carries.DENSE if is_whole else Carries.BACKWARD
+
+
+def _first(args: Any) -> torch.Tensor:
+    while not isinstance(args, torch.Tensor):
+        args = args[0]
+    return args
+
+
+def _wait(result: Any) -> None:
+    """Wait for the work object in an operator's result, wherever it is."""
+    parts = result if isinstance(result, tuple | list) else (result,)
+    for part in parts:
+        wait: Callable[[], Any] | None = getattr(part, "wait", None)
+        if wait is not None and not isinstance(part, torch.Tensor):
+            wait()
+
+
+def gather_exchange(
+    world: World, steps: CollectiveCounter, evaluation: CollectiveCounter, *, num_steps: int, step_s: float
+) -> Exchange:
+    """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
+
+    `duration_s` of a kind of call is the mean over ranks, with every call waited for at once, so that waiting for
+    slower ranks is in it and overlap is not; `compute_s` is what is left of an undisturbed step.
+    """
+    told = world.gather(
+        {
+            "step": {kind.value: steps.num_bytes.get(kind, 0) // num_steps for kind in Carries},
+            "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries},
+            "operators": {kind.value: sorted(names) for kind, names in steps.operators.items()},
+            "step_s": step_s,
+            "all_to_all_s": steps.duration_s.get("all_to_all", 0.0) / num_steps,
+            "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
+        }
+    )
+    exchange: Exchange = {}
+    if told is not None:
+        mean = {key: sum(one[key] for one in told) / len(told) for key in ("step_s", "all_to_all_s", "all_reduce_s")}
+        exchange = {
+            "num_ranks": len(told),
+            "bytes_per_step": {kind: sum(one["step"][kind] for one in told) for kind in told[0]["step"]},
+            "bytes_per_evaluation": {kind: sum(one["evaluation"][kind] for one in told) for kind in told[0]["step"]},
+            "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
+            "formulas": {
+                kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
+                for kind, names in told[0]["operators"].items()
+            },
+            **mean,
+            "compute_s": max(0.0, mean["step_s"] - mean["all_to_all_s"] - mean["all_reduce_s"]),
+        }
+    return world.broadcast(exchange)

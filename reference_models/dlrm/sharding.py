@@ -1,0 +1,191 @@
+"""How TorchRec lays embedding tables over ranks: the sharding types, the plan, the initial weights of each shard."""
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
+from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
+from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan, ShardingType
+from torchrec.modules.embedding_configs import EmbeddingBagConfig
+from torchrec.modules.embedding_modules import EmbeddingBagCollection
+
+from reference_models.config import SHARDING_TYPES
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.errors import ConfigError
+
+COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
+SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
+"""Types that cut a table into shards, which this implementation demands to lie on more than one rank."""
+_DRAWN_ROWS = 1 << 18
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The rows and columns of one table that this rank holds; `weight` is a view of what it trains."""
+
+    table: int
+    weight: torch.Tensor
+    first_row: int
+    first_column: int
+
+
+class AllTypesSharder(EmbeddingBagCollectionSharder):
+    """TorchRec's sharder without its refusal of row-wise types on CPU, where they run all the same."""
+
+    def sharding_types(self, compute_device_type: str) -> list[str]:
+        return [kind for kind in SHARDING_TYPES if kind != "auto"]
+
+
+def table_name(index: int) -> str:
+    return f"table_{index}"
+
+
+def feature_name(index: int) -> str:
+    return f"feature_{index}"
+
+
+def build_tables(model: DLRMConfig, num_embeddings: Sequence[int]) -> EmbeddingBagCollection:
+    """One table per sparse feature, on the meta device: only shards are ever in memory."""
+    configs = [
+        EmbeddingBagConfig(
+            name=table_name(index),
+            embedding_dim=model.embedding_dim,
+            num_embeddings=rows,
+            feature_names=[feature_name(index)],
+        )
+        for index, rows in enumerate(num_embeddings)
+    ]
+    return EmbeddingBagCollection(tables=configs, device=torch.device("meta"))
+
+
+def make_sharder(
+    sharding: str, fused_params: dict[str, Any], codecs: dict[str, Any] | None
+) -> EmbeddingBagCollectionSharder:
+    """`auto` leaves the choice of types to TorchRec, also what it offers on this kind of device."""
+    kind = EmbeddingBagCollectionSharder if sharding == "auto" else AllTypesSharder
+    return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
+
+
+def make_plan(
+    module: torch.nn.Module,
+    sharder: EmbeddingBagCollectionSharder,
+    topology: Topology,
+    *,
+    sharding: str,
+    embedding_dim: int,
+    multi_hot: Sequence[int],
+    local_batch_size: int,
+) -> ShardingPlan:
+    """The planner's plan under one sharding type, or of its own choice. Every rank gets rank 0's plan.
+
+    Raises ConfigError when the tables cannot be laid out so.
+    """
+    planner = EmbeddingShardingPlanner(
+        topology=topology,
+        batch_size=local_batch_size,
+        constraints=make_constraints(sharding, embedding_dim, topology.world_size, multi_hot),
+    )
+    try:
+        if dist.is_initialized() and dist.get_world_size() == topology.world_size:
+            return planner.collective_plan(module, [sharder], dist.GroupMember.WORLD)
+        return planner.plan(module, [sharder])
+    except PlannerError as error:
+        first = str(error).strip().splitlines()[0]
+        raise ConfigError(
+            f"runtime.sharding {sharding!r}: the tables cannot be laid over {topology.world_size} devices: {first}"
+        ) from error
+
+
+def make_constraints(
+    sharding: str, embedding_dim: int, num_devices: int, multi_hot: Sequence[int]
+) -> dict[str, ParameterConstraints]:
+    """What the planner has to keep to: the type asked for, and how many ids a bag holds.
+
+    Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values, TorchRec's own
+    least width, 128, would leave smaller dimensions whole.
+    """
+    is_column = sharding in COLUMN_TYPES
+    width = max(4, math.ceil(embedding_dim / num_devices / 4) * 4)
+    return {
+        table_name(index): ParameterConstraints(
+            sharding_types=None if sharding == "auto" else [ShardingType(sharding).value],
+            min_partition=width if is_column else None,
+            pooling_factors=[float(num_ids)],
+        )
+        for index, num_ids in enumerate(multi_hot)
+    }
+
+
+def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
+    """Raise ConfigError when a type that cuts tables left one on a single rank, though there are more."""
+    if sharding not in SPLIT_TYPES or num_ranks == 1:
+        return
+    whole = [name for name, ranks in plan_ranks(plan).items() if len(set(ranks)) < 2]
+    # table_row_wise cuts within a node, which may hold one rank; table_column_wise deals whole columns out.
+    if whole:
+        raise ConfigError(
+            f"runtime.sharding {sharding!r} leaves {', '.join(whole[:3])} on one of {num_ranks} ranks. "
+            "Use table_wise, or a larger embedding_dim."
+        )
+
+
+def plan_ranks(plan: ShardingPlan) -> dict[str, list[int]]:
+    """Ranks of the shards of every table; those of a data-parallel table are all ranks that hold a copy."""
+    return {name: list(entry.ranks or []) for _, tables in _modules(plan) for name, entry in tables.items()}
+
+
+def plan_types(plan: ShardingPlan) -> dict[str, str]:
+    return {name: str(entry.sharding_type) for _, tables in _modules(plan) for name, entry in tables.items()}
+
+
+def _modules(plan: ShardingPlan) -> Iterator[tuple[str, EmbeddingModuleShardingPlan]]:
+    for path, tables in plan.plan.items():
+        assert isinstance(tables, EmbeddingModuleShardingPlan)
+        yield path, tables
+
+
+def local_shards(state: dict[str, Any]) -> list[Shard]:
+    """This rank's shards in a sharded model's `state_dict()`, in the order of tables."""
+    shards = []
+    for name, value in state.items():
+        if ".table_" not in name or not name.endswith(".weight"):
+            continue
+        table = int(name.removesuffix(".weight").rsplit("_", 1)[1])
+        if isinstance(value, ShardedTensor):
+            for shard in value.local_shards():
+                row, column = shard.metadata.shard_offsets
+                shards.append(Shard(table, shard.tensor.detach(), int(row), int(column)))
+        else:
+            shards.append(Shard(table, value.detach(), 0, 0))
+    return sorted(shards, key=lambda shard: (shard.table, shard.first_row, shard.first_column))
+
+
+@torch.no_grad()
+def draw_tables(shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int) -> None:
+    """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
+
+    All rows are drawn on the CPU, a piece at a time, and only this rank's are kept: any sharding begins with the
+    weights of the reference, and no rank ever holds a whole table.
+    """
+    for table, rows in enumerate(num_embeddings):
+        bound = 1 / math.sqrt(rows)
+        mine = [shard for shard in shards if shard.table == table]
+        for first in range(0, rows, _DRAWN_ROWS):
+            drawn = torch.empty(min(_DRAWN_ROWS, rows - first), embedding_dim).uniform_(-bound, bound)
+            for shard in mine:
+                _copy_overlap(shard, drawn, first)
+
+
+def _copy_overlap(shard: Shard, drawn: torch.Tensor, first: int) -> None:
+    num_rows, num_columns = shard.weight.shape
+    begin = max(first, shard.first_row)
+    end = min(first + len(drawn), shard.first_row + num_rows)
+    if begin < end:
+        columns = slice(shard.first_column, shard.first_column + num_columns)
+        shard.weight[begin - shard.first_row : end - shard.first_row] = drawn[begin - first : end - first, columns]

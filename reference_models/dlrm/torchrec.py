@@ -1,0 +1,294 @@
+"""The torchrec implementation: tables sharded over ranks by TorchRec, the rest of the model on every rank.
+
+The dense part is the reference's own code and every sharding begins with the reference's weights, so that one rank
+and many compute the same thing. Each rank reads its part of every batch.
+"""
+
+import math
+import os
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, cast
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+from torchrec.distributed.model_parallel import DistributedModelParallel
+from torchrec.distributed.planner import Topology
+from torchrec.distributed.types import ShardingEnv, ShardingType
+
+from reference_models.collectives import Carries, CollectiveCounter, Exchange, gather_exchange
+from reference_models.dataset import Batch, ClickDataset
+from reference_models.dlrm.reference import WARM_UP_ROWS, WARM_UP_STEPS, ReferenceWorkload, made_up_batch
+from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
+from reference_models.dlrm.sharding import (
+    COLUMN_TYPES,
+    build_tables,
+    check_plan,
+    draw_tables,
+    local_shards,
+    make_plan,
+    make_sharder,
+    plan_types,
+)
+from reference_models.embedding_exchange import make_codecs
+from reference_models.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.fused_tables import FusedTablesOptimizer, build_replicated_optimizer, fused_parameters
+from reference_models.gradient_exchange import register_gradient_exchange
+from reference_models.metrics import roc_auc
+from reference_models.optimizers import build_dense_optimizer
+from reference_models.phases import Enter
+from reference_models.read_ahead import read_ahead
+
+FILLED_UP = 2
+"""The label of a row that is no sample."""
+
+
+class TorchRecWorkload(ReferenceWorkload):
+    """Trains one `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
+
+    name = "torchrec"
+    _plan_types: dict[str, str]
+    _collectives: CollectiveCounter | None = None
+
+    # building
+
+    def _check_world(self) -> None:
+        spec, size = self._spec, self._world.size
+        if spec.train.global_batch_size % size:
+            raise ConfigError(
+                f"train.global_batch_size is {spec.train.global_batch_size}, which {size} ranks cannot share "
+                "equally. Choose a multiple of the number of ranks."
+            )
+        if spec.train.opt_name == "rowwise_adagrad" and spec.runtime.sharding in COLUMN_TYPES:
+            raise ConfigError(
+                f"runtime.sharding {spec.runtime.sharding!r} cuts rows, and row-wise Adagrad would keep one state "
+                "per piece. Use table_wise or row_wise, or element-wise Adagrad."
+            )
+        if spec.train.optimizer.get("opt_adagrad_learning_rate_decay", 0.0):
+            raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad knows none.")
+        if not dist.is_initialized():
+            # One process that nobody has to meet, yet DistributedModelParallel wants a group.
+            backend = "gloo" if spec.runtime.device == "cpu" else "cpu:gloo,cuda:nccl"
+            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> tuple[Any, list[torch.optim.Optimizer]]:
+        model, train = self._spec.model, self._data.train
+        generator = torch.get_rng_state()
+        made = ShardedDLRM(
+            model,
+            build_tables(model, num_embeddings),
+            num_dense=train.num_dense,
+            num_sparse=len(num_embeddings),
+        )
+        sharded = self._shard(made)
+        torch.set_rng_state(generator)
+        draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim)
+        drawn = DenseParts(model, num_dense=train.num_dense, num_sparse=len(num_embeddings))
+        made.dense.load_state_dict(drawn.state_dict())
+        return sharded, self._optimizers_of(sharded, made)
+
+    def _shard(self, made: ShardedDLRM) -> DistributedModelParallel:
+        spec, size = self._spec, self._world.size
+        sharder = make_sharder(
+            spec.runtime.sharding,
+            fused_parameters(spec.train),
+            make_codecs(spec.runtime.comm, self._device.type),
+        )
+        plan = make_plan(
+            made,
+            sharder,
+            Topology(size, self._device.type, local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", size))),
+            sharding=spec.runtime.sharding,
+            embedding_dim=spec.model.embedding_dim,
+            multi_hot=self._data.train.multi_hot,
+            local_batch_size=self.local_batch_size,
+        )
+        check_plan(plan, spec.runtime.sharding, size)
+        self._plan_types = plan_types(plan)
+        group = dist.GroupMember.WORLD
+        assert group is not None
+        sharded = DistributedModelParallel(
+            made, env=ShardingEnv.from_process_group(group), device=self._device, plan=plan, sharders=[sharder]
+        )
+        register_gradient_exchange(replicas(sharded), spec.runtime.grad_comm)
+        return sharded
+
+    def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
+        """The tables' fused optimizer, that of tables on every rank if there are any, the dense weights'."""
+        train = self._spec.train
+        parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
+        replicated = [
+            parameters[table] for table, kind in self._plan_types.items() if kind == ShardingType.DATA_PARALLEL.value
+        ]
+        return [
+            # It has what the others are asked for: groups, zero_grad, step, state_dict.
+            cast(torch.optim.Optimizer, FusedTablesOptimizer(sharded, train)),
+            *([build_replicated_optimizer(train, replicated)] if replicated else []),
+            build_dense_optimizer(train, list(made.dense.parameters())),
+        ]
+
+    # what was built
+
+    @property
+    def local_batch_size(self) -> int:
+        return self.global_batch_size // self._world.size
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        runtime = self._spec.runtime
+        return {
+            **super().hyperparameters(),
+            "local_batch_size": self.local_batch_size,
+            "sharding": runtime.sharding,
+            "comm": runtime.comm,
+            "grad_comm": runtime.grad_comm,
+        }
+
+    @property
+    def sharding_types(self) -> Mapping[str, str]:
+        """The type that each table got, by table; of interest where the planner chose."""
+        return self._plan_types
+
+    # the run
+
+    def _warm_up(self) -> None:
+        """As the reference, with this rank's share of a made-up batch; a twin's groups are those of the model."""
+        split, size = self._data.train, self._world.size
+        num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
+        model, optimizers = self._build_model(num_embeddings)
+        batch = made_up_batch(split, num_embeddings, self.local_batch_size)
+        for _ in range(WARM_UP_STEPS):
+            self._train_step(model, optimizers, batch)
+        self.synchronize()
+
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        cast(FusedTablesOptimizer, optimizers[0]).prepare()
+        loss, _ = self._forward(model, batch)
+        with self._collectives.during(Carries.BACKWARD) if self._collectives is not None else nullcontext():
+            loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+        return loss.detach()
+
+    def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
+        split = self._data.train
+        made = model.module
+        ids = bags_of(batch, split.multi_hot, made.features).to(self._device, non_blocking=True)
+        dense = batch.dense.to(self._device, non_blocking=True)
+        labels = batch.labels.to(self._device, non_blocking=True)
+        with self._autocast():
+            loss, logits = model(dense, ids, labels)
+        return loss, logits
+
+    def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
+        return self._forward(model, batch)[1]
+
+    def _check_loss(self, total_loss: torch.Tensor) -> None:
+        """Of all ranks, so that all of them end together."""
+        dist.all_reduce(total_loss)
+        super()._check_loss(total_loss)
+
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+        """This rank's part of each batch; where the split's end leaves it less, it is filled up with zeros.
+
+        All ranks have to bring equally many samples, since tables are looked up for all of them together.
+        """
+        num_rows = -(-batch_size // self._world.size)
+
+        def read(start: int) -> Batch:
+            first = start + self._world.rank * num_rows
+            stop = min(first + num_rows, start + batch_size, split.num_samples)
+            batch = self._read(split, name, first, stop) if first < stop else None
+            return fill_up(batch, split, num_rows)
+
+        yield from read_ahead(read, starts)
+
+    def evaluate(self) -> float:
+        """The exact ROC AUC over the whole split: rank 0 gets all scores, and tells the others."""
+        starts = range(0, self.eval_samples, self._spec.train.eval_batch_size)
+        self._model.eval()
+        scores, labels = [], []
+        with torch.no_grad():
+            for batch in self._batches(self._data.eval, "eval", starts, self._spec.train.eval_batch_size):
+                scores.append(self._logits(self._model, batch).cpu())
+                labels.append(batch.labels.to(torch.uint8))
+        outcome = self._world.broadcast(self._judge(torch.cat(scores), torch.cat(labels)))
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    def _judge(self, scores: torch.Tensor, labels: torch.Tensor) -> float | Exception:
+        """On rank 0 the quality, or why there is none; elsewhere a placeholder."""
+        all_scores, all_labels = self._gather(scores), self._gather(labels)
+        is_sample = all_labels != FILLED_UP
+        if self._world.rank != 0:
+            return math.nan
+        try:
+            return roc_auc(all_labels[is_sample].numpy(), all_scores[is_sample].numpy())
+        except (NotFiniteError, DatasetError) as error:
+            return error
+
+    def _gather(self, values: torch.Tensor) -> torch.Tensor:
+        """All ranks' values side by side on rank 0, this rank's own elsewhere."""
+        is_first = self._world.rank == 0
+        received = [torch.empty_like(values) for _ in range(self._world.size)] if is_first else None
+        dist.gather(values, received)
+        return torch.cat(received) if received is not None else values
+
+    # for the harness and for tests
+
+    def telling_phases(self, enter: Enter) -> AbstractContextManager[None]:
+        raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
+
+    def measure_exchange(self, num_steps: int) -> Exchange:
+        """Bytes and seconds of the collective calls, over `num_steps` further steps and one evaluation.
+
+        For after the run: the steps train on, with the epoch's first batch.
+        """
+        starts = range(0, num_steps * self.global_batch_size, self.global_batch_size)
+        batches = list(self._batches(self._data.train, "train", starts[:1], self.global_batch_size)) * num_steps
+        self._model.train()
+        self._train_step(self._model, self._optimizers, batches[0])
+        self._world.barrier()
+        started_s = time.perf_counter()
+        for batch in batches:
+            self._train_step(self._model, self._optimizers, batch)
+        self.synchronize()
+        step_s = (time.perf_counter() - started_s) / num_steps
+        with CollectiveCounter(self._world.rank, self._world.size) as steps:
+            self._collectives = steps
+            for batch in batches:
+                self._train_step(self._model, self._optimizers, batch)
+        with CollectiveCounter(self._world.rank, self._world.size) as evaluation:
+            self._collectives = None
+            self.evaluate()
+        return gather_exchange(self._world, steps, evaluation, num_steps=num_steps, step_s=step_s)
+
+
+def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
+    """The wrapper that averages the dense weights' gradients."""
+    wrapped = sharded._dmp_wrapped_module
+    assert isinstance(wrapped, DistributedDataParallel)
+    return wrapped
+
+
+def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
+    """`batch`, or nothing, followed by samples that are none: label FILLED_UP, all else zero."""
+    num_missing = num_rows - (len(batch.labels) if batch is not None else 0)
+    if batch is not None and num_missing == 0:
+        return batch
+    empty = Batch(
+        torch.zeros(num_missing, split.num_dense),
+        torch.zeros(num_missing, sum(split.multi_hot), dtype=torch.int64),
+        torch.full((num_missing,), float(FILLED_UP)),
+    )
+    if batch is None:
+        return empty
+    return Batch(
+        torch.cat([batch.dense, empty.dense]),
+        torch.cat([batch.indices, empty.indices]),
+        torch.cat([batch.labels, empty.labels]),
+    )
