@@ -1,0 +1,143 @@
+"""Roofline: speed over arithmetic intensity, both logarithmic, under ceilings that were measured here."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both
+from reports.formatting import si
+
+_HEIGHT = 380.0
+_LEFT, _RIGHT, _TOP = 56.0, 16.0, 30.0
+_LABEL_PX = 14.0
+_MOST_DECADES = 12
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RooflineDot:
+    """One phase or operator: FLOP per byte, and the FLOP/s it reached."""
+
+    label: str
+    flop_per_byte: float
+    flop_per_s: float
+    kind: Literal["phase", "operator"]
+    hint: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RooflineCeilings:
+    """Matrix multiplication at the best shape, and copying between buffers beyond (and inside) the caches."""
+
+    flop_per_s: float
+    memory_bytes_per_s: float
+    cache_bytes_per_s: float | None
+
+
+class LogScale(svg.Scale):
+    """Over the logarithm (base 10) of values; ticks are whole decades."""
+
+    def at(self, value: float) -> float:
+        """Position of a value, not of its logarithm."""
+        return self(math.log10(value))
+
+    def ticks(self, most: int) -> tuple[float, ...]:
+        first, last = math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9)
+        step = max(1, math.ceil((last - first + 1) / most))
+        return tuple(float(decade) for decade in range(first, last + 1, step))
+
+
+def roofline_figure(
+    dots: Sequence[RooflineDot], ceilings: RooflineCeilings, *, id_: str, title: str, description: str
+) -> Figure:
+    kinds = {dot.kind for dot in dots}
+    keys = [
+        Key(mark="dot-counted", words="phase of the step") if "phase" in kinds else None,
+        Key(mark="dot-dropped", words="operator under torch.profiler") if "operator" in kinds else None,
+    ]
+    return draw_both(
+        lambda width, drawn_id: _draw(dots, ceilings, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(key for key in keys if key is not None),
+    )
+
+
+def _draw(
+    dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float, id_: str, title: str, description: str
+) -> Markup:
+    ridge = ceilings.flop_per_s / ceilings.memory_bytes_per_s
+    bottom = _HEIGHT - 44
+    x = LogScale(*_decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4]), _LEFT, width - _RIGHT)
+    y = LogScale(*_decades([*(dot.flop_per_s for dot in dots), ceilings.flop_per_s]), bottom, _TOP)
+    marks: list[Markup] = [
+        svg.x_axis(x, _TOP - 6, bottom, "FLOP per byte, computed", most=8, words=_power),
+        svg.y_axis(y, _LEFT, width - _RIGHT, most=6, words=lambda decade: si(10**decade)),
+        svg.text(0, 12, "FLOP/s reached", class_="axis"),
+        _roof(x, y, ceilings.flop_per_s, ceilings.memory_bytes_per_s, "mean"),
+    ]
+    if ceilings.cache_bytes_per_s is not None and ceilings.cache_bytes_per_s > ceilings.memory_bytes_per_s:
+        marks.append(_roof(x, y, ceilings.flop_per_s, ceilings.cache_bytes_per_s, "target"))
+    peak = f"matrix products {si(ceilings.flop_per_s)}FLOP/s"
+    marks.append(svg.text(width - _RIGHT, y.at(ceilings.flop_per_s) - 7, peak, class_="tick halo", anchor="end"))
+    slope = f"memory {si(ceilings.memory_bytes_per_s)}B/s"
+    if ceilings.cache_bytes_per_s is not None:
+        slope += f", in cache {si(ceilings.cache_bytes_per_s)}B/s (dashed)"
+    marks.append(svg.text(width - _RIGHT, _TOP - 14, svg.fit(slope, width - 150), class_="axis", anchor="end"))
+    drawn = [dot for dot in sorted(dots, key=lambda dot: dot.kind == "phase") if _is_inside(dot, x, y)]
+    marks.append(svg.group(*(_mark(dot, x, y) for dot in drawn), class_="hue0"))
+    marks.append(_labels([dot for dot in drawn if dot.kind == "phase"], x, y, width))
+    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
+
+
+def _decades(values: Sequence[float]) -> tuple[float, float]:
+    """Whole decades around the values, at most _MOST_DECADES below the largest."""
+    high = math.ceil(math.log10(max(values)) + 0.05)
+    low = math.floor(math.log10(min(values)) - 0.05)
+    return float(max(low, high - _MOST_DECADES)), float(high)
+
+
+def _is_inside(dot: RooflineDot, x: LogScale, y: LogScale) -> bool:
+    return math.log10(dot.flop_per_byte) >= x.low and math.log10(dot.flop_per_s) >= y.low
+
+
+def _roof(x: LogScale, y: LogScale, flop_per_s: float, bytes_per_s: float, class_: str) -> Markup:
+    """The slanted line up to the ridge, then the flat one; clipped to the drawing."""
+    ridge = math.log10(flop_per_s / bytes_per_s)
+    start = max(x.low, y.low - math.log10(bytes_per_s))
+    points = [(start, start + math.log10(bytes_per_s))] if start < ridge else []
+    points += [(max(ridge, x.low), math.log10(flop_per_s)), (x.high, math.log10(flop_per_s))]
+    return svg.tag("path", d=svg.path_data([(x(a), y(b)) for a, b in points]), class_=class_, fill="none")
+
+
+def _mark(dot: RooflineDot, x: LogScale, y: LogScale) -> Markup:
+    class_ = "dot-counted" if dot.kind == "phase" else "dot-dropped"
+    at_x, at_y = x.at(dot.flop_per_byte), y.at(dot.flop_per_s)
+    return svg.group(svg.circle(at_x, at_y, 5.0 if dot.kind == "phase" else 3.5, class_), hint=dot.hint)
+
+
+def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float) -> Markup:
+    """Names beside the dots, moved down until none covers another."""
+    placed: list[tuple[float, float, float]] = []
+    made = []
+    for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):
+        wide = svg.text_width(dot.label)
+        left = x.at(dot.flop_per_byte) + 9
+        if left + wide > width - _RIGHT:
+            left = x.at(dot.flop_per_byte) - 9 - wide
+        base = y.at(dot.flop_per_s) + 4
+        while any(
+            abs(base - other) < _LABEL_PX and left < end and start < left + wide for start, end, other in placed
+        ):
+            base += _LABEL_PX / 2
+        placed.append((left, left + wide, base))
+        made.append(svg.tag("text", dot.label, x=left, y=base))
+    return svg.tag("g", *made, class_="label halo")
+
+
+def _power(decade: float) -> str:
+    return f"{10**decade:g}" if decade >= -3 else f"1e{decade:g}"
