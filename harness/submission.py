@@ -6,21 +6,10 @@ from typing import Any
 
 from harness.errors import ExitCode, HarnessError
 from rules.errors import did_you_mean
+from rules.system_file import COUNTS, STATUSES, SYSTEM_FIELDS
 
-SYSTEM_FIELDS = (
-    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
-    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count", "host_processor_frequency",
-    "host_processor_caches", "host_processor_interconnect", "host_memory_capacity", "host_storage_type",
-    "host_storage_capacity", "host_networking", "host_networking_topology", "host_memory_configuration",
-    "accelerators_per_node", "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
-    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
-    "accelerator_interconnect", "accelerator_interconnect_topology", "cooling", "hw_notes", "framework",
-    "other_software_stack", "operating_system", "sw_notes",
-)  # fmt: skip
-"""The 33 keys that MLPerf's system_desc_checker requires, in its order."""
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
 """`submitter` is the log's submission_org, `platform` its submission_platform."""
-STATUSES = ("Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview")
 LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
 """The status as logs spell it (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
 DIVISIONS = ("closed", "open")
@@ -28,10 +17,6 @@ UNSPECIFIED = "unspecified"
 ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"
 DEFAULT = "default"
 _VOCABULARIES = {"status": STATUSES, "division": DIVISIONS}
-_COUNTS = (
-    "number_of_nodes", "host_processors_per_node", "host_processor_core_count", "host_processor_vcpu_count",
-    "accelerators_per_node",
-)  # fmt: skip
 _LENGTH_LIMIT = 2000
 
 
@@ -96,7 +81,7 @@ def _checked(field: str, source: str, value: Any) -> str:
     if allowed and text not in allowed:
         hint = did_you_mean(text, list(allowed))
         raise HarnessError(f"{source} is {text!r}, which MLPerf's rules do not know.{hint}", ExitCode.USAGE)
-    if field in _COUNTS and text and not (text.isascii() and text.isdecimal()):
+    if field in COUNTS and text and not (text.isascii() and text.isdecimal()):
         raise HarnessError(f"{source} is {text!r}, expected a whole number.", ExitCode.USAGE)
     if field in ("submitter", "platform") and not text:
         raise HarnessError(f"{source} is empty, expected a name. Leave it out for 'unspecified'.", ExitCode.USAGE)

@@ -16,7 +16,8 @@ from harness.hardware import Found, describe_hardware
 from harness.peripherals import describe_networking, describe_storage
 from harness.resources import ROOT
 from harness.software import describe_software, version_of
-from harness.submission import STATUSES, SYSTEM_FIELDS, UNSPECIFIED, Given
+from harness.submission import UNSPECIFIED, Given
+from rules.system_file import STATUSES, SYSTEM_FIELDS
 
 UNKNOWN = "unknown"
 _SLUG_LIMIT = 80

@@ -1,7 +1,8 @@
-"""Judging: the families concatenated, applied to one log or one result set, and the verdict."""
+"""Judging: the families concatenated, applied to a log, a set, a submission or a round, and the verdict."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,11 @@ from rules import (
     quality,
     result_sets,
     seeds,
+    set_files,
+    set_times,
+    shared_runs,
     structure,
+    submission,
     system_desc,
     timing,
 )
@@ -21,14 +26,17 @@ from rules.benchmarks import Benchmark
 from rules.definitions import find_definition
 from rules.errors import DefinitionError, did_you_mean
 from rules.log import RunLog, printable, read_log
+from rules.parallel import map_in_order
 from rules.results import read_run_result
 from rules.rounds import infer_round
 from rules.rule import SEVERITIES, Finding, Outcome, Rule, judge
 from rules.scoring import judge_set_convergence
 from rules.second_opinion import with_second_opinion
 from rules.sets import ResultSet, find_result_sets
-from rules.subject import LogSubject, SetSubject, make_log_subject
-from rules.verdict import Verdict, VerdictOutcome
+from rules.subject import JudgedSet, LogSubject, RoundSubject, SetSubject, SubmissionSubject, make_log_subject
+from rules.submission_tree import Round, Submission, Target, find_targets
+from rules.system_file import read_system_desc
+from rules.verdict import Level, Verdict, VerdictOutcome
 
 LOG_RULES: tuple[Rule[LogSubject], ...] = (
     *structure.RULES,
@@ -40,16 +48,22 @@ LOG_RULES: tuple[Rule[LogSubject], ...] = (
 )
 SET_RULES: tuple[Rule[SetSubject], ...] = (
     *result_sets.RULES,
+    *set_files.RULES,
+    *set_times.RULES,
     *seeds.SET_RULES,
     *system_desc.RULES,
     *convergence_rules.RULES,
 )
+SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (*submission.RULES, *shared_runs.SUBMISSION_RULES)
+ROUND_RULES: tuple[Rule[RoundSubject], ...] = shared_runs.ROUND_RULES
+MANY_LOGS = 64
+"""From this many logs on, judging is worth the start of more processes."""
 
 
 def find_rule(code: str) -> Rule[Any]:
     """The rule of a code. Raises DefinitionError with a suggestion."""
-    rules: dict[str, Rule[Any]] = {one.code: one for one in LOG_RULES}
-    rules |= {one.code: one for one in SET_RULES}
+    families: tuple[tuple[Rule[Any], ...], ...] = (LOG_RULES, SET_RULES, SUBMISSION_RULES, ROUND_RULES)
+    rules = {one.code: one for family in families for one in family}
     if code.upper() not in rules:
         raise DefinitionError(f"unknown rule {code!r}.{did_you_mean(code.upper(), list(rules))}")
     return rules[code.upper()]
@@ -78,6 +92,14 @@ def check_set(
     ruleset: str | None = None,
 ) -> Verdict:
     """Judge a result set and every log in it."""
+    verdict = judge_set(result_set, benchmark_file, ruleset).verdict
+    return with_second_opinion((verdict,))[0] if second_opinion else verdict
+
+
+def judge_set(
+    result_set: ResultSet, benchmark_file: str | Path | None = None, ruleset: str | None = None
+) -> JudgedSet:
+    """The verdict on a set and its logs, with what the levels above need."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
     round_name = infer_round(benchmark, result_set.round, ruleset)
@@ -99,7 +121,13 @@ def check_set(
         outcomes=outcomes,
         parts=tuple(verdicts),
     )
-    return with_second_opinion((verdict,))[0] if second_opinion else verdict
+    return JudgedSet(
+        result_set=result_set,
+        verdict=verdict,
+        runs=subject.runs,
+        rounds=benchmark.rounds if benchmark is not None else (),
+        system_desc=subject.system_desc.fields if subject.system_desc is not None else None,
+    )
 
 
 def check_path(
@@ -108,19 +136,133 @@ def check_path(
     second_opinion: bool = True,
     ruleset: str | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge what `path` is: one log, or every result set at or below a directory."""
-    if Path(path).is_file():
-        return (check_log(path, benchmark_file, ruleset, second_opinion),)
-    verdicts = tuple(check_set(one, benchmark_file, False, ruleset) for one in find_result_sets(path))
+    """Judge what `path` is: a log, a set, a submission, a round, or all of these below a directory."""
+    return check_paths([path], benchmark_file, second_opinion, ruleset)
+
+
+def check_paths(
+    paths: Sequence[str | Path],
+    benchmark_file: str | Path | None = None,
+    second_opinion: bool = True,
+    ruleset: str | None = None,
+    num_processes: int = 1,
+    told: Callable[[int, int], None] | None = None,
+) -> tuple[Verdict, ...]:
+    """Judge each of several paths; the verdicts stand in the order of the paths, whatever `num_processes`.
+
+    `told` hears how many of how many logs have been judged. Raises InputError for the first path that is missing or
+    cannot be read.
+    """
+    targets = [target for path in paths for target in find_targets(path)]
+    units = [unit for target in targets for unit in _units(target)]
+    num_logs = sum(map(_num_logs, units))
+    function = partial(_judge_unit, benchmark_file=benchmark_file, ruleset=ruleset)
+    judged: list[Verdict | JudgedSet] = []
+    num_done = 0
+    for unit, one in zip(
+        units, map_in_order(function, units, num_processes if num_logs >= MANY_LOGS else 1), strict=True
+    ):
+        judged.append(one)
+        num_done += _num_logs(unit)
+        if told is not None:
+            told(num_done, num_logs)
+    found = iter(judged)
+    verdicts = tuple(_assemble(target, found) for target in targets)
     return with_second_opinion(verdicts) if second_opinion else verdicts
+
+
+def _units(target: Target) -> Iterator[Path | ResultSet]:
+    """The logs and sets that are judged by themselves, in the order in which `_assemble` takes them."""
+    if isinstance(target, Round):
+        for one in target.submissions:
+            yield from one.sets
+    elif isinstance(target, Submission):
+        yield from target.sets
+    else:
+        yield target
+
+
+def _num_logs(unit: Path | ResultSet) -> int:
+    return len(unit.logs) if isinstance(unit, ResultSet) else 1
+
+
+def _judge_unit(
+    unit: Path | ResultSet, benchmark_file: str | Path | None, ruleset: str | None
+) -> Verdict | JudgedSet:
+    if isinstance(unit, ResultSet):
+        return judge_set(unit, benchmark_file, ruleset)
+    return check_log(unit, benchmark_file, ruleset, second_opinion=False)
+
+
+def _assemble(target: Target, found: Iterator[Verdict | JudgedSet]) -> Verdict:
+    """The verdict on one target from what its parts were found to be."""
+    if isinstance(target, Round):
+        return _judge_round(target, [_take(one, found) for one in target.submissions])
+    if isinstance(target, Submission):
+        return _judge_submission(_take(target, found))
+    one = next(found)
+    return one.verdict if isinstance(one, JudgedSet) else one
+
+
+def _take(tree: Submission, found: Iterator[Verdict | JudgedSet]) -> SubmissionSubject:
+    sets = [one for _ in tree.sets if isinstance(one := next(found), JudgedSet)]
+    return SubmissionSubject(submission=tree, sets=tuple(sets))
+
+
+def _judge_submission(subject: SubmissionSubject) -> Verdict:
+    own = judge(SUBMISSION_RULES, subject, str(subject.submission.folder))
+    parts = tuple(one.verdict for one in subject.sets)
+    below = tuple(_demand(outcome) for part in parts for outcome in part.outcomes)
+    return _stand_above("submission", str(subject.submission.folder), own, below, parts)
+
+
+def _judge_round(target: Round, submissions: Sequence[SubmissionSubject]) -> Verdict:
+    own = judge(ROUND_RULES, RoundSubject(round=target, submissions=tuple(submissions)), str(target.folder))
+    parts = tuple(_judge_submission(one) for one in submissions)
+    below = tuple(outcome for part in parts for outcome in part.outcomes)
+    return _stand_above("round", str(target.folder), own, below, parts)
+
+
+def _stand_above(
+    level: Level, path: str, own: tuple[Outcome, ...], below: tuple[Outcome, ...], parts: tuple[Verdict, ...]
+) -> Verdict:
+    """The verdict of a level over its parts. What several parts say of one place is said once."""
+    findings = tuple(dict.fromkeys(_sorted((*own, *below))))
+    rulesets = dict.fromkeys(part.ruleset for part in parts)
+    sources = dict.fromkeys(part.ruleset_source for part in parts)
+    return Verdict(
+        subject=printable(path),
+        level=level,
+        outcome="invalid" if _has_error(findings) else "valid",
+        benchmark=_common(part.benchmark for part in parts),
+        round=_common(part.round for part in parts),
+        ruleset=", ".join(rulesets) or "layout only",
+        ruleset_source=", ".join(sources) or "nothing in it is judged by a benchmark's rules",
+        findings=findings,
+        outcomes=(*own, *below),
+        parts=parts,
+    )
+
+
+def _common(values: Iterable[str | None]) -> str | None:
+    """The value that all share, else None."""
+    found = set(values)
+    return found.pop() if len(found) == 1 else None
+
+
+def _demand(outcome: Outcome) -> Outcome:
+    """A submission must be complete: what is incomplete in a set is an error here."""
+    if outcome.code != result_sets.INCOMPLETE:
+        return outcome
+    return replace(outcome, findings=tuple(replace(one, severity="error") for one in outcome.findings))
 
 
 def _definition_of_set(
     logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
 ) -> Benchmark | None:
-    """By the name that most of the logs give."""
+    """By the name that most of the logs give; by the directory's where there are none."""
     names = [name for log in logs if isinstance(name := log.value(keys.SUBMISSION_BENCHMARK), str)]
-    usual = max(names, key=names.count) if names else None
+    usual = max(names, key=names.count) if names else None if logs else result_set.benchmark
     return find_definition(usual, benchmark_file, result_set.definition_file)
 
 
@@ -145,8 +287,6 @@ def make_set_subject(
 ) -> SetSubject:
     """What the set rules look at: the logs, what they say of their runs, and what lies beside them."""
     runs = tuple(read_run_result(log, benchmark) for log in logs)
-    described = result_set.system_json
-    content, error = system_desc.read_system_desc(described) if described is not None else (None, None)
     return SetSubject(
         result_set=result_set,
         logs=logs,
@@ -154,8 +294,7 @@ def make_set_subject(
         benchmark=benchmark,
         round=round_name,
         is_ours=any(make_log_subject(log, benchmark, round_name).is_ours for log in logs),
-        system_desc=content,
-        system_desc_error=error,
+        system_desc=read_system_desc(result_set.system_json) if result_set.system_json is not None else None,
         convergence=judge_set_convergence(runs, benchmark, round_name),
     )
 
@@ -205,6 +344,6 @@ def _source(benchmark: Benchmark | None, result_set: ResultSet, round_name: str 
         return "asked for"
     if round_name is not None:
         if round_name == result_set.round:
-            return "from the directory's name"
+            return f"from the {result_set.round_source}'s name"
         return f"the last round of {benchmark.name}" if benchmark is not None else "unknown"
     return f"definition {benchmark.path.name}" if benchmark is not None else "the benchmark is not defined here"

@@ -1,4 +1,4 @@
-"""What rules look at: one log, or one result set, together with what it is judged by."""
+"""What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +12,9 @@ from rules.log import RunLog, as_number
 from rules.results import RunResult
 from rules.rounds import round_number
 from rules.sets import ResultSet
+from rules.submission_tree import Round, Submission
+from rules.system_file import SystemDesc
+from rules.verdict import Verdict
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,14 +69,44 @@ class SetSubject:
     benchmark: Benchmark | None
     round: str | None
     is_ours: bool
-    system_desc: Mapping[str, Any] | None
-    system_desc_error: str | None
+    system_desc: SystemDesc | None
+    """systems/<system>.json as read, None where there is none."""
     convergence: Convergence | None
     """The RCP test, None where the set is not complete enough to be tested."""
 
     @property
     def is_own(self) -> bool:
         return self.benchmark is None or self.benchmark.status == "own"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedSet:
+    """A set that was judged, without its logs' records: what the levels above need of it.
+
+    `rounds` are the official rounds of its benchmark, none for own and unknown ones.
+    """
+
+    result_set: ResultSet
+    verdict: Verdict
+    runs: tuple[RunResult, ...]
+    rounds: tuple[str, ...]
+    system_desc: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubmissionSubject:
+    """One organisation's submission and its judged sets."""
+
+    submission: Submission
+    sets: tuple[JudgedSet, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoundSubject:
+    """A round and its submissions."""
+
+    round: Round
+    submissions: tuple[SubmissionSubject, ...]
 
 
 def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> LogSubject:

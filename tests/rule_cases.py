@@ -127,6 +127,10 @@ def _aborted(records: Records, **metadata: object) -> Records:
     return with_record(low, keys.RUN_STOP, metadata={"status": "aborted", "reason": "max_epochs", **metadata})
 
 
+def _second_seed(records: Records) -> Records:
+    return [one for record in records for one in (record, {**record, "value": 2})[: 1 + (record["key"] == keys.SEED)]]
+
+
 def _no_time(records: Records) -> Records:
     """Everything happens at run_start."""
     changed = copy.deepcopy(records)
@@ -235,6 +239,7 @@ LOG_CASES: dict[str, LogCase] = {
     ),
     "QU107": own(lambda records: _aborted(records, reason=None), keys.RUN_STOP, also=frozenset({"QU103"})),
     "SE102": official(lambda records: without(records, keys.SEED), None, round_name="4.0", is_error=False),
+    "SE103": official(_second_seed, keys.SEED, index=1, is_error=False),
 }
 
 

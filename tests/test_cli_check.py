@@ -149,11 +149,19 @@ def test_json_follows_its_schema(command: Any, good: Path, broken: Path, tmp_pat
     single = write_log(tmp_path / "one.txt", without(make_records(TINY), "seed"))
     schema = json.loads((resources.files("rules") / "schemas" / "verdict.schema.json").read_text())
     jsonschema.Draft202012Validator.check_schema(schema)
-    code, out, _ = command("check", good, broken, official, single, "--format", "json")
+    code, out, _ = command("check", good, broken, official / "results", single, official, "--format", "json")
     document = json.loads(out)
     jsonschema.validate(document, schema)
     assert code == 3
-    assert [one["outcome"] for one in document["verdicts"]] == ["valid", "invalid", "incomplete", "invalid"]
+    assert [one["outcome"] for one in document["verdicts"]] == [
+        "valid",
+        "invalid",
+        "incomplete",
+        "invalid",
+        "invalid",
+    ]
+    assert [one["level"] for one in document["verdicts"]] == ["set", "set", "set", "log", "submission"]
+    assert [one["outcome"] for one in document["verdicts"][4]["parts"]] == ["incomplete"]
     finding = next(one for one in document["verdicts"][1]["findings"] if one["code"] == "HP101")
     assert finding["line_num"] == EPSILON_LINE and finding["path"].endswith("result_1.txt")
     assert document["verdicts"][2]["logs"][0]["official"][0]["outcome"] == "valid"

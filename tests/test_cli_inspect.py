@@ -14,8 +14,8 @@ import pytest
 from harness.cli import main
 from harness.cli.table import display_width
 from harness.preflight import Check
-from harness.submission import SYSTEM_FIELDS
 from rules.benchmarks import load_benchmark, shipped_names
+from rules.system_file import SYSTEM_FIELDS
 
 CLI = Callable[..., tuple[int, str, str]]
 

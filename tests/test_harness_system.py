@@ -18,8 +18,9 @@ from harness.errors import ExitCode, HarnessError
 from harness.hardware import describe_hardware, virtualization
 from harness.peripherals import describe_networking, describe_storage
 from harness.software import container, environment, environment_variables
-from harness.submission import STATUSES, SYSTEM_FIELDS, Given, submission_fields
+from harness.submission import Given, submission_fields
 from harness.system import SystemDescription, describe_system, system_slug, write_system_json
+from rules.system_file import STATUSES, SYSTEM_FIELDS
 
 
 def tree(root: Path, entries: dict[str, str]) -> Path:

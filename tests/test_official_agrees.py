@@ -129,11 +129,11 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
 
 def test_second_opinion_stands_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_path(tmp_path / "results")
     opinions = [one for log in verdict.logs for one in log.official]
     assert [(one.checker, one.outcome, one.ruleset) for one in opinions] == [("compliance", "valid", "6.0.0")] * 2
     assert {one.checker for one in verdict.official} == {"seed", "rcp", "system"}
-    (silent,) = check_path(tmp_path, second_opinion=False)
+    (silent,) = check_path(tmp_path / "results", second_opinion=False)
     assert not silent.official and not any(log.official for log in silent.logs)
 
 

@@ -1,0 +1,35 @@
+"""The same function over many items on several processors: results in the order of the items, errors kept."""
+
+import signal
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from typing import TypeVar
+
+T = TypeVar("T")
+R = TypeVar("R")
+_CHUNKS_PER_PROCESS = 8
+
+
+def map_in_order(function: Callable[[T], R], items: Sequence[T], num_processes: int = 1) -> Iterator[R]:
+    """Results in the order of `items`, as they become known; the first error, in that order, is raised.
+
+    With more than one process, `function` must be importable by name and items and results must be picklable. A
+    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result.
+    """
+    if num_processes <= 1 or len(items) <= 1:
+        yield from map(function, items)
+        return
+    num_processes = min(num_processes, len(items))
+    size = max(1, len(items) // (num_processes * _CHUNKS_PER_PROCESS))
+    # Processes start afresh: a fork of a process with threads (torch's, a caller's) may lock up.
+    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"), initializer=_leave_signals_to_parent)
+    try:
+        yield from pool.map(function, items, chunksize=size)
+    finally:
+        pool.shutdown(wait=True, cancel_futures=True)
+
+
+def _leave_signals_to_parent() -> None:
+    """Ctrl-C reaches the whole group of processes; the parent ends the others."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
