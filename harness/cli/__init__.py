@@ -32,7 +32,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 SECTIONS = {
     "Run": ("run", "resume", "sweep", "plan"),
     "Judge and show": ("check", "score", "report"),
-    "Look": ("list", "show", "system", "doctor"),
+    "Look": ("profile", "list", "show", "system", "doctor"),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b
