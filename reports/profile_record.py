@@ -206,8 +206,8 @@ def _ceilings(measured: Mapping[str, Any]) -> Iterator[CeilingRow]:
     transfer = as_mapping(measured.get("transfer"))
     for key, name in (("to_device_bytes_per_s", "host to device"), ("to_host_bytes_per_s", "device to host")):
         # null is what a CPU has: there is nothing to copy to, and nothing was measured.
-        size = num_bytes(whole_of(transfer, "bytes"))
-        yield _ceiling(name, size, "pinned copy" if transfer else "no device", "B/s", transfer, key)
+        moved = num_bytes(whole_of(transfer, "bytes"))
+        yield _ceiling(name, moved, "pinned copy" if transfer else "no device", "B/s", transfer, key)
 
 
 def _ceiling(name: str, size: str, detail: str, unit: str, entry: Mapping[str, Any], key: str) -> CeilingRow:

@@ -40,7 +40,10 @@ def _repeat_cuda(call: Call, device: torch.device, budget_s: float, at_least: in
     took_s: list[float] = []
     until_s = time.monotonic() + budget_s
     while len(took_s) < at_least or time.monotonic() < until_s:
-        events = [torch.cuda.Event(enable_timing=True) for _ in range(at_least + 1)]
+        events = [
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in range(at_least + 1)
+        ]
         events[0].record()
         for event in events[1:]:
             call()

@@ -85,7 +85,7 @@ class _Ranges:
             return
         self.close()
         self._open = torch.autograd.profiler.record_function(_RANGE + phase)
-        self._open.__enter__()
+        self._open.__enter__()  # type: ignore[no-untyped-call]
 
     def close(self) -> None:
         if self._open is not None:

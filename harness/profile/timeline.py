@@ -22,7 +22,7 @@ class Timeline:
         self.enter: Enter = self._record_event if self._is_cuda else _stamping(self._stamps)
 
     def _record_event(self, phase: Phase) -> None:
-        event = torch.cuda.Event(enable_timing=True)
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         self._stamps.append((phase, event))
 

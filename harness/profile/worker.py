@@ -16,6 +16,7 @@ from harness.catalog import parse_workload
 from harness.clock import Clock
 from harness.errors import ExitCode, exit_code_of, message_of
 from harness.files import read_json
+from harness.made_up import hold_in_memory
 from harness.profile.analysis import analyse_phases, limit_step
 from harness.profile.document import make_document
 from harness.profile.launch import ProfileSpec
@@ -37,12 +38,14 @@ from reference_models.world import SingleProcess
 from rules.benchmarks import parse_benchmark
 
 _NUM_BATCHES = 4
+_HELD_STEPS = 50
+"""Batches of made-up data that are held; real data is read as in a run."""
 
 
 def profile(spec: ProfileSpec) -> dict[str, Any]:
     """The content of profile.json. Steps are measured first, on the workload as a run has it after its warm-up."""
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
-    config = parse_workload(benchmark, benchmark.sections)
+    config = hold_in_memory(parse_workload(benchmark, benchmark.sections), _HELD_STEPS)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     name = config.runtime.implementation
     workload = find_implementation(name)(workload_spec, SingleProcess())
@@ -146,7 +149,7 @@ def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
     """Rows of all tables that one batch's ids name, on average over the batches."""
-    found = [sum(part.unique().numel() for part in ids.split(list(multi_hot), dim=1)) for ids in batches_ids]
+    found = [sum(part.unique().numel() for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids]
     return round(sum(found) / len(found))
 
 

@@ -53,7 +53,7 @@ def _after(
 
     def hook(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
         if output.requires_grad:
-            output.register_hook(begin_backward)
+            output.register_hook(begin_backward)  # type: ignore[no-untyped-call]
         if phase is not None:
             enter(phase)
 
