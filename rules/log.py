@@ -22,10 +22,13 @@ MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
 _EXCERPT_CHARS = 120
+_PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
 _TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
 _SPACE = re.compile(r"[ \t]*")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
 _UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
 
 
@@ -45,6 +48,8 @@ class LogLine:
     metadata: Mapping[str, Any]
     namespace: str = ""
     problems: tuple[str, ...] = ()
+    rank: int | None = None
+    """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
 
     @property
     def time_s(self) -> float:
@@ -142,12 +147,13 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
         if len(unparsed) < MAX_NUM_UNPARSED:
             unparsed.append(Unparsed(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
 
-    for line_num, text, is_whole in _announced(chunks):
+    for line_num, text, is_whole, prefix in _announced(chunks):
         if text.startswith(_UTF16_MARKS):
             reject(line_num, "the file is UTF-16; convert it to UTF-8", text)
         elif not is_whole:
             reject(line_num, f"record longer than {MAX_RECORD_BYTES} bytes", text)
         else:
+            rank = int(match[1]) if (match := _RANK.match(prefix)) else None
             for parsed in _records(text):
                 if isinstance(parsed, str):
                     reject(line_num, parsed, text)
@@ -155,39 +161,43 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
                     reject(line_num, f"more than {MAX_NUM_RECORDS} records; the rest was not read", text)
                     return lines, unparsed
                 else:
-                    lines.append(LogLine(path=path, line_num=line_num, **parsed))
+                    lines.append(LogLine(path=path, line_num=line_num, rank=rank, **parsed))
     return lines, unparsed
 
 
-def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool]]:
-    """Line number, text from the first announcement to the line's end, and whether that text is complete.
+def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
+    """Line number, text from the first announcement to the line's end, whether that text is complete, and what
+    stands before it at the line's beginning.
 
     A line longer than one chunk is cut into its announcements; only the one that is still open is held.
     """
-    line_num, held = 1, b""
+    line_num, held, begins = 1, b"", True
     for index, chunk in enumerate(chunks):
         if index == 0 and chunk.startswith(_UTF16_MARKS):
-            yield line_num, chunk[:_EXCERPT_CHARS], True
+            yield line_num, chunk[:_EXCERPT_CHARS], True, b""
         ends = chunk.endswith(b"\n")
         text = held + chunk
         held = b""
         starts = [match.start() for match in _ANNOUNCED.finditer(text)]
+        prefix = text[: min(starts[0], _PREFIX_BYTES)] if starts and begins else b""
         if ends or len(chunk) < MAX_RECORD_BYTES:
             if starts:
-                yield line_num, text[starts[0] :], len(text) - starts[-1] <= 2 * MAX_RECORD_BYTES
+                is_whole = len(text) - starts[-1] <= 2 * MAX_RECORD_BYTES
+                yield line_num, text[starts[0] :], is_whole, prefix
         elif starts:
             if len(starts) > 1:
-                yield line_num, text[starts[0] : starts[-1]], True
+                yield line_num, text[starts[0] : starts[-1]], True, prefix
             if len(text) - starts[-1] > MAX_RECORD_BYTES:
-                yield line_num, text[starts[-1] :][:_EXCERPT_CHARS], False
+                yield line_num, text[starts[-1] :][:_EXCERPT_CHARS], False, b""
             else:
                 held = text[starts[-1] :]
         else:
             held = text[-len(_TOKEN) :]
+        begins = ends
         if ends:
             line_num += 1
     if held.startswith(_TOKEN):
-        yield line_num, held, True
+        yield line_num, held, True, b""
 
 
 def _records(text: bytes) -> Iterator[dict[str, Any] | str]:
@@ -270,7 +280,7 @@ def _fields(record: object) -> dict[str, Any]:
 def _is_sound(value: object, depth: int) -> bool:
     """Whether a value is shallow and its strings can be written as UTF-8."""
     if isinstance(value, str):
-        return not any("\ud800" <= character <= "\udfff" for character in value)
+        return value.isascii() or _SURROGATE.search(value) is None
     if isinstance(value, dict):
         return depth > 0 and all(_is_sound(k, depth) and _is_sound(v, depth - 1) for k, v in value.items())
     if isinstance(value, list):
@@ -284,6 +294,8 @@ def _excerpt(text: bytes) -> str:
 
 def printable(text: str) -> str:
     """`text` with control characters and lone surrogates escaped: safe on any terminal."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 

@@ -58,5 +58,26 @@ def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
         yield Problem(message="the log holds no seed", found="no record", expected="seed: a whole number")
 
 
-LOG_RULES: tuple[Rule[LogSubject], ...] = (seed_is_logged,)
+def _of_others(subject: LogSubject) -> str | None:
+    return "ST104 allows one seed only" if subject.is_ours else None
+
+
+@rule(
+    "SE103",
+    "the run has one seed",
+    source="mlperf_logging seed_checker, which warns",
+    remedy="Let one process log the seed from which all others follow.",
+    severity="warning",
+    requires={"ST101"},
+    applies=_of_others,
+)
+def one_seed(subject: LogSubject) -> Iterator[Problem]:
+    """Several different seeds leave open which of them made the run; ranks may have seeds of their own."""
+    lines = subject.log.all(keys.SEED)
+    others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
+    if others:
+        yield at(others[0], "a second seed", found=show(others[0].value), expected=show(lines[0].value))
+
+
+LOG_RULES: tuple[Rule[LogSubject], ...] = (seed_is_logged, one_seed)
 SET_RULES: tuple[Rule[SetSubject], ...] = (seeds_differ,)

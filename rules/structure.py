@@ -10,6 +10,7 @@ from rules.subject import LogSubject, applies_to_ours
 
 _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
 _CLOCK_SKEW_MS = 1000
+_BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
 _COMMON = "compliance_checker training_*/common.yaml"
 
 
@@ -126,8 +127,11 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
 )
 def event_types(subject: LogSubject) -> Iterator[Problem]:
     """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool
-    looks at it, so it is only a warning in official logs (the reference itself logs init_stop as a start)."""
-    severity: Severity = "error" if subject.is_ours else "warning"
+    looks at it, so in official logs it is a warning (the reference itself logs init_stop as a start), and an error
+    only where no start or stop of init and run is what it should be: such a log is not mllog's."""
+    bounds = [line for line in subject.log.lines if line.key in _BOUNDS]
+    is_foreign = bool(bounds) and all(line.event_type != EVENT_TYPES[line.key] for line in bounds)
+    severity: Severity = "error" if subject.is_ours or is_foreign else "warning"
     demanded = set(kinds_of(subject)) | set(EVENT_TYPES) | {keys.WEIGHTS_INITIALIZATION}
     for line in subject.log.lines:
         expected = EVENT_TYPES.get(line.key, POINT)
