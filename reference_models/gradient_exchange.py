@@ -23,8 +23,8 @@ Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
 class TopK:
     """State of the `topk` hook: what each parameter's gradients still owe the other ranks."""
 
-    def __init__(self, density: float) -> None:
-        self.density = density
+    def __init__(self, density: float, group: dist.ProcessGroup | None = None) -> None:
+        self.density, self.group = density, group
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: dist.GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
@@ -58,12 +58,12 @@ class TopK:
 def topk_hook(state: TopK, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The mean over ranks of what each sends; summed in rank order, so that all ranks hold the same bits."""
     if state.density == 1.0:
-        return default_hooks.allreduce_hook(None, bucket)  # type: ignore[arg-type]
+        return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)
-    num_ranks, count = dist.get_world_size(), len(values)
+    num_ranks, count = dist.get_world_size(state.group), len(values)
     packed = torch.cat([positions.to(torch.int32), values.to(torch.float32).view(torch.int32)])
     received = [torch.empty_like(packed) for _ in range(num_ranks)]
-    dist.all_gather(received, packed)
+    dist.all_gather(received, packed, group=state.group)
     mean = torch.zeros_like(remainder)
     for message in received:
         where, what = message[:count].long(), message[count:].view(torch.float32)
@@ -76,15 +76,19 @@ def topk_hook(state: TopK, bucket: dist.GradBucket) -> torch.futures.Future[torc
 def register_gradient_exchange(model: DistributedDataParallel, grad_comm: str) -> None:
     """Make `model` exchange its gradients as `grad_comm` says; "dense" is what it does of itself.
 
-    The hook's name is in PyTorch's hands, which wants its second argument called `bucket`.
+    The hooks have a group of their own: PowerSGD's later rounds begin in callbacks, at moments that differ between
+    ranks, and would otherwise meet the other ranks' embedding exchange.
     """
     scheme, parameter = parse_grad_comm(grad_comm)
+    if scheme == "dense":
+        return
+    group = dist.new_group()
     if scheme == "fp16":
-        model.register_comm_hook(None, default_hooks.fp16_compress_hook)
+        model.register_comm_hook(group, default_hooks.fp16_compress_hook)
     elif scheme == "powersgd":
         state = powerSGD_hook.PowerSGDState(
-            process_group=None, matrix_approximation_rank=int(parameter), start_powerSGD_iter=POWERSGD_START_STEP
+            process_group=group, matrix_approximation_rank=int(parameter), start_powerSGD_iter=POWERSGD_START_STEP
         )
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     elif scheme == "topk":
-        model.register_comm_hook(TopK(parameter), topk_hook)
+        model.register_comm_hook(TopK(parameter, group), topk_hook)

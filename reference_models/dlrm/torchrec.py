@@ -94,7 +94,7 @@ class TorchRecWorkload(ReferenceWorkload):
         sharder = make_sharder(
             spec.runtime.sharding,
             fused_parameters(spec.train),
-            make_codecs(spec.runtime.comm, self._device.type),
+            make_codecs(spec.runtime.comm, spec.runtime.sharding, self._device),
         )
         plan = make_plan(
             made,
