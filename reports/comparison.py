@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from reports.facts import SetFacts
+from reports.facts import SetFacts, Status
 from reports.pairing import Pairing, pair_runs
 from reports.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.power import runs_needed
@@ -80,13 +80,14 @@ class Comparison:
 
     `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
     fewer runs reach the target on one side (`converged_p`, Fisher's exact test, in the family). `is_paired` says that
-    runs of equal seeds were compared with each other; `num_shared_seeds` counts those. `changes` are (name, base,
-    new) of what was set differently.
+    runs of equal seeds were compared with each other; `num_shared_seeds` counts those. `status` is base's. `changes`
+    are (name, base, new) of what was set differently.
     """
 
     base: str
     new: str
     refusal: str | None
+    status: Status
     min_effect: float
     confidence: float
     is_cross_system: bool = False
@@ -248,7 +249,8 @@ def _finish(
 ) -> Comparison:
     base, new, pairing = draft.base, draft.new, draft.pairing
     comparison = Comparison(
-        base=base.label, new=new.label, refusal=draft.refusal, min_effect=min_effect, confidence=confidence,
+        base=base.label, new=new.label, refusal=draft.refusal, status=base.status,
+        min_effect=min_effect, confidence=confidence,
         is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
         num_base_converged=base.num_converged, num_new_converged=new.num_converged,
     )  # fmt: skip

@@ -16,7 +16,7 @@ def why_refused(base: Side, new: Side) -> str | None:
             "they are timed differently"
         )
     if base.kind == "throughput":
-        return None
+        return _why_other_measurement(base, new)
     if not base.runs or not new.runs:
         return f"{(new if base.runs else base).label} holds no finished run"
     if base.status != new.status:
@@ -29,6 +29,16 @@ def why_refused(base: Side, new: Side) -> str | None:
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)
         return f"{number} of the runs stand on both sides (equal logs); a run is not compared with itself"
+    return None
+
+
+def _why_other_measurement(base: Side, new: Side) -> str | None:
+    """Two measurements of throughput may differ in whatever is being varied, but not in what is timed."""
+    if base.samples == new.samples:
+        return "the same measurement stands on both sides"
+    one, other = dict(base.settings).get("data_kind"), dict(new.settings).get("data_kind")
+    if one is not None and other is not None and one != other:
+        return f"different input: {one} and {other} data; reading a dataset is part of the time"
     return None
 
 

@@ -19,6 +19,9 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
+    "compare": ("harness.cli.compare", "compare", "Compare results by the factors of their time, with verdicts."),
+    "diff": ("harness.cli.compare", "diff", "Show what two configurations have set and found differently."),
+    "history": ("harness.cli.compare", "history", "List past run sets of a directory."),
     "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
     "show": ("harness.cli.inspect", "show", "Show one benchmark's definition."),
@@ -31,8 +34,8 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 SECTIONS = {
     "Run": ("run", "resume", "sweep", "plan"),
-    "Judge and show": ("check", "score", "report"),
-    "Look": ("profile", "list", "show", "system", "doctor"),
+    "Judge and show": ("check", "score", "compare", "report"),
+    "Look": ("diff", "history", "profile", "list", "show", "system", "doctor"),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b

@@ -1,0 +1,176 @@
+"""compare, diff, history: results against each other, and over time."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.errors import ExitCode, HarnessError
+
+_FORMAT = click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "csv", "md"]),
+    default="table",
+    show_default=True,
+    help="Output form.",
+)
+
+
+class Fraction(click.ParamType[float]):
+    """'3%' or '0.03'."""
+
+    name = "fraction"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        text = str(value).strip()
+        try:
+            number = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
+        except ValueError:
+            number = -1.0
+        if not 0.0 <= number < 1.0:
+            self.fail(f"{value!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.", param, ctx)
+        return number
+
+
+class Confidence(Fraction):
+    """'95%' or '0.95'."""
+
+    name = "confidence"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = super().convert(value, param, ctx)
+        if not 0.5 <= number <= 0.9999:
+            self.fail(f"{value!r}: expected a confidence from 50% to 99.99%, such as 95% or 0.95.", param, ctx)
+        return number
+
+
+@click.command()
+@click.argument("base", metavar="BASE", type=click.Path(path_type=Path))
+@click.argument("news", metavar="NEW...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option(
+    "--min-effect",
+    type=Fraction(),
+    default="3%",
+    show_default=True,
+    help="Smallest difference of interest, 3% or .03.",
+)
+@click.option(
+    "--confidence", type=Confidence(), default="95%", show_default=True, help="Of the intervals and of the verdicts."
+)
+@click.option(
+    "--fail-on",
+    type=click.Choice(["regression", "inconclusive", "never"]),
+    default="never",
+    show_default=True,
+    help="regression: exit 5 when new is slower. inconclusive: also exit 7 when that cannot be told.",
+)
+@_FORMAT
+def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: float, fail_on: str, form: str) -> int:
+    """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
+
+    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput', or files of
+    'report --format json'; NEW may hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
+    'inconclusive', which takes more runs. A regression is a slower time to train, or an inconclusive one with a
+    slower factor and no faster one. Runs that share seeds are compared in pairs. Other benchmarks, targets, data
+    sets and divisions are refused (exit 2).
+    """
+    from harness.cli.compare_view import compare_csv, compare_markdown, echo_comparisons
+    from reports.comparison import compare_sides
+    from reports.comparison_export import comparisons_to_json
+    from reports.sources import distinct, one_side, read_sides
+
+    first = one_side(base)
+    others = [side for path in news for side in _without(first, read_sides(path))]
+    sides = distinct([first, *others])
+    comparisons = compare_sides(sides[0], sides[1:], min_effect=min_effect, confidence=confidence)
+    if form == "json":
+        click.echo(json.dumps(comparisons_to_json(comparisons), indent=2))
+    elif form == "csv":
+        click.echo(compare_csv(comparisons), nl=False)
+    elif form == "md":
+        click.echo(compare_markdown(comparisons))
+    else:
+        echo_comparisons(comparisons)
+    refused = [one for one in comparisons if one.refusal is not None]
+    if refused:
+        raise HarnessError(
+            f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {refused[0].refusal}. "
+            "Compare results of one benchmark, target, dataset and division.",
+            ExitCode.USAGE,
+        )
+    if fail_on != "never" and any(one.is_regression for one in comparisons):
+        return ExitCode.REGRESSION
+    if fail_on == "inconclusive" and any(one.verdict == "inconclusive" for one in comparisons):
+        return ExitCode.INCONCLUSIVE
+    return ExitCode.DONE
+
+
+def _without(base: Any, sides: Any) -> list[Any]:
+    """The sides of a folder; where it holds several and BASE is among them, without that one."""
+    own = {run.log_sha256 for run in base.runs}
+    others = [
+        side
+        for side in sides
+        if not (own and own == {run.log_sha256 for run in side.runs}) and (side.runs or side.samples != base.samples)
+    ]
+    return others if others else list(sides)
+
+
+@click.command()
+@click.argument("a", metavar="A", type=click.Path(path_type=Path))
+@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
+@click.option(
+    "--format",
+    "form",
+    type=click.Choice(["table", "json", "md"]),
+    default="table",
+    show_default=True,
+    help="Output form; json has everything.",
+)
+def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
+    """Show what differs between two configurations: settings, software, system, and what the logs say of them.
+
+    A and B are a run set or measurement of this harness, a result directory of anyone's, a log, or a file of
+    'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
+    """
+    from harness.cli.diff_view import difference_markdown, echo_difference
+    from reports.difference import describe, difference_to_json, find_difference
+
+    difference = find_difference(describe(a), describe(b))
+    if form == "json":
+        click.echo(json.dumps(difference_to_json(difference), indent=2))
+    elif form == "md":
+        click.echo(difference_markdown(difference, with_identical=verbose))
+    else:
+        echo_difference(difference, with_identical=verbose)
+    return ExitCode.DONE
+
+
+@click.command()
+@click.argument("folder", metavar="[DIR]", default="results", type=click.Path(path_type=Path))
+@click.option(
+    "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
+)
+@_FORMAT
+def history(folder: Path, limit: int, form: str) -> int:
+    """List past run sets and measurements of throughput below DIR, newest first.  [default: results]
+
+    Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
+    cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
+    """
+    from harness.cli.history_view import echo_history, history_csv, history_markdown
+    from reports.history import history_to_json, read_history
+
+    past, num_found = read_history(folder, limit=limit)
+    if form == "json":
+        click.echo(json.dumps(history_to_json(past, num_found), indent=2))
+    elif form == "csv":
+        click.echo(history_csv(past), nl=False)
+    elif form == "md":
+        click.echo(history_markdown(past))
+    else:
+        echo_history(past, num_found)
+    return ExitCode.DONE

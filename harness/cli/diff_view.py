@@ -1,0 +1,70 @@
+"""How `diff` shows two configurations: what differs, by section, then how much is alike."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+import click
+
+from harness.cli.escaping import markdown_safe
+from harness.cli.table import echo_table, printable, terminal_width, wrap
+from reports.difference import Row, Setting, SettingsDifference
+
+_NOT_SAID = "(not said)"
+
+
+def echo_difference(difference: SettingsDifference, *, with_identical: bool) -> None:
+    _echo(f"A  {difference.a}")
+    _echo(f"B  {difference.b}")
+    _echo_rows(difference.differing)
+    click.echo()
+    _echo(summary(difference) + ("" if with_identical or not difference.identical else " (-v lists them)"))
+    for side, section in difference.untold:
+        _echo(f"{side} says nothing of {section}; not compared.")
+    if with_identical:
+        _echo_rows(difference.identical)
+
+
+def _echo_rows(rows: Sequence[Row]) -> None:
+    for section, of_section in groupby(rows, key=lambda row: row.section):
+        click.echo()
+        table = [(row.name, _told(row.a), _told(row.b)) for row in of_section]
+        echo_table([section, "A", "B"], table, "lll")
+
+
+def summary(difference: SettingsDifference) -> str:
+    return f"{len(difference.differing)} differ, {len(difference.identical)} identical"
+
+
+def difference_markdown(difference: SettingsDifference, *, with_identical: bool) -> str:
+    """A heading and one table per section."""
+    parts = [f"## {markdown_safe(difference.a)} and {markdown_safe(difference.b)}: {summary(difference)}"]
+    rows = [*difference.differing, *(difference.identical if with_identical else ())]
+    if rows:
+        lines = ["| section | name | A | B | source of A | source of B |", "|---|---|---|---|---|---|"]
+        for row in rows:
+            cells = (row.section, row.name, _value(row.a), _value(row.b), _source(row.a), _source(row.b))
+            lines.append("| " + " | ".join(markdown_safe(cell) for cell in cells) + " |")
+        parts.append("\n".join(lines))
+    parts += [
+        markdown_safe(f"{side} says nothing of {section}; not compared.") for side, section in difference.untold
+    ]
+    return "\n\n".join(parts)
+
+
+def _told(setting: Setting | None) -> str:
+    return _NOT_SAID if setting is None else f"{_value(setting)}  [{setting.source}]"
+
+
+def _value(setting: Setting | None) -> str:
+    if setting is None:
+        return _NOT_SAID
+    return setting.value or "(none)"
+
+
+def _source(setting: Setting | None) -> str:
+    return "" if setting is None else setting.source
+
+
+def _echo(text: str) -> None:
+    for line in wrap(printable(text), terminal_width()):
+        click.echo(line)
