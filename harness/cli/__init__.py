@@ -19,6 +19,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
+    "package": ("harness.cli.package", "package", "Build a submission tree from results, and judge it."),
     "compare": ("harness.cli.compare", "compare", "Compare results by the factors of their time, with verdicts."),
     "diff": ("harness.cli.compare", "diff", "Show what two configurations have set and found differently."),
     "history": ("harness.cli.compare", "history", "List past run sets of a directory."),
@@ -34,7 +35,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 }
 SECTIONS = {
     "Run": ("run", "resume", "sweep", "plan"),
-    "Judge and show": ("check", "score", "compare", "report"),
+    "Judge and show": ("check", "score", "package", "compare", "report"),
     "Look": ("diff", "history", "profile", "list", "show", "system", "doctor"),
     "Data": ("data", "calibrate"),
 }

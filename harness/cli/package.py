@@ -1,0 +1,62 @@
+"""`package`: build an MLPerf submission tree from result sets, and judge it."""
+
+from pathlib import Path
+
+import click
+
+from harness.errors import ExitCode
+
+
+@click.command()
+@click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
+@click.option(
+    "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR",
+    help="Folder to make; it holds ORG/ and SHA256SUMS.",
+)  # fmt: skip
+@click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
+@click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
+@click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
+@click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
+def package(
+    results: tuple[Path, ...],
+    submitter: str,
+    output: Path,
+    division: str | None,
+    ruleset: str | None,
+    allow_non_compliant: bool,
+    no_second_opinion: bool,
+) -> int:
+    """Build the submission tree of ORG from RESULTS: run sets, or anyone's result trees.
+
+    Logs are copied byte for byte, never edited. What is left out is listed. The tree is judged by our rules and the
+    official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
+    """
+    from harness.cli.check_view import echo_verdicts
+    from harness.package import NotCompliantError, PackageRequest, build_package
+    from reports.formatting import plural
+
+    request = PackageRequest(
+        sources=results,
+        submitter=submitter,
+        output=output,
+        division=division,
+        ruleset=ruleset,
+        allow_non_compliant=allow_non_compliant,
+        second_opinion=not no_second_opinion,
+    )
+    try:
+        made = build_package(request)
+    except NotCompliantError as error:
+        echo_verdicts(error.verdicts)
+        raise
+    echo_verdicts((made.verdict,))
+    click.echo(f"{made.submission}: {plural(len(made.sets), 'set')}, {plural(made.num_files, 'file')}")
+    for one in made.sets:
+        click.echo(f"  {one.system}  {one.benchmark}  {plural(len(one.runs), 'run')}")
+    if made.left_out:
+        click.echo("left out:")
+    for item in made.left_out:
+        number = f" ({plural(item.num_files, 'file')})" if item.num_files > 1 else ""
+        click.echo(f"  {item.place}{number}: {item.reason}")
+    return ExitCode.COMPLIANCE if made.verdict.outcome == "invalid" else ExitCode.DONE
