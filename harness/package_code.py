@@ -43,7 +43,6 @@ class RunRecord:
     num_runs: int
     base_seed: int
     num_threads: int
-    num_ranks: int
     timeout_s: float | None
     config: Mapping[str, Any]
     environment: Mapping[str, Any]
@@ -71,7 +70,6 @@ def read_run_record(root: Path) -> RunRecord:
             num_runs=int(content["num_runs"]),
             base_seed=int(content["base_seed"]),
             num_threads=int(content["num_threads"]),
-            num_ranks=int(content.get("num_ranks") or 1),
             timeout_s=None if timeout_s is None else float(timeout_s),
             config=config,
             environment=dict(content["environment"]),
@@ -157,7 +155,6 @@ def _describe(record: RunRecord, benchmark: Benchmark) -> dict[str, Any]:
         "num_runs": record.num_runs,
         "base_seed": record.base_seed,
         "num_threads": record.num_threads,
-        "num_ranks": record.num_ranks,
         **sections,
     }
 
@@ -254,8 +251,6 @@ def _run_and_time(record: RunRecord) -> str:
     ]  # fmt: skip
     if (device := record.config.get("runtime.device")) is not None:
         arguments += ["--device", str(device)]
-    if record.num_ranks != 1:
-        arguments += ["--ranks", str(record.num_ranks)]
     if record.timeout_s is not None:
         arguments += ["--timeout", str(record.timeout_s)]
     return (
