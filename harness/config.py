@@ -35,7 +35,9 @@ _SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({"global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate"}.union(
         *TRAIN_KEYS.values()))),
-    "runtime": ("device", "threads", "precision", "implementation"),
+    "runtime": (
+        "device", "threads", "precision", "implementation", "ranks", "sharding", "comm", "grad_comm",
+    ),
 }  # fmt: skip
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",

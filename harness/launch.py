@@ -21,10 +21,14 @@ torch is first imported."""
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerEnd:
-    """How a worker ended: its exit code, or minus the signal that killed it, and its last words."""
+    """How a worker ended: its exit code, or minus the signal that killed it, and its last words.
+
+    `rank` is the rank to blame where there were several.
+    """
 
     exit_code: int
     last_words: str
+    rank: int | None = None
 
 
 def launch_worker(
@@ -33,8 +37,14 @@ def launch_worker(
     num_threads: int,
     on_event: Callable[[Mapping[str, Any]], None],
     module: str = "harness.worker",
+    num_ranks: int = 1,
 ) -> WorkerEnd:
-    """Run one worker to its end. If this call is left by an exception, the worker is stopped first."""
+    """Run one worker, of one process or of several ranks, to its end.
+
+    If this call is left by an exception, the worker is stopped first.
+    """
+    what = [module, str(spec_path)] if num_ranks == 1 else ["harness.ranks", str(num_ranks), str(spec_path)]
+    failed: Mapping[str, Any] | None = None
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {
         **OPENMP_WAITING,
@@ -45,7 +55,7 @@ def launch_worker(
     }
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", module, str(spec_path)],
+            [sys.executable, "-m", *what],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,
@@ -56,7 +66,9 @@ def launch_worker(
             assert process.stdout is not None
             for line in process.stdout:
                 event = _parse_event(line)
-                if event is not None:
+                if event is not None and event["event"] == "rank_failed":
+                    failed = event
+                elif event is not None:
                     on_event(event)
             exit_code = process.wait()
         except BaseException:
@@ -66,6 +78,10 @@ def launch_worker(
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
+    if failed is not None:
+        rank = int(failed["rank"])
+        words = _last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
+        return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank)
     return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path))
 
 
@@ -88,18 +104,23 @@ def _stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def _last_words(stderr_path: Path) -> str:
+    if not stderr_path.exists():
+        return ""
     lines = stderr_path.read_text(encoding="utf-8", errors="replace").strip().splitlines()
     return lines[-1] if lines else ""
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
     """Why a worker ended before its work did, and the exit code that stands for it."""
+    who = "the worker" if end.rank is None else f"rank {end.rank}"
     if end.exit_code < 0:
         try:
             name = signal.Signals(-end.exit_code).name
         except ValueError:
             name = f"signal {-end.exit_code}"
-        return f"the worker was killed by {name} (out of memory?).", ExitCode.RESOURCES
-    reason = end.last_words or f"the worker ended with exit code {end.exit_code}."
+        return f"{who} was killed by {name} (out of memory?).", ExitCode.RESOURCES
+    reason = end.last_words or f"{who} ended with exit code {end.exit_code}."
+    if end.rank is not None and "rank" not in reason:
+        reason = f"{who}: {reason}"
     known = end.exit_code in set(ExitCode) and end.exit_code != ExitCode.DONE
     return reason, ExitCode(end.exit_code) if known else ExitCode.INTERNAL_ERROR

@@ -76,14 +76,18 @@ class RunOutcome:
 
 
 class RunLog:
-    """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end."""
+    """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end.
 
-    def __init__(self, path: Path, clock: Clock) -> None:
+    Without a path nothing is written: the other ranks go through the same motions.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock) -> None:
         self._clock = clock
-        self._handler = _FlushedFile(path, mode="x", encoding="utf-8")
-        self._handler.setFormatter(logging.Formatter("%(message)s"))
-        logger = logging.Logger("dlrmbench.run", logging.INFO)
-        logger.addHandler(self._handler)
+        self._handler = _FlushedFile(path, mode="x", encoding="utf-8") if path is not None else None
+        logger = logging.Logger("dlrmbench.run", logging.INFO if path is not None else logging.CRITICAL)
+        if self._handler is not None:
+            self._handler.setFormatter(logging.Formatter("%(message)s"))
+            logger.addHandler(self._handler)
         self._mllog = mllog.MLLogger(logger=logger, root_dir=re.escape(str(_ROOT)))
 
     def event(self, key: str, value: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
@@ -156,12 +160,15 @@ class RunLog:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
     def _sync(self) -> None:
+        if self._handler is None:
+            return
         self._handler.flush()
         if self._handler.stream is not None:
             os.fsync(self._handler.stream.fileno())
 
     def close(self) -> None:
-        self._handler.close()
+        if self._handler is not None:
+            self._handler.close()
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[Block]:

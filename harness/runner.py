@@ -174,7 +174,12 @@ def _run(
             progress.on_event(event)
 
     try:
-        end = launch_worker(attempt / "spec.json", num_threads=content["num_threads"], on_event=on_event)
+        end = launch_worker(
+            attempt / "spec.json",
+            num_threads=content["num_threads"],
+            on_event=on_event,
+            num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
+        )
     except BaseException as error:
         if not _commit_if_finished(run_set, index, attempt):
             reason = type(error).__name__ if str(error) == "" else str(error)

@@ -9,13 +9,15 @@ import math
 import os
 import resource
 import signal
+import socket
 import sys
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 from harness.cache import clear_page_cache
 from harness.catalog import parse_workload
@@ -27,14 +29,16 @@ from harness.run_log import Block, RunLog, RunOutcome, make_schedule
 from reference_models.datasets import open_dataset
 from reference_models.errors import NotFiniteError
 from reference_models.implementations import find_implementation
-from reference_models.workload import Workload
-from reference_models.world import SingleProcess
+from reference_models.workload import Exchanges, Workload
+from reference_models.world import SingleProcess, World
 from rules import keys
 from rules.benchmarks import Benchmark, parse_benchmark
 
 NOT_LEARNING_BELOW = 0.55
 """AUC under which a run is given up from its second evaluation on."""
 _PROGRESS_EVERY_S = 0.5
+_EXCHANGE_STEPS = 5
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,13 +65,22 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
 class Monitor:
     """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
 
-    def __init__(self, clock: Clock, timeout_s: float | None, meter: EnergyMeter | None = None) -> None:
+    def __init__(
+        self,
+        clock: Clock,
+        timeout_s: float | None,
+        meter: EnergyMeter | None = None,
+        world: World | None = None,
+    ) -> None:
         self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
+        self._world = SingleProcess() if world is None else world
         self._run_start_s: float | None = None
         self.blocks: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
 
     def send(self, event: str, **values: Any) -> None:
+        if self._world.rank != 0:
+            return
         sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
         sys.stdout.flush()
 
@@ -76,10 +89,14 @@ class Monitor:
         if self._meter is not None:
             self._meter.start()
 
+    def decide(self, value: T) -> T:
+        """Rank 0's value: what depends on the time must be the same on every rank."""
+        return self._world.broadcast(value)
+
     def check_deadline(self) -> None:
         if self._timeout_s is not None and self._run_start_s is not None:
             elapsed_s = self._clock.elapsed_s() - self._run_start_s
-            if elapsed_s > self._timeout_s:
+            if self.decide(elapsed_s > self._timeout_s):
                 raise _GiveUp("timeout")
 
 
@@ -140,7 +157,7 @@ def _train_block(
             run.reach(reached.samples_count, block.epoch_num(reached.samples_count))
             took_s = clock.elapsed_s() - chunk_started_s
             monitor.send("train", samples=reached.samples_count, samples_per_s=counts.num_samples / max(took_s, 1e-9))
-            chunk = max(1, round(chunk * min(4.0, _PROGRESS_EVERY_S / max(took_s, 1e-9))))
+            chunk = monitor.decide(max(1, round(chunk * min(4.0, _PROGRESS_EVERY_S / max(took_s, 1e-9)))))
             if remaining:
                 monitor.check_deadline()
         duration_s = clock.elapsed_s() - started_s
@@ -162,18 +179,23 @@ def _evaluate(workload: Workload, block: Block, log: RunLog, clock: Clock, monit
     return quality
 
 
-def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
-    """One attempt: clear the cache, build, train to target; writes log.txt and run.json into `folder`."""
+def run_attempt(spec: RunSpec, folder: Path, world: World | None = None) -> RunOutcome:
+    """One attempt: clear the cache, build, train to target; writes log.txt and run.json into `folder`.
+
+    In a world of several ranks all of them train, and rank 0 writes.
+    """
+    world = SingleProcess() if world is None else world
+    is_first = world.rank == 0
     started = datetime.now(UTC)
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = parse_workload(benchmark, benchmark.sections)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
-    workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())
+    workload = find_implementation(config.runtime.implementation)(workload_spec, world)
     clock = Clock()
-    log = RunLog(folder / "log.txt", clock)
+    log = RunLog(folder / "log.txt" if is_first else None, clock)
     meter = EnergyMeter(config.runtime.device)
-    monitor = Monitor(clock, spec.timeout_s, meter)
+    monitor = Monitor(clock, spec.timeout_s, meter, world)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
@@ -181,6 +203,9 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = meter.stop()
     log.close()
+    ranks = describe_ranks(workload, world)
+    if not is_first:
+        return outcome
     write_json(
         folder / "run.json",
         {
@@ -193,7 +218,7 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
             "exit_code": 0,
             "started_utc": started.isoformat(timespec="milliseconds"),
             "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+            "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks["ranks"]),
             "peak_device_bytes": workload.peak_device_bytes(),
             "energy": energy,
             "cache_clear": {
@@ -204,9 +229,22 @@ def run_attempt(spec: RunSpec, folder: Path) -> RunOutcome:
             },
             "blocks": monitor.blocks,
             "evaluations": monitor.evaluations,
+            **(ranks if world.size > 1 else {}),
         },
     )
     return outcome
+
+
+def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
+    """After the run, where its processes were and, where there is any, what they exchanged."""
+    here = {
+        "rank": world.rank,
+        "host": socket.gethostname(),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_device_bytes": workload.peak_device_bytes(),
+    }
+    exchange = workload.measure_exchange(_EXCHANGE_STEPS) if isinstance(workload, Exchanges) else None
+    return {"ranks": world.gather(here) or [], "exchange": exchange}
 
 
 def describe_run(
@@ -248,8 +286,13 @@ def main(spec_path: str) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     watch_parent()
     path = Path(spec_path)
+    return explain_and_end(lambda: run_attempt(RunSpec(**read_json(path)), path.parent))
+
+
+def explain_and_end(attempt: Callable[[], object]) -> int:
+    """The exit code of an attempt; an error that users can do something about goes to stderr in one line."""
     try:
-        run_attempt(RunSpec(**read_json(path)), path.parent)
+        attempt()
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except BaseException as error:

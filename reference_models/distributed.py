@@ -23,8 +23,8 @@ class ProcessGroup:
     a barrier names the ranks that did not come.
     """
 
-    def __init__(self, control: "dist.ProcessGroup", timeout: timedelta) -> None:
-        self._control, self._timeout = control, timeout
+    def __init__(self, control: "dist.ProcessGroup", store: dist.Store, timeout: timedelta) -> None:
+        self._control, self._store, self._timeout = control, store, timeout
 
     @property
     def rank(self) -> int:
@@ -48,6 +48,14 @@ class ProcessGroup:
         """Raises RuntimeError that names the missing ranks when one does not come within the timeout."""
         dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
 
+    def note(self, key: str, value: str) -> None:
+        """Leave a note where every rank can read it, at once and without waiting for anyone; from any thread."""
+        self._store.set(key, value)
+
+    def read_note(self, key: str) -> bytes:
+        """The last note of that name, empty when there is none yet."""
+        return self._store.get(key) if self._store.check([key]) else b""
+
     def leave(self) -> None:
         """Close the connections. Only after the last collective call of every rank."""
         dist.destroy_process_group()
@@ -68,7 +76,7 @@ def join_world(
             f"{', '.join(_NEEDED)} (LOCAL_RANK too where a machine has several GPUs)."
         )
     try:
-        rank, size, port = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
+        rank, size, _ = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
     except ValueError as error:
         raise ConfigError(f"RANK, WORLD_SIZE and MASTER_PORT must be whole numbers: {error}") from error
     if not 0 <= rank < size:
@@ -76,11 +84,14 @@ def join_world(
     if num_ranks is not None and num_ranks != size:
         raise ConfigError(f"{num_ranks} ranks were asked for, but WORLD_SIZE is {size}.")
     timeout = timedelta(seconds=timeout_s)
+    # Of its own, so that "env://" finds torchrun's store and our notes do not meet the group's keys.
+    store, rank, size = next(dist.rendezvous("env://", rank, size, timeout=timeout))
     dist.init_process_group(
         backend="cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo",
-        init_method=f"tcp://{environ['MASTER_ADDR']}:{port}" if "TORCHELASTIC_RUN_ID" not in environ else "env://",
+        store=dist.PrefixStore("group", store),
         rank=rank,
         world_size=size,
         timeout=timeout,
     )
-    return ProcessGroup(dist.new_group(backend="gloo", timeout=timeout), timeout)
+    control = dist.new_group(backend="gloo", timeout=timeout)
+    return ProcessGroup(control, dist.PrefixStore("notes", store), timeout)

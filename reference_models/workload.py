@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from reference_models.config import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.dlrm.config import DLRMConfig
@@ -69,3 +69,11 @@ class Workload(Protocol):
 
     def state(self) -> dict[str, Any]:
         """Weights, optimizer and generator state, for equivalence tests."""
+
+
+@runtime_checkable
+class Exchanges(Protocol):
+    """A workload whose ranks exchange tensors, and can say how much."""
+
+    def measure_exchange(self, num_steps: int) -> dict[str, Any]:
+        """Counted bytes and measured seconds of the collective calls; every rank calls it, after the run."""

@@ -28,6 +28,10 @@ _CONFIGURATION = (
     click.option("--device", help="cpu, cuda or cuda:N."),
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
     click.option("--implementation", help="Which implementation trains.  [default: reference]"),
+    click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
+    click.option("--sharding", help="How tables lie over ranks (torchrec).  [default: auto]"),
+    click.option("--comm", help="Precision of the embedding exchange (torchrec).  [default: fp32]"),
+    click.option("--grad-comm", help="Exchange of dense gradients (torchrec).  [default: dense]"),
     click.option(
         "--division",
         type=click.Choice(["closed", "open"]),
@@ -54,6 +58,10 @@ class Configured(TypedDict):
     device: str | None
     threads: int | None
     implementation: str | None
+    ranks: int | None
+    sharding: str | None
+    comm: str | None
+    grad_comm: str | None
     division: str | None
     submitter: str | None
 
@@ -68,10 +76,14 @@ def collect_overrides(configured: Configured) -> list[Override]:
         "runtime.device": configured["device"],
         "runtime.threads": configured["threads"],
         "runtime.implementation": configured["implementation"],
+        "runtime.ranks": configured["ranks"],
+        "runtime.sharding": configured["sharding"],
+        "runtime.comm": configured["comm"],
+        "runtime.grad_comm": configured["grad_comm"],
         "submission.submitter": configured["submitter"],
     }
     overrides += [
-        Override(key=key, value=value, source=f"option --{key.partition('.')[2]}")
+        Override(key=key, value=value, source=f"option --{key.partition('.')[2].replace('_', '-')}")
         for key, value in options.items()
         if value is not None
     ]

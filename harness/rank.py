@@ -1,0 +1,54 @@
+"""The child of a run of several ranks: one rank, from meeting the others to the run's end.
+
+Started by `harness.ranks` as `python -m harness.rank SPEC.json`, once per rank. Rank 0 writes the log and the record;
+every rank's stderr goes to a file of its own in the attempt's folder.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+from harness.agreement import agree
+from harness.catalog import parse_workload
+from harness.files import read_json
+from harness.heartbeat import Heartbeat
+from harness.worker import RunSpec, explain_and_end, run_attempt, watch_parent
+from reference_models.distributed import join_world
+from rules.benchmarks import parse_benchmark
+
+COLLECTIVE_TIMEOUT_S = 300.0
+"""How long one collective call waits for a rank that is alive."""
+
+
+def stderr_path(folder: Path, rank: int) -> Path:
+    return folder / f"stderr_rank_{rank}.txt"
+
+
+def run_rank(spec: RunSpec, folder: Path) -> None:
+    """Meet the other ranks, make sure that all are about to do the same, and run."""
+    config = parse_workload(benchmark := parse_benchmark(spec.tables, Path(spec.definition_path)), benchmark.sections)
+    runtime = config.runtime
+    world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
+    with Heartbeat(world):
+        agree(world, spec, config)
+        run_attempt(spec, folder, world)
+        world.barrier()
+    world.leave()
+
+
+def main(spec_path: str) -> int:
+    # The main thread may wait inside a collective call, where no Python handler runs: end at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    path = Path(spec_path)
+    with stderr_path(path.parent, int(os.environ["RANK"])).open("wb") as stderr:
+        os.dup2(stderr.fileno(), 2)
+    watch_parent()
+    return explain_and_end(lambda: run_rank(RunSpec(**read_json(path)), path.parent))
+
+
+if __name__ == "__main__":
+    exit_code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
