@@ -217,7 +217,7 @@ def _records(text: bytes) -> Iterator[dict[str, Any] | str]:
         start = end = position + len(token) if space is None else space.end()
         try:
             value, end = _DECODER.raw_decode(line, start)
-            yield _fields(value)
+            yield _fields(value, line[start:end])
         except json.JSONDecodeError as error:
             yield f"not valid JSON: {error.msg} at character {error.pos - start + 1} of the record"
         except RecursionError:
@@ -242,11 +242,13 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
-def _fields(record: object) -> dict[str, Any]:
-    """Arguments of LogLine but path and line_num. Raises ValueError with what was expected."""
+def _fields(record: object, text: str) -> dict[str, Any]:
+    """Arguments of LogLine but path, line_num and rank, of a record decoded from `text`. Raises ValueError with
+    what was expected."""
     if not isinstance(record, dict):
         raise ValueError("not a JSON object")
-    if not _is_sound(record, MAX_DEPTH):
+    may_be_unsound = "\\u" in text or text.count("{") + text.count("[") > MAX_DEPTH
+    if may_be_unsound and not _is_sound(record, MAX_DEPTH):
         raise ValueError(f"nested deeper than {MAX_DEPTH} levels or not valid Unicode")
     key, time_ms = record.get("key"), record.get("time_ms")
     if not isinstance(key, str) or not key:

@@ -2,7 +2,8 @@
 
 `rule` returns a Rule and registers nothing; `rules.checker` names the families that apply. Codes are two
 letters and three digits and are never reused: ST structure, TI timing, HP hyperparameters, CA cadence,
-QU quality, SE seeds, RS result sets, SY system description, RC reference convergence points.
+QU quality, SE seeds, RS result sets, SY system description, RC reference convergence points, SU
+submission tree, PW power, RO rounds.
 """
 
 import json
@@ -146,11 +147,11 @@ def _findings(one: Rule[S], subject: S, path: str) -> Iterator[Finding]:
             code=one.code,
             title=one.title,
             severity=problem.severity or one.severity,
-            message=problem.message,
+            message=printable(problem.message),
             path=printable(problem.path or path),
             line_num=problem.line_num,
-            found=problem.found,
-            expected=problem.expected,
+            found=None if problem.found is None else printable(problem.found),
+            expected=None if problem.expected is None else printable(problem.expected),
             remedy=problem.remedy or one.remedy,
             citation=one.source,
         )

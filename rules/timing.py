@@ -36,10 +36,10 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
     last: dict[int | None, LogLine] = {}
     disorder = []
     for line in lines:
-        before = last.get(line.rank)
-        if line.key != keys.CACHE_CLEAR and before is not None and line.time_ms < before.time_ms - _CLOCK_STEP_MS:
-            disorder.append((before, line))
-        if before is None or line.time_ms >= before.time_ms:
+        latest = last.get(line.rank)
+        if line.key != keys.CACHE_CLEAR and latest is not None and line.time_ms < latest.time_ms - _CLOCK_STEP_MS:
+            disorder.append((latest, line))
+        if latest is None or line.time_ms >= latest.time_ms:
             last[line.rank] = line
     if disorder:
         yield _inverted(*disorder[0], "warning", len(disorder))
