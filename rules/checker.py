@@ -11,6 +11,7 @@ from rules import (
     convergence_rules,
     hyperparameters,
     keys,
+    power,
     quality,
     result_sets,
     seeds,
@@ -27,6 +28,7 @@ from rules.definitions import find_definition
 from rules.errors import DefinitionError, did_you_mean
 from rules.log import RunLog, printable, read_log
 from rules.parallel import map_in_order
+from rules.power_files import read_set_power
 from rules.results import read_run_result
 from rules.rounds import infer_round
 from rules.rule import SEVERITIES, Finding, Outcome, Rule, judge
@@ -52,6 +54,7 @@ SET_RULES: tuple[Rule[SetSubject], ...] = (
     *set_times.RULES,
     *seeds.SET_RULES,
     *system_desc.RULES,
+    *power.RULES,
     *convergence_rules.RULES,
 )
 SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (*submission.RULES, *shared_runs.SUBMISSION_RULES)
@@ -294,6 +297,7 @@ def make_set_subject(
         benchmark=benchmark,
         round=round_name,
         is_ours=any(make_log_subject(log, benchmark, round_name).is_ours for log in logs),
+        power=read_set_power(result_set, runs),
         system_desc=read_system_desc(result_set.system_json) if result_set.system_json is not None else None,
         convergence=judge_set_convergence(runs, benchmark, round_name),
     )

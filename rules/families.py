@@ -12,6 +12,7 @@ FAMILIES: dict[str, str] = {
     "SY": "system description",
     "SU": "submission tree",
     "PW": "power",
+    "RO": "rounds",
 }
 LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
     "ST": ("compliance",),

@@ -18,6 +18,13 @@ EVAL_STOP = "eval_stop"
 EVAL_ACCURACY = "eval_accuracy"
 TRACKED_STATS = "tracked_stats"
 
+# power measurements, in files of their own
+POWER_MEASUREMENT_START = "power_measurement_start"
+POWER_READING = "power_reading"
+POWER_MEASUREMENT_STOP = "power_measurement_stop"
+CONVERSION_EFF = "conversion_eff"
+INTERCONNECT_POWER_EST = "interconnect_power_est"
+
 # who and what
 SUBMISSION_BENCHMARK = "submission_benchmark"
 SUBMISSION_DIVISION = "submission_division"

@@ -9,6 +9,7 @@ from rules.benchmarks import Benchmark
 from rules.convergence import Convergence
 from rules.divisions import Division, find_division
 from rules.log import RunLog, as_number
+from rules.power_files import SetPower
 from rules.results import RunResult
 from rules.rounds import round_number
 from rules.sets import ResultSet
@@ -71,6 +72,8 @@ class SetSubject:
     is_ours: bool
     system_desc: SystemDesc | None
     """systems/<system>.json as read, None where there is none."""
+    power: SetPower | None
+    """What was measured of power, None where the set has no power/."""
     convergence: Convergence | None
     """The RCP test, None where the set is not complete enough to be tested."""
 

@@ -41,6 +41,10 @@ def _systems(subject: SubmissionSubject) -> list[str]:
     return [one.parts[1] for one in subject.submission.below(RESULTS) if one.kind == "folder"]
 
 
+def _has_code(subject: SubmissionSubject) -> str | None:
+    return None if subject.submission.has(BENCHMARKS) else "SU101 tells that there is no benchmarks/"
+
+
 @rule(
     "SU101",
     "the submission has its three directories",
