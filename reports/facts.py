@@ -57,6 +57,8 @@ class SetFacts:
     runs: tuple[RunFacts, ...]
     unfinished: tuple[Attempt, ...]
     interval: Interval | None
+    price_per_hour: float | None = None
+    """Given by who asks for a report; what training costs follows from it and is called derived."""
 
     @property
     def benchmark(self) -> str:

@@ -3,6 +3,7 @@
 import math
 
 from reports.charts.figure import hue
+from reports.cost import cost_numbers, energy_text, missing_energy
 from reports.facts import RunFacts, SetFacts
 from reports.figures import column_unit, fate_words, set_charts, sorted_cell
 from reports.formatting import (
@@ -133,7 +134,7 @@ def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
             note=_runs_note(one),
         )
     )
-    return tuple(numbers)
+    return (*numbers, *cost_numbers(one))
 
 
 def _score_number(one: SetFacts) -> KeyNumber:
@@ -181,6 +182,8 @@ def runs_table(one: SetFacts, id_: str) -> Table:
     ]
     columns += [Column(name="Peak memory", is_number=True)] if has_peak else []
     columns += [Column(name="Peak device memory", is_number=True)] if has_device else []
+    has_energy = any(run.attempt and run.attempt.energy and run.attempt.energy.parts for run in one.runs)
+    columns += [Column(name="Energy", is_number=True, help="measured")] if has_energy else []
     columns += [Column(name="Started"), Column(name="Cache clear"), Column(name="Log sha256")]
     rows = []
     for run in one.runs:
@@ -202,6 +205,9 @@ def runs_table(one: SetFacts, id_: str) -> Table:
             cells.append(_bytes_cell(attempt.peak_rss_bytes if attempt else None))
         if has_device:
             cells.append(_bytes_cell(attempt.peak_device_bytes if attempt else None))
+        if has_energy:
+            energy_j = attempt.energy.energy_j if attempt and attempt.energy else None
+            cells.append(sorted_cell(energy_text(energy_j), energy_j))
         cells += [
             Cell(text=utc(result.started_ms), sort="" if result.started_ms is None else repr(result.started_ms)),
             Cell(text=printable(result.cache_clear, 120) if result.cache_clear else "not logged"),
@@ -219,6 +225,7 @@ def runs_table(one: SetFacts, id_: str) -> Table:
         ]
         cells += [_bytes_cell(attempt.peak_rss_bytes)] if has_peak else []
         cells += [_bytes_cell(attempt.peak_device_bytes)] if has_device else []
+        cells += [Cell(text=MISSING)] if has_energy else []
         cells += [_started_cell(attempt.started_utc), Cell(text=MISSING), Cell(text="no result")]
         rows.append(tuple(cells))
     return Table(id=id_, caption="All runs and attempts", columns=tuple(columns), rows=tuple(rows), is_sortable=True)
@@ -375,5 +382,4 @@ def _missing(one: SetFacts) -> tuple[str, ...]:
         found.append("Throughput block by block: no run.json beside the logs.")
     if not any(run.attempt and run.attempt.peak_rss_bytes for run in one.runs):
         found.append("Peak memory: not recorded.")
-    found.append("Energy: not measured.")
-    return tuple(found)
+    return (*found, *missing_energy(one))

@@ -69,6 +69,11 @@ class SweepRow:
         return self.facts.result.score_s if self.facts else None
 
     @property
+    def time_to_train(self) -> LogSummary | None:
+        """Of the runs that converged; the others have no time."""
+        return log_summary(run.time_s for run in self.facts.runs if run.result.converged) if self.facts else None
+
+    @property
     def throughput(self) -> LogSummary | None:
         if self.facts:
             return log_summary(r.result.throughput_samples_per_s for r in self.facts.runs if r.result.converged)

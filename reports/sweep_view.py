@@ -52,19 +52,22 @@ def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
         heading=f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}",
         lead=lead,
         table=sweep_table(sweep, f"{id_}-table"),
-        charts=tuple(_chart(sweep, one, f"{id_}-{one.key}") for one in _quantities(sweep)),
+        charts=tuple(
+            _chart(sweep, one, f"{id_}-{one.key}") for one in _quantities(sweep) if any(map(one.value, sweep.rows))
+        ),
         notes=sweep_notes(sweep),
     )
 
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     """One row per configuration; the same columns on the page and in the terminal."""
-    unit = time_unit(row.score_s for row in sweep.rows)
+    unit = _unit(sweep)
     columns = [Column(name=printable(key), is_number=True) for key, _ in sweep.axes]
     if sweep.mode == "to_target":
         columns += [
-            Column(name="Time to train", is_number=True, help=f"{unit.name}; Olympic mean"),
-            Column(name="95 % interval", is_number=True, help=unit.name),
+            Column(name="Score", is_number=True, help=f"{unit.name}; Olympic mean"),
+            Column(name="Time to train", is_number=True, help=f"{unit.name}; geometric mean of converged runs"),
+            Column(name="95 % interval", is_number=True, help=f"{unit.name}; of that mean"),
             Column(name="Samples to converge", is_number=True, help="geometric mean"),
         ]
     columns += [
@@ -87,11 +90,12 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
 def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
     cells = [Cell(text=value) for value in row.values]
     if sweep.mode == "to_target":
-        bounds = row.facts.interval if row.facts else None
-        samples = row.samples_to_converge
+        time_s, samples = row.time_to_train, row.samples_to_converge
+        ends_s = _summary_ends(time_s)
         cells += [
             Cell(text=unit.number(row.score_s), kind="strong"),
-            Cell(text=interval(unit.number(bounds.low), unit.number(bounds.high)) if bounds else MISSING),
+            Cell(text=unit.number(time_s.geometric_mean if time_s else None)),
+            Cell(text=interval(unit.number(ends_s[0]), unit.number(ends_s[1])) if ends_s else MISSING),
             Cell(text=count(samples.geometric_mean) if samples else MISSING),
         ]
     speed, peak = row.throughput, row.peak_bytes
@@ -123,8 +127,12 @@ def against_first(row: SweepRow) -> str:
 def brief_verdict(row: SweepRow) -> str:
     """As `against_first`, in a few words for the terminal."""
     whole = row.comparison.whole if row.comparison else None
-    if row.failure or row.comparison is None or whole is None or whole.time_ratio is None:
+    if row.failure:
+        return "failed"
+    if row.comparison is None or row.num_runs == 0:
         return against_first(row)
+    if whole is None or whole.time_ratio is None:
+        return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
     told = speed(whole.time_ratio)
     return told if row.comparison.verdict in told else f"{told}: {row.comparison.verdict}"
 
@@ -158,14 +166,14 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     found = []
     if sweep.mode == "to_target":
-        unit = time_unit(row.score_s for row in sweep.rows)
+        unit = _unit(sweep)
         found += [
             _Quantity(
                 key="time",
                 title="Time to train",
                 unit=unit.name,
-                value=lambda row: row.score_s / unit.seconds if row.score_s else None,
-                ends=lambda row: _scaled(row, unit),
+                value=lambda row: row.time_to_train.geometric_mean / unit.seconds if row.time_to_train else None,
+                ends=lambda row: _scaled(_summary_ends(row.time_to_train), unit),
                 words=lambda value: f"{value:.4g}",
             ),
         ]
@@ -259,9 +267,12 @@ def _short(key: str) -> str:
     return printable(key.partition(".")[2] or key)
 
 
-def _scaled(row: SweepRow, unit: TimeUnit) -> tuple[float, float] | None:
-    bounds = row.facts.interval if row.facts else None
-    return (bounds.low / unit.seconds, bounds.high / unit.seconds) if bounds else None
+def _unit(sweep: SweepFacts) -> TimeUnit:
+    return time_unit(row.time_to_train.geometric_mean if row.time_to_train else None for row in sweep.rows)
+
+
+def _scaled(ends_s: tuple[float, float] | None, unit: TimeUnit) -> tuple[float, float] | None:
+    return (ends_s[0] / unit.seconds, ends_s[1] / unit.seconds) if ends_s else None
 
 
 def _summary_ends(summary: LogSummary | None) -> tuple[float, float] | None:
@@ -285,14 +296,18 @@ def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
 
 def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
     speed, samples, bounds = row.throughput, row.samples_to_converge, row.facts.interval if row.facts else None
-    speed_ends, samples_ends = _summary_ends(speed), _summary_ends(samples)
+    speed_ends, samples_ends, time_s = _summary_ends(speed), _summary_ends(samples), row.time_to_train
+    time_ends_s = _summary_ends(time_s)
     return {
         **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
         "num_runs": row.num_runs,
         "num_converged": row.num_converged if sweep.mode == "to_target" else None,
         "score_s": row.score_s,
-        "interval_low_s": bounds.low if bounds else None,
-        "interval_high_s": bounds.high if bounds else None,
+        "score_low_s": bounds.low if bounds else None,
+        "score_high_s": bounds.high if bounds else None,
+        "time_to_train_s": time_s.geometric_mean if time_s else None,
+        "time_to_train_low_s": time_ends_s[0] if time_ends_s else None,
+        "time_to_train_high_s": time_ends_s[1] if time_ends_s else None,
         "samples_to_converge": samples.geometric_mean if samples else None,
         "samples_to_converge_low": samples_ends[0] if samples_ends else None,
         "samples_to_converge_high": samples_ends[1] if samples_ends else None,

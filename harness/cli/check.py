@@ -42,6 +42,7 @@ _CHECK_FORMAT = click.option(
 @_CHECK_FORMAT
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 @click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
+@click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
 def check(
     paths: tuple[Path, ...],
     benchmark_file: Path | None,
@@ -49,14 +50,18 @@ def check(
     form: str,
     no_second_opinion: bool,
     explain: str | None,
+    verbose: bool,
 ) -> int:
-    """Judge logs and result directories against the rules.
+    """Judge logs, result directories, submissions and whole rounds against the rules.
 
-    PATH is a log, a result directory, or any directory above some. Exit code 3 when a rule is broken; warnings and
-    a set that is not yet complete leave it 0.
+    PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above
+    some of these, or - for a log from standard input. Exit code 3 when a rule is broken, by an empty log too;
+    warnings and a set that is not yet complete leave it 0. In a submission an incomplete set is an error.
     """
+    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, renamed, spooled_input
     from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
-    from rules.checker import check_path, find_rule
+    from harness.resources import usable_cores
+    from rules.checker import MANY_LOGS, check_paths, find_rule
     from rules.verdict import verdicts_to_json
 
     if explain is not None:
@@ -64,9 +69,12 @@ def check(
         return ExitCode.DONE
     if not paths:
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
-    verdicts = [
-        verdict for path in paths for verdict in check_path(path, benchmark_file, not no_second_opinion, ruleset)
-    ]
+    with spooled_input(paths) as given:
+        found = check_paths(
+            given, benchmark_file, not no_second_opinion, ruleset, usable_cores(), JudgingProgress(MANY_LOGS).tell
+        )
+    spooled = [path for path in given if path not in paths]
+    verdicts = [renamed(one, spooled[0], STANDARD_INPUT) if spooled else one for one in found]
     if form == "json":
         click.echo(json.dumps(verdicts_to_json(verdicts), indent=2))
     elif form == "csv":
@@ -82,7 +90,7 @@ def check(
 
         click.echo(verdicts_to_junit(verdicts))
     else:
-        echo_verdicts(verdicts)
+        echo_verdicts(verdicts, show_all=verbose)
     return ExitCode.COMPLIANCE if any(one.outcome == "invalid" for one in verdicts) else ExitCode.DONE
 
 
@@ -92,8 +100,17 @@ def check(
 @_RULESET
 @_FORMAT
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
+@click.option(
+    "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
+    help="Of the system, in any currency: adds the cost to train, derived from the score.",
+)  # fmt: skip
 def score(
-    paths: tuple[Path, ...], benchmark_file: Path | None, ruleset: str | None, form: str, require_score: bool
+    paths: tuple[Path, ...],
+    benchmark_file: Path | None,
+    ruleset: str | None,
+    form: str,
+    require_score: bool,
+    price_per_hour: float | None,
 ) -> int:
     """Score result directories: Olympic mean of the times to train, its interval and its factors.
 
@@ -104,7 +121,7 @@ def score(
     from rules.sets import find_result_sets
 
     sets = [one for path in paths for one in find_result_sets(path)]
-    records = [describe_score(one, score_set(one, benchmark_file, ruleset)) for one in sets]
+    records = [describe_score(one, score_set(one, benchmark_file, ruleset), price_per_hour) for one in sets]
     if form == "json":
         click.echo(json.dumps({"schema_version": 1, "scores": records}, indent=2))
     elif form == "csv":

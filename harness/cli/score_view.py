@@ -9,6 +9,7 @@ import click
 
 from harness.cli.escaping import markdown_safe, spreadsheet_safe
 from harness.cli.table import printable, style
+from reports.cost import cost_text, cost_to_train
 from reports.formatting import count, duration, percent, throughput_text
 from reports.statistics import log_summary, olympic_interval
 from rules.benchmarks import load_benchmark, shipped_names
@@ -20,7 +21,7 @@ OWN = "not an MLPerf result: a benchmark of its own"
 Record = dict[str, Any]
 
 
-def describe_score(result_set: ResultSet, result: BenchmarkResult) -> Record:
+def describe_score(result_set: ResultSet, result: BenchmarkResult, price_per_hour: float | None = None) -> Record:
     """One set's score as plain values in SI units; None is not known or does not exist."""
     converged = [run for run in result.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
@@ -48,6 +49,8 @@ def describe_score(result_set: ResultSet, result: BenchmarkResult) -> Record:
         "rcp_reason": result.rcp_reason,
         "rcp_factor": result.rcp_factor,
         "no_score_reason": result.no_score_reason,
+        "price_per_hour": price_per_hour,
+        "cost_to_train": cost_to_train(result.score_s, price_per_hour),
         "runs": [
             {"file": _name(run), "converged": run.converged, "time_to_train_s": run.time_to_train_s, "seed": run.seed}
             for run in result.runs
@@ -118,6 +121,9 @@ def _rows(record: Record) -> list[tuple[str, str]]:
             spread = summary["coefficient_of_variation"]
             varies = f", coefficient of variation {percent(spread)}" if spread is not None else ""
             rows.append((label, f"{show(summary['geometric_mean'])} (geometric mean{varies})"))
+    if record["cost_to_train"] is not None:
+        price = f"{record['price_per_hour']:g}"
+        rows.append(("cost to train", f"{cost_text(record['cost_to_train'])} (derived: score at {price} per hour)"))
     if record["rcp_outcome"]:
         factor = f"; factor {record['rcp_factor']:.10g}" if record["rcp_factor"] is not None else ""
         rows.append(("RCP", f"{record['rcp_outcome']}{factor} ({printable(record['rcp_reason'])})"))
@@ -131,7 +137,7 @@ def _ratio(value: float | None) -> str:
 _COLUMNS = (
     "path", "benchmark", "round", "standing", "num_runs", "num_runs_required", "num_converged", "score_s",
     "olympic_mean_s", "interval_low_s", "interval_high_s", "samples_to_converge", "throughput_samples_per_s",
-    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason",
+    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train",
 )  # fmt: skip
 
 

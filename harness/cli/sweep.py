@@ -189,6 +189,7 @@ def _write_page(folder: Path) -> Path:
 def _show(facts: Any, form: str) -> None:
     from harness.cli.escaping import markdown_safe, spreadsheet_safe
     from harness.cli.table import echo_table
+    from reports.formatting import MISSING
     from reports.sweep_view import brief_verdict, rows_as_records, sweep_notes, sweep_table
 
     if form == "json":
@@ -220,8 +221,12 @@ def _show(facts: Any, form: str) -> None:
         for row in rows:
             click.echo("| " + " | ".join(map(markdown_safe, row)) + " |")
         return
-    aligns = "".join("r" if column.is_number else "l" for column in table.columns)
-    echo_table([column.name for column in table.columns], rows, aligns)
+    shown = [number for number in range(len(heads)) if any(row[number] != MISSING for row in rows)]
+    aligns = "".join("r" if table.columns[number].is_number else "l" for number in shown)
+    echo_table([table.columns[number].name for number in shown], [[row[n] for n in shown] for row in rows], aligns)
+    for row in facts.rows:
+        if row.failure:
+            click.echo(f"{row.label} failed: {row.failure}")
     for note in sweep_notes(facts):
         click.echo(note)
 

@@ -16,6 +16,7 @@ from reports.charts.figure import Figure, Key, draw_both
 _HEIGHT = 210.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 62.0, 16.0, 44.0, 44.0
 _LEAST_PANEL_PX = 220.0
+_REACH = 3.0
 _LOG_FROM = 8.0
 """Ratio of largest to smallest value from which the y axis is logarithmic."""
 
@@ -76,19 +77,24 @@ def _draw(
 ) -> Markup:
     num_columns = max(1, min(len(panels), int(width // _LEAST_PANEL_PX)))
     panel_px = width / num_columns
-    known = [
-        value
-        for panel in panels
-        for point in panel.points
-        for value in (point.value, point.low, point.high)
-        if value is not None and math.isfinite(value)
-    ]
+    known = _domain([point for panel in panels for point in panel.points])
     marks: list[Markup] = []
     for index, panel in enumerate(panels):
         left, top = index % num_columns * panel_px, index // num_columns * _HEIGHT
         marks.append(_panel(panel, positions, axis, quantity, words, known, left, top, panel_px))
     rows = math.ceil(len(panels) / num_columns)
     return svg.drawing(*marks, width=width, height=rows * _HEIGHT, id_=id_, title=title, description=description)
+
+
+def _domain(points: Sequence[SweepPoint]) -> list[float]:
+    """The values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
+    intervals so wide that nothing else could be seen."""
+    values = [point.value for point in points if point.value is not None and math.isfinite(point.value)]
+    if not values:
+        return []
+    least, most = min(values) / _REACH, max(values) * _REACH
+    ends = [end for point in points for end in (point.low, point.high) if end is not None]
+    return [*values, *(min(max(end, least), most) for end in ends)]
 
 
 def _panel(
@@ -129,7 +135,8 @@ def _point(point: SweepPoint, x: float, y: "_YScale", bottom: float) -> Markup:
         return svg.group(svg.cross(x, bottom - 8, 5, "dot-failed"), hint=point.hint)
     bar = Markup("")
     if point.low is not None and point.high is not None:
-        bar = svg.rect(x - 5, y(point.high), 10, max(y(point.low) - y(point.high), 1.0), "band")
+        top, foot = y(point.high), y(point.low)
+        bar = svg.rect(x - 5, top, 10, max(foot - top, 1.0), "band")
     return svg.group(bar, svg.circle(x, y(point.value), 4.5, "dot-counted"), hint=point.hint)
 
 
@@ -170,7 +177,9 @@ class _YScale:
     is_log: bool
 
     def __call__(self, value: float) -> float:
-        return self.scale(math.log10(value) if self.is_log else value)
+        """Values beyond the scale stand at its end."""
+        at = (math.log10(value) if value > 0 else self.scale.low) if self.is_log else value
+        return self.scale(min(max(at, self.scale.low), self.scale.high))
 
 
 def _y_scale(known: Sequence[float], bottom: float, top: float) -> _YScale:
