@@ -223,7 +223,7 @@ def answer(job: Job) -> dict[str, Any]:
     except NotAskedError as error:
         outcome, messages, factor = "not asked", [str(error)], None
     except Exception as error:
-        outcome, messages, factor = "crashed", [f"{type(error).__name__}: {error}"], None
+        outcome, messages, factor = "crashed", [f"{type(error).__name__}: {error}".rstrip(": ")], None
     finally:
         root.removeHandler(heard)
     kept = [message[:MESSAGE_CHARS] for message in dict.fromkeys(messages)][:MAX_MESSAGES]
