@@ -109,7 +109,8 @@ def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPow
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None
     by_name = {Path(run.path).stem: run for run in runs}
-    num_files, measured = 0, {}
+    num_files = 0
+    measured: dict[str, RunPower] = {}
     for name, run in by_name.items():
         folder = top / name
         if folder.is_dir() and not leads_out(folder, top):
@@ -123,7 +124,9 @@ def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPow
 
 
 def _read_run(folder: Path, run: RunResult, num_left: int) -> RunPower:
-    files, others, unread = [], [], []
+    files: list[PowerFile] = []
+    others: list[str] = []
+    unread: list[tuple[str, str]] = []
     for path in sorted(folder.iterdir()):
         match = _NAME.match(path.name)
         if match is None:

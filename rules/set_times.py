@@ -96,7 +96,8 @@ def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
         yield Problem(
             message="there was time for other runs",
             path=span.run.path,
-            found=f"{len(gaps)} gaps, the longest of {longest_ms / 1e3:.0f} s before this run",
+            found=f"a gap of {longest_ms / 1e3:.0f} s before this run"
+            + (f", and {len(gaps) - 1} shorter ones" if len(gaps) > 1 else ""),
             expected=f"less than {_MIN_GAPS:g} times a run's {usual_ms / 1e3:.0f} s",
         )
 

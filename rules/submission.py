@@ -69,9 +69,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Put the implementation into benchmarks/<benchmark>/implementations/<implementation>/.",
     severity="warning",
     requires={"SU101"},
-    applies=lambda subject: (
-        None if subject.submission.has(BENCHMARKS) else "SU101 tells that there is no benchmarks/"
-    ),
+    applies=_has_code,
 )
 def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
     """Each benchmark with results has a directory below benchmarks/ that holds source files. The official tools
@@ -283,9 +281,7 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
     remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
     severity="warning",
     requires={"SU101"},
-    applies=lambda subject: (
-        None if subject.submission.has(BENCHMARKS) else "SU101 tells that there is no benchmarks/"
-    ),
+    applies=_has_code,
 )
 def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
     """benchmarks/<benchmark>/<system>/, or the same below implementations/, holds <system>_<implementation>.json,

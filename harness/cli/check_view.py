@@ -17,6 +17,8 @@ from rules.rule import SEVERITIES, Finding, Rule
 from rules.verdict import Verdict, VerdictOutcome
 
 MAX_PLACES = 5
+MAX_PARTS = 20
+_ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
 _COLOURS = {"error": "red", "warning": "yellow", "info": "cyan"}
 _OUTCOMES = {"valid": "green", "invalid": "red", "incomplete": "yellow"}
 _COLUMNS = (
@@ -26,32 +28,43 @@ _COLUMNS = (
 Group = tuple[tuple[str, str], list[Finding]]
 
 
-def echo_verdicts(verdicts: Sequence[Verdict]) -> None:
-    """Worst verdict first, counts last."""
-    order: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
-    for verdict in sorted(verdicts, key=lambda one: order.index(one.outcome)):
-        _echo_verdict(verdict)
+def echo_verdicts(verdicts: Sequence[Verdict], *, show_all: bool = False) -> None:
+    """Worst verdict first, counts last; with `show_all` every finding and every part."""
+    ordered = _worst_first(verdicts)
+    for verdict in ordered:
+        _echo_verdict(verdict, show_all)
     if len(verdicts) > 1:
-        counts = Counter(one.outcome for one in verdicts)
-        click.echo(", ".join(f"{counts[name]} {name}" for name in order if counts[name]))
+        click.echo(_counts(ordered))
 
 
-def _echo_verdict(verdict: Verdict) -> None:
+def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return sorted(verdicts, key=lambda one: (_ORDER.index(one.outcome), -one.count("error"), -one.count("warning")))
+
+
+def _counts(verdicts: Sequence[Verdict]) -> str:
+    """'1 invalid, 3 valid'."""
+    counts = Counter(one.outcome for one in verdicts)
+    return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
+
+
+def _echo_verdict(verdict: Verdict, show_all: bool) -> None:
     word = style(verdict.outcome.upper(), colour=_OUTCOMES[verdict.outcome], bold=True)
-    click.echo(f"{word}  {verdict.subject}")
-    about = [verdict.benchmark or "unknown benchmark", f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
+    level = f"{verdict.level} " if verdict.level in ("submission", "round") else ""
+    click.echo(f"{word}  {level}{verdict.subject}")
+    about = [_benchmarks(verdict), f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
     if verdict.logs:
         about.append(f"{len(verdict.logs)} logs" if len(verdict.logs) != 1 else "1 log")
     _echo("  " + "; ".join(about), indent=2)
+    if verdict.level in ("submission", "round"):
+        _echo_parts(verdict, show_all)
     for (severity, code), findings in group_findings(verdict.findings):
         first = findings[0]
         click.echo(f"  {style(severity, colour=_COLOURS[severity])}  {code}  {first.title}")
         kinds = group_alike(findings)
-        for alike in kinds[:MAX_PLACES]:
-            more = f" and {len(alike) - 1} more" if len(alike) > 1 else ""
-            _echo(f"      {_place(alike[0], verdict)}{more}: {describe(alike[0])}", indent=8)
-        if len(kinds) > MAX_PLACES:
-            click.echo(f"      and {sum(map(len, kinds[MAX_PLACES:]))} more findings (--format csv lists all)")
+        for alike in kinds if show_all else kinds[:MAX_PLACES]:
+            _echo(f"      {_places(alike, verdict, show_all)}: {describe(alike[0])}", indent=8)
+        if len(kinds) > MAX_PLACES and not show_all:
+            click.echo(f"      and {sum(map(len, kinds[MAX_PLACES:]))} more findings (-v shows all)")
         _echo(f"      fix: {first.remedy}", indent=8)
         _echo(f"      rule: {first.citation}", indent=8)
     skipped = [one for one in verdict.outcomes if one.status == "skip"]
@@ -60,6 +73,24 @@ def _echo_verdict(verdict: Verdict) -> None:
     for line in opinion_lines(verdict):
         click.echo(f"  {line}")
     click.echo()
+
+
+def _benchmarks(verdict: Verdict) -> str:
+    named = [verdict.benchmark] if verdict.benchmark else [part.benchmark for part in verdict.parts]
+    return ", ".join(dict.fromkeys(name for name in named if name)) or "unknown benchmark"
+
+
+def _echo_parts(verdict: Verdict, show_all: bool) -> None:
+    """The verdicts of the level below, a line each, worst first."""
+    parts = _worst_first(verdict.parts)
+    below = "submissions" if verdict.level == "round" else "sets"
+    _echo(f"  {len(parts)} {below}: {_counts(parts)}" if parts else f"  no {below}", indent=2)
+    for part in parts if show_all else parts[:MAX_PARTS]:
+        found = [f"{part.count(each)} {each}s" for each in SEVERITIES[:2] if part.count(each)]
+        name = str(PurePath(part.subject).relative_to(verdict.subject))
+        _echo(f"    {part.outcome:<10} {name}" + (f"  ({', '.join(found)})" if found else ""), indent=15)
+    if len(parts) > MAX_PARTS and not show_all:
+        click.echo(f"    and {len(parts) - MAX_PARTS} more: {_counts(parts[MAX_PARTS:])} (-v shows all)")
 
 
 def group_findings(findings: Sequence[Finding]) -> list[Group]:
@@ -87,12 +118,24 @@ def describe(finding: Finding) -> str:
     return "; ".join(parts)
 
 
+def _places(alike: Sequence[Finding], verdict: Verdict, show_all: bool) -> str:
+    """One place, or how many, from the first to the last."""
+    places = list(dict.fromkeys(_place(finding, verdict) for finding in alike))
+    if len(places) == 1:
+        return places[0]
+    if show_all:
+        return f"in {len(places)} places: {', '.join(places)}"
+    first, last = PurePath(places[0]), PurePath(places[-1])
+    until = last.name if first.parent == last.parent else str(last)
+    return f"{first} … {until} ({len(places)} places)" if len(places) > 2 else f"{first} and {until}"
+
+
 def _place(finding: Finding, verdict: Verdict) -> str:
     """The finding's place, a set's own folder left out."""
     folder = PurePath(verdict.subject)
     path = PurePath(finding.path)
     if path == folder:
-        name = path.name if verdict.level == "log" else "the set"
+        name = path.name if verdict.level == "log" else f"the {verdict.level}"
     else:
         name = str(path.relative_to(folder)) if path.is_relative_to(folder) else finding.path
     return name if finding.line_num is None else f"{name}:{finding.line_num}"
