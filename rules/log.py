@@ -2,7 +2,9 @@
 
 A record is announced by `:::MLLOG` anywhere in a line (mllog's own format); everything else is noise of
 shells and launchers. What announces a record and cannot be read becomes `Unparsed`, never an exception.
-Memory is bounded whatever the file holds: overlong records and records beyond a count are not kept.
+Memory is bounded whatever the file holds: overlong records, and records beyond a number or an amount, are not kept.
+Lines end with \n, by which they are counted, and with \r too, which progress bars write and the official parser
+takes for an end.
 """
 
 import hashlib
@@ -18,6 +20,8 @@ from rules.errors import InputError
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_NUM_RECORDS = 200_000
+MAX_RECORD_TEXT_BYTES = 16 << 20
+"""Of all records of a log together; the longest published logs hold 0.15 MB."""
 MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
@@ -29,7 +33,16 @@ _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
 _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
-_UTF16_MARKS = (b"\xff\xfe", b"\xfe\xff")
+_FOREIGN = {
+    b"\xff\xfe": "UTF-16; convert it to UTF-8",
+    b"\xfe\xff": "UTF-16; convert it to UTF-8",
+    b"\x1f\x8b": "compressed (gzip); unpack it",
+    b"BZh": "compressed (bzip2); unpack it",
+    b"\xfd7zXZ": "compressed (xz); unpack it",
+    b"\x28\xb5\x2f\xfd": "compressed (zstd); unpack it",
+    b"PK\x03\x04": "an archive (zip); unpack it",
+}
+"""First bytes of files that cannot be read as they are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,6 +63,8 @@ class LogLine:
     problems: tuple[str, ...] = ()
     rank: int | None = None
     """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
+    is_glued: bool = False
+    """Whether another record stands before it in the same line."""
 
     @property
     def time_s(self) -> float:
@@ -147,35 +162,44 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
         if len(unparsed) < MAX_NUM_UNPARSED:
             unparsed.append(Unparsed(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
 
+    num_bytes = 0
     for line_num, text, is_whole, prefix in _announced(chunks):
-        if text.startswith(_UTF16_MARKS):
-            reject(line_num, "the file is UTF-16; convert it to UTF-8", text)
+        num_bytes += len(text)
+        if prefix in _FOREIGN:
+            reject(line_num, f"the file is {_FOREIGN[prefix]}", text)
         elif not is_whole:
             reject(line_num, f"record longer than {MAX_RECORD_BYTES} bytes", text)
+        elif num_bytes > MAX_RECORD_TEXT_BYTES or len(lines) >= MAX_NUM_RECORDS:
+            reject(line_num, "more records than are read from one log; the rest was not read", text)
+            break
         else:
             rank = int(match[1]) if (match := _RANK.match(prefix)) else None
-            for parsed in _records(text):
+            continues = not prefix and bool(lines) and lines[-1].line_num == line_num
+            for index, (parsed, is_glued) in enumerate(_records(text)):
                 if isinstance(parsed, str):
                     reject(line_num, parsed, text)
-                elif len(lines) >= MAX_NUM_RECORDS:
-                    reject(line_num, f"more than {MAX_NUM_RECORDS} records; the rest was not read", text)
-                    return lines, unparsed
                 else:
-                    lines.append(LogLine(path=path, line_num=line_num, rank=rank, **parsed))
+                    is_glued = is_glued or (continues and index == 0)
+                    lines.append(LogLine(path=path, line_num=line_num, rank=rank, is_glued=is_glued, **parsed))
     return lines, unparsed
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
     """Line number, text from the first announcement to the line's end, whether that text is complete, and what
-    stands before it at the line's beginning.
+    stands before it at the line's beginning; first of all a file's first bytes if they are foreign.
 
     A line longer than one chunk is cut into its announcements; only the one that is still open is held.
     """
     line_num, held, begins = 1, b"", True
     for index, chunk in enumerate(chunks):
-        if index == 0 and chunk.startswith(_UTF16_MARKS):
-            yield line_num, chunk[:_EXCERPT_CHARS], True, b""
+        if index == 0:
+            for mark in _FOREIGN:
+                if chunk.startswith(mark):
+                    yield line_num, chunk[:_EXCERPT_CHARS], True, mark
         ends = chunk.endswith(b"\n")
+        if ends and not held and _TOKEN not in chunk:
+            line_num, begins = line_num + 1, True
+            continue
         text = held + chunk
         held = b""
         starts = [match.start() for match in _ANNOUNCED.finditer(text)]
@@ -200,34 +224,37 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
         yield line_num, held, True, b""
 
 
-def _records(text: bytes) -> Iterator[dict[str, Any] | str]:
-    """The records of one line that begins with an announcement: fields of each, or why it cannot be read."""
+def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
+    """The records of one line that begins with an announcement: fields of each, or why it cannot be read; and
+    whether it is glued to the one before."""
     try:
-        line = text.decode("utf-8")
+        whole = text.decode("utf-8")
     except UnicodeDecodeError:
-        line = text.decode("latin-1")
-    token = _TOKEN.decode()
-    position, num_records = 0, 0
-    while position >= 0:
-        num_records += 1
-        if num_records > MAX_RECORDS_PER_LINE:
-            yield f"more than {MAX_RECORDS_PER_LINE} records on one line"
-            return
-        space = _SPACE.match(line, position + len(token))
-        start = end = position + len(token) if space is None else space.end()
-        try:
-            value, end = _DECODER.raw_decode(line, start)
-            yield _fields(value, line[start:end])
-        except json.JSONDecodeError as error:
-            yield f"not valid JSON: {error.msg} at character {error.pos - start + 1} of the record"
-        except RecursionError:
-            yield "nested too deeply"
-        except ValueError as error:
-            yield str(error)
-        position = line.find(token, end)
-        rest = line[end : position if position >= 0 else len(line)]
-        if end > start and rest.strip():
-            yield f"text follows the record: {rest.strip()[:40]!r}"
+        whole = text.decode("latin-1")
+    token, num_records = _TOKEN.decode(), 0
+    for line in whole.split("\r"):
+        position, is_glued = line.find(token), False
+        while position >= 0:
+            num_records += 1
+            if num_records > MAX_RECORDS_PER_LINE:
+                yield f"more than {MAX_RECORDS_PER_LINE} records on one line", is_glued
+                return
+            space = _SPACE.match(line, position + len(token))
+            start = end = position + len(token) if space is None else space.end()
+            try:
+                value, end = _DECODER.raw_decode(line, start)
+                yield _fields(value, line[start:end]), is_glued
+            except json.JSONDecodeError as error:
+                yield f"not valid JSON: {error.msg} at character {error.pos - start + 1} of the record", is_glued
+            except RecursionError:
+                yield "nested too deeply", is_glued
+            except ValueError as error:
+                yield str(error), is_glued
+            position = line.find(token, end)
+            rest = line[end : position if position >= 0 else len(line)]
+            if end > start and rest.strip():
+                yield f"text follows the record: {rest.strip()[:40]!r}", is_glued
+            is_glued = True
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

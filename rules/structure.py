@@ -44,9 +44,9 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
 def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
     """Several processes writing at once can put two records on one line; the official parser silently loses all
     but the last."""
-    for one, other in pairwise(subject.log.lines):
-        if one.line_num == other.line_num:
-            yield at(other, f"{other.key} shares its line with {one.key}", found="2 records", expected="1 record")
+    for line in subject.log.lines:
+        if line.is_glued:
+            yield at(line, f"{line.key} stands behind another record", found="2 records", expected="1 record")
 
 
 @rule(

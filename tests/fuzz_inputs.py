@@ -162,14 +162,16 @@ def write_tree(random: Random, root: Path) -> None:
         elif what == 1 and path.is_file():
             path.write_bytes(mutate_system(random))
         elif what == 2 and not path.is_symlink():
-            path.rename(path.with_name(random.choice(("result_1.txt", "result_x.txt", "x y", "systems2", "é", "-n"))))
+            target = path.with_name(random.choice(("result_1.txt", "result_x.txt", "x y", "systems2", "é", "-n")))
+            if not target.exists():
+                path.rename(target)
         elif what == 3 and path.is_file():
             path.unlink()
         elif what == 4 and path.is_dir():
             (path / random.choice(("result_7.txt", "more", ".hidden"))).mkdir(exist_ok=True)
         elif what == 5 and path.is_dir() and not (path / "result_link.txt").is_symlink():
-            target = random.choice(("/etc/passwd", "/dev/zero", "nowhere", "result_0.txt", ".", ".."))
-            (path / "result_link.txt").symlink_to(target)
+            leads_to = random.choice(("/etc/passwd", "/dev/zero", "nowhere", "result_0.txt", ".", ".."))
+            (path / "result_link.txt").symlink_to(leads_to)
         elif what == 6 and path.is_file():
             path.write_bytes(b"")
         elif path.is_dir():

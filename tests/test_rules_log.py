@@ -1,6 +1,7 @@
 """The log parser: any bytes in, records with file and line number out, never an exception."""
 
 import json
+import tracemalloc
 from pathlib import Path
 
 import pytest
@@ -12,7 +13,16 @@ from harness.cli.score_view import describe_score
 from rules.benchmarks import Benchmark, load_benchmark
 from rules.checker import LOG_RULES, SET_RULES, make_set_subject
 from rules.errors import InputError
-from rules.log import MAX_RECORD_BYTES, RunLog, as_number, as_whole, parse_lines, printable, read_log
+from rules.log import (
+    MAX_RECORD_BYTES,
+    MAX_RECORD_TEXT_BYTES,
+    RunLog,
+    as_number,
+    as_whole,
+    parse_lines,
+    printable,
+    read_log,
+)
 from rules.results import read_run_result
 from rules.rule import judge
 from rules.scoring import score_runs
@@ -121,6 +131,83 @@ def test_latin_1_bytes_are_read() -> None:
 def test_utf_16_says_so() -> None:
     log = parse_lines(GOOD.encode("utf-16"))
     assert not log.lines and "UTF-16" in log.unparsed[0].reason
+
+
+@pytest.mark.parametrize(
+    ("first_bytes", "what"),
+    [(b"\x1f\x8b\x08", "gzip"), (b"PK\x03\x04", "zip"), (b"BZh9", "bzip2"), (b"\xfd7zXZ\0", "xz")],
+)
+def test_compressed_files_say_so(first_bytes: bytes, what: str) -> None:
+    (one,) = parse_lines(first_bytes + b"\0\xff\n\0").unparsed
+    assert what in one.reason and "unpack" in one.reason and one.line_num == 1
+
+
+def test_carriage_returns_of_progress_bars_end_lines() -> None:
+    """As for the official parser, which reads with universal newlines; line numbers count line feeds."""
+    log = parse_lines(f"10 %\r20 %\r{GOOD}\r30 %\n{GOOD}\r{GOOD}\r\n{GOOD}")
+    assert [(line.line_num, line.is_glued) for line in log.lines] == [(1, False), (2, False), (2, False), (3, False)]
+    assert log.unparsed == ()
+    assert [line.is_glued for line in parse_lines(f"{GOOD} {GOOD}\r{GOOD}").lines] == [False, True, False]
+
+
+@pytest.mark.parametrize(
+    ("prefix", "rank"),
+    [
+        ("0: ", 0),
+        ("[3] ", 3),
+        (" 12: ", 12),
+        ("", None),
+        ("node7: ", None),
+        ("+ ", None),
+        ("10 %\r", None),
+        ("1: 2: ", None),
+    ],
+)
+def test_launchers_name_the_rank(prefix: str, rank: int | None) -> None:
+    assert parse_lines(f"{prefix}{GOOD}\n").lines[0].rank == rank
+
+
+def peak_bytes(path: Path) -> tuple[RunLog, int]:
+    """The log, and the most memory that reading it held at once."""
+    tracemalloc.start()
+    try:
+        log = read_log(path)
+        return log, tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("size", [32 << 20, pytest.param(4 << 30, marks=pytest.mark.long)])
+def test_line_without_an_end_is_not_held(size: int, tmp_path: Path) -> None:
+    """A sparse file: the memory held is that of a few chunks, whatever its size."""
+    path = tmp_path / "result_0.txt"
+    with path.open("wb") as file:
+        file.seek(size)
+        file.write(f"{GOOD}\n{GOOD}\n".encode())
+    log, held = peak_bytes(path)
+    assert [line.line_num for line in log.lines] == [1, 2]
+    assert log.num_bytes == size + 2 * len(GOOD) + 2
+    assert held < 16 << 20
+
+
+def test_noise_is_not_held(tmp_path: Path) -> None:
+    path = tmp_path / "result_0.txt"
+    path.write_text(f"{'+ shell trace of some length' * 4}\n" * 50_000 + GOOD)
+    log, held = peak_bytes(path)
+    assert [line.line_num for line in log.lines] == [50_001]
+    assert held < 8 << 20
+
+
+def test_flood_of_records_is_held_within_bounds_and_said(tmp_path: Path) -> None:
+    """However large the records, no more than MAX_RECORD_TEXT_BYTES of them are kept."""
+    path = tmp_path / "result_0.txt"
+    large = GOOD.replace('"value": 7', f'"value": "{"x" * (MAX_RECORD_BYTES // 2)}"')
+    path.write_text(f"{large}\n" * (2 + 3 * MAX_RECORD_TEXT_BYTES // len(large)))
+    log, held = peak_bytes(path)
+    assert len(log.lines) <= MAX_RECORD_TEXT_BYTES // len(large)
+    assert "was not read" in log.unparsed[-1].reason
+    assert held < 2 * MAX_RECORD_TEXT_BYTES
+    assert log.num_bytes < path.stat().st_size
 
 
 def test_overlong_record_is_dropped_and_its_neighbours_are_read(tmp_path: Path) -> None:
