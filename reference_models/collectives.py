@@ -79,7 +79,7 @@ Exchange = dict[str, Any]
 """What `gather_exchange` makes, as plain values: counted bytes and measured seconds."""
 
 
-class CollectiveCounter(TorchDispatchMode):
+class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """While active, adds up bytes and seconds of collective calls, and waits for each at once.
 
     Calls tell themselves apart: averages are of dense gradients, only evaluation gathers to one rank, whole numbers
@@ -87,7 +87,7 @@ class CollectiveCounter(TorchDispatchMode):
     """
 
     def __init__(self, rank: int, num_ranks: int) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self._rank, self._num_ranks = rank, num_ranks
         self._stage = Carries.FORWARD
         self.num_bytes: dict[Carries, int] = defaultdict(int)
@@ -152,29 +152,29 @@ def gather_exchange(
     `duration_s` of a kind of call is the mean over ranks, with every call waited for at once, so that waiting for
     slower ranks is in it and overlap is not; `compute_s` is what is left of an undisturbed step.
     """
-    told = world.gather(
-        {
-            "step": {kind.value: steps.num_bytes.get(kind, 0) // num_steps for kind in Carries},
-            "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries},
-            "operators": {kind.value: sorted(names) for kind, names in steps.operators.items()},
-            "step_s": step_s,
-            "all_to_all_s": steps.duration_s.get("all_to_all", 0.0) / num_steps,
-            "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
-        }
-    )
-    exchange: Exchange = {}
-    if told is not None:
-        mean = {key: sum(one[key] for one in told) / len(told) for key in ("step_s", "all_to_all_s", "all_reduce_s")}
-        exchange = {
-            "num_ranks": len(told),
-            "bytes_per_step": {kind: sum(one["step"][kind] for one in told) for kind in told[0]["step"]},
-            "bytes_per_evaluation": {kind: sum(one["evaluation"][kind] for one in told) for kind in told[0]["step"]},
-            "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
-            "formulas": {
-                kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
-                for kind, names in told[0]["operators"].items()
-            },
-            **mean,
-            "compute_s": max(0.0, mean["step_s"] - mean["all_to_all_s"] - mean["all_reduce_s"]),
-        }
-    return world.broadcast(exchange)
+    here: dict[str, Any] = {
+        "step": {kind.value: steps.num_bytes.get(kind, 0) // num_steps for kind in Carries},
+        "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries},
+        "operators": {kind.value: sorted(names) for kind, names in steps.operators.items()},
+        "step_s": step_s,
+        "all_to_all_s": steps.duration_s.get("all_to_all", 0.0) / num_steps,
+        "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
+    }
+    told = world.gather(here)
+    return world.broadcast(_over_ranks(told) if told is not None else {})
+
+
+def _over_ranks(told: list[dict[str, Any]]) -> Exchange:
+    mean = {key: sum(one[key] for one in told) / len(told) for key in ("step_s", "all_to_all_s", "all_reduce_s")}
+    return {
+        "num_ranks": len(told),
+        "bytes_per_step": {kind.value: sum(one["step"][kind.value] for one in told) for kind in Carries},
+        "bytes_per_evaluation": {kind.value: sum(one["evaluation"][kind.value] for one in told) for kind in Carries},
+        "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
+        "formulas": {
+            kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
+            for kind, names in told[0]["operators"].items()
+        },
+        **mean,
+        "compute_s": max(0.0, mean["step_s"] - mean["all_to_all_s"] - mean["all_reduce_s"]),
+    }

@@ -9,6 +9,8 @@ from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from reference_models.errors import ConfigError
 
@@ -23,7 +25,7 @@ class ProcessGroup:
     a barrier names the ranks that did not come.
     """
 
-    def __init__(self, control: "dist.ProcessGroup", store: dist.Store, timeout: timedelta) -> None:
+    def __init__(self, control: "dist.ProcessGroup", store: Store, timeout: timedelta) -> None:
         self._control, self._store, self._timeout = control, store, timeout
 
     @property
@@ -85,13 +87,13 @@ def join_world(
         raise ConfigError(f"{num_ranks} ranks were asked for, but WORLD_SIZE is {size}.")
     timeout = timedelta(seconds=timeout_s)
     # Of its own, so that "env://" finds torchrun's store and our notes do not meet the group's keys.
-    store, rank, size = next(dist.rendezvous("env://", rank, size, timeout=timeout))
+    store, rank, size = next(rendezvous("env://", rank, size, timeout=timeout))
     dist.init_process_group(
         backend="cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo",
-        store=dist.PrefixStore("group", store),
+        store=PrefixStore("group", store),
         rank=rank,
         world_size=size,
         timeout=timeout,
     )
     control = dist.new_group(backend="gloo", timeout=timeout)
-    return ProcessGroup(control, dist.PrefixStore("notes", store), timeout)
+    return ProcessGroup(control, PrefixStore("notes", store), timeout)

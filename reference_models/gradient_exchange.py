@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
@@ -17,7 +18,7 @@ from reference_models.config import parse_grad_comm
 
 POWERSGD_START_STEP = 10
 """Steps of plain averaging before PowerSGD begins; its matrices start from gradients that have settled a little."""
-Hook = Callable[[Any, dist.GradBucket], torch.futures.Future[torch.Tensor]]
+Hook = Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 class TopK:
@@ -27,7 +28,7 @@ class TopK:
         self.density, self.group = density, group
         self._residuals: dict[int, torch.Tensor] = {}
 
-    def select(self, bucket: dist.GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
         """Positions int64 [k] and values [k] to send of a bucket, and what stays behind [N].
 
         What is sent and what stays behind add up to the gradient and the last residual exactly: each value is in
@@ -41,7 +42,7 @@ class TopK:
         self._keep(bucket, remainder)
         return positions, values, remainder
 
-    def _residual(self, bucket: dist.GradBucket) -> torch.Tensor:
+    def _residual(self, bucket: GradBucket) -> torch.Tensor:
         # By parameter and not by bucket: after its first step DistributedDataParallel deals buckets anew.
         parts = [
             self._residuals.get(id(parameter), torch.zeros_like(gradient).flatten())
@@ -49,13 +50,13 @@ class TopK:
         ]
         return torch.cat(parts)
 
-    def _keep(self, bucket: dist.GradBucket, remainder: torch.Tensor) -> None:
+    def _keep(self, bucket: GradBucket, remainder: torch.Tensor) -> None:
         sizes = [gradient.numel() for gradient in bucket.gradients()]
-        for parameter, part in zip(bucket.parameters(), remainder.split(sizes), strict=True):
+        for parameter, part in zip(bucket.parameters(), torch.split(remainder, sizes), strict=True):
             self._residuals[id(parameter)] = part
 
 
-def topk_hook(state: TopK, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
     """The mean over ranks of what each sends; summed in rank order, so that all ranks hold the same bits."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]

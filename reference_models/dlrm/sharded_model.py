@@ -54,7 +54,7 @@ class DenseParts(nn.Module):
 def bags_of(batch: Batch, multi_hot: Sequence[int], features: Sequence[str]) -> KeyedJaggedTensor:
     """The ids of a batch as TorchRec takes them: feature by feature, sample by sample."""
     num_samples = len(batch.labels)
-    values = torch.cat([ids.flatten() for ids in batch.indices.split(list(multi_hot), dim=1)])
+    values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
     lengths = torch.tensor(multi_hot, dtype=torch.int32).repeat_interleave(num_samples)
     return KeyedJaggedTensor(
         keys=list(features),

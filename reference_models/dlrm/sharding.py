@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
-from torch.distributed._shard.sharded_tensor import ShardedTensor
+from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
@@ -35,7 +35,7 @@ class Shard:
     first_column: int
 
 
-class AllTypesSharder(EmbeddingBagCollectionSharder):
+class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
     """TorchRec's sharder without its refusal of row-wise types on CPU, where they run all the same."""
 
     def sharding_types(self, compute_device_type: str) -> list[str]:

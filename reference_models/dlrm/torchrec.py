@@ -8,11 +8,12 @@ import math
 import os
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import contextmanager, nullcontext
 from typing import Any, cast
 
 import torch
 import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
@@ -71,7 +72,7 @@ class TorchRecWorkload(ReferenceWorkload):
         if not dist.is_initialized():
             # One process that nobody has to meet, yet DistributedModelParallel wants a group.
             backend = "gloo" if spec.runtime.device == "cpu" else "cpu:gloo,cuda:nccl"
-            dist.init_process_group(backend, store=dist.HashStore(), rank=0, world_size=1)
+            dist.init_process_group(backend, store=HashStore(), rank=0, world_size=1)
 
     def _build_model(self, num_embeddings: tuple[int, ...]) -> tuple[Any, list[torch.optim.Optimizer]]:
         model, train = self._spec.model, self._data.train
@@ -168,7 +169,7 @@ class TorchRecWorkload(ReferenceWorkload):
         cast(FusedTablesOptimizer, optimizers[0]).prepare()
         loss, _ = self._forward(model, batch)
         with self._collectives.during(Carries.BACKWARD) if self._collectives is not None else nullcontext():
-            loss.backward()
+            loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers:
             optimizer.step()
         return loss.detach()
@@ -240,8 +241,10 @@ class TorchRecWorkload(ReferenceWorkload):
 
     # for the harness and for tests
 
-    def telling_phases(self, enter: Enter) -> AbstractContextManager[None]:
+    @contextmanager
+    def telling_phases(self, enter: Enter) -> Iterator[None]:
         raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
+        yield
 
     def measure_exchange(self, num_steps: int) -> Exchange:
         """Bytes and seconds of the collective calls, over `num_steps` further steps and one evaluation.
