@@ -57,8 +57,8 @@ class RunRecord:
 
 def read_run_record(root: Path) -> RunRecord:
     """The record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
-    content = open_run_set(root)[1]
     try:
+        content = open_run_set(root)[1]
         config = {str(key): entry["value"] for key, entry in content["config"].items()}
         implementation = f"{PRODUCT}-{config['runtime.implementation']}"
         timeout_s = content["timeout_s"]
@@ -76,7 +76,7 @@ def read_run_record(root: Path) -> RunRecord:
             submission={str(key): str(entry["value"]) for key, entry in content["submission"].items()},
             dataset_sha256=content["dataset"]["dataset_sha256"],
         )
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
         what = f"{type(error).__name__}: {error}"
         raise HarnessError(
             f"{root / 'extra' / RUN_SET_FILE}: lacks what a package tells of the runs ({printable(what)}).",

@@ -7,7 +7,9 @@ from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
 MAX_TOTAL_BYTES = 1 << 30
-MAX_FILES = 20_000
+MAX_FILES = 50_000
+"""Of one submission."""
+MAX_TOTAL_FILES = 500_000
 _LARGE_FOR_REPO = (50 << 20) + 1
 _CHUNK = 1 << 20
 
@@ -23,12 +25,14 @@ class Copies:
         self.folder = folder
         self._made: dict[tuple[str, Path | tuple[Path, ...]], str] = {}
         self._num_files = 0
+        self._num_files_in_all = 0
         self._num_bytes = 0
 
     def log(self, path: Path) -> str:
         """A log or a system description under a name of ours."""
         name = self._made.get(("file", path))
         if name is None:
+            self._num_files = 0
             name = f"{len(self._made)}{'.json' if path.suffix == '.json' else '.txt'}"
             self._copy(path, self.folder / name)
             self._made["file", path] = name
@@ -37,6 +41,7 @@ class Copies:
     def result_set(self, logs: Sequence[Path]) -> str:
         """A folder of one set's logs under their own names; scaling.json and all else stay behind."""
         key = ("set", tuple(logs))
+        self._num_files = 0
         if key not in self._made:
             name = f"set{len(self._made)}"
             (self.folder / name).mkdir()
@@ -52,6 +57,7 @@ class Copies:
     def submission(self, root: Path) -> str:
         """systems/ and results/ of a submission, without scaling.json."""
         name = f"submission{len(self._made)}"
+        self._num_files = 0
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir(parents=True)
             for path, inner in _files(root / part):
@@ -65,6 +71,7 @@ class Copies:
     def outline(self, root: Path) -> str:
         """All names of a submission with empty files, and sparse ones where they are too large for a repository."""
         name = f"outline{len(self._made)}"
+        self._num_files = 0
         (self.folder / name).mkdir()
         for path, inner in _files(root):
             self._count(0)
@@ -78,9 +85,12 @@ class Copies:
 
     def _count(self, num_bytes: int) -> None:
         self._num_files += 1
+        self._num_files_in_all += 1
         self._num_bytes += num_bytes
         if self._num_files > MAX_FILES:
             raise NotCopiedError(f"more than {MAX_FILES} files")
+        if self._num_files_in_all > MAX_TOTAL_FILES:
+            raise NotCopiedError(f"more than {MAX_TOTAL_FILES} files in all")
         if self._num_bytes > MAX_TOTAL_BYTES:
             raise NotCopiedError(f"more than {MAX_TOTAL_BYTES} bytes in all")
 

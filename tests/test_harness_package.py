@@ -11,7 +11,6 @@ from typing import Any
 import pytest
 import tomli_w
 from log_builder import Record, make_runs, make_system_desc, with_record, write_set
-from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 
 from harness.cli import main
 from harness.errors import ExitCode, HarnessError
@@ -357,22 +356,6 @@ def test_killed_at_any_time_leaves_nothing_or_all(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", code, "6", source, output], check=False)
     assert done.returncode == 9 and not output.exists()
     assert package([source], output).verdict.outcome == "valid"
-
-
-@needs_published_results
-def test_published_results_are_packaged_and_both_checkers_agree(tmp_path: Path) -> None:
-    before = digests(NVIDIA)
-    made = build_package(request([NVIDIA], tmp_path / NVIDIA.parent.name, submitter="NVIDIA"))
-    opinions = {one.checker: one.outcome for one in made.verdict.official}
-    assert made.verdict.outcome == "valid"
-    assert opinions["package"] == "valid" and opinions["repo"] == "valid"
-    assert digests(NVIDIA) == before
-    assert any("source code" in item.place for item in made.left_out)
-
-
-@needs_published_results
-def test_a_published_set_of_another_organisations_logs_is_refused(tmp_path: Path) -> None:
-    assert "names 'NVIDIA' as submission_org" in str(refused([CISCO], tmp_path / "out", submitter="Cisco"))
 
 
 def command(*arguments: object) -> int:
