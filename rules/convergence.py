@@ -233,6 +233,12 @@ def judge_convergence(
         "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
     )
     found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs, unit)
+    sizes_kept, sizes_given = ({point.global_batch_size for point in some} for some in (kept, points))
+    if batch_size in sizes_given - sizes_kept:
+        pruned = (
+            f"{found.reason} (this round prunes the point at batch size {batch_size}: a smaller batch is fastest, "
+        )
+        found = replace(found, reason=f"{pruned}or it converges slower than its neighbours let expect)")
     return replace(found, factor=1.0) if is_own else found
 
 

@@ -1,10 +1,16 @@
 """The convergence family: the RCP test as rules over a result set."""
 
+import json
+import math
 from collections.abc import Iterator
+from pathlib import Path
 
+from rules.log import as_number
 from rules.rule import Problem, Rule, Severity, rule
 from rules.subject import SetSubject
 
+_FACTOR_TOLERANCE = 1e-9
+_MAX_BYTES = 4096
 _SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
 
 
@@ -27,8 +33,11 @@ def _tested(subject: SetSubject) -> str | None:
     applies=_tested,
 )
 def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
-    """The Olympic mean of epochs to converge is not significantly (one-sided, 5 %) below that of the reference at
-    this batch size. Own benchmarks: a warning, since the test rejects one good set in twenty."""
+    """The Olympic mean of epochs (dlrmv4: samples) to converge is not significantly (one-sided, 5 %) below that of
+    the reference at this batch size. The arithmetic is the official tool's, by which scores are published, also where
+    the rule's text reads otherwise: the deviation is that of all reference runs (the rule's example leaves out the
+    fastest and slowest), and pruning steps over the point behind one that it removed (mlcommons/logging#368).
+    Own benchmarks: a warning, since the test rejects one good set in twenty."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         severity: Severity = "warning" if subject.is_own else "error"
@@ -61,4 +70,52 @@ def reference_exists(subject: SetSubject) -> Iterator[Problem]:
         yield Problem(message=convergence.reason, severity=severity)
 
 
-RULES: tuple[Rule[SetSubject], ...] = (converges_like_reference, reference_exists)
+def _has_factor(subject: SetSubject) -> str | None:
+    if not _scaling_file(subject).is_file():
+        return "the set publishes no factor"
+    if subject.is_own or subject.convergence is None or subject.convergence.status in ("missing", "none"):
+        return "the set cannot be tested against reference points"
+    return None
+
+
+def _scaling_file(subject: SetSubject) -> Path:
+    return subject.result_set.folder / "scaling.json"
+
+
+@rule(
+    "RC103",
+    "the published factor is the one that the runs give",
+    source='training_rules.adoc, "RCP": normalisation; mlperf_logging rcp_checker writes scaling.json',
+    remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
+    severity="warning",
+    applies=_has_factor,
+)
+def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
+    """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
+    reference points. It is compared and never used: a score here comes from the logs alone."""
+    assert subject.convergence is not None
+    path = _scaling_file(subject)
+    given = _read_factor(path)
+    if given is None:
+        yield Problem(message="no factor can be read", path=str(path), expected='{"scaling_factor": NUMBER}')
+    elif not math.isclose(given, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
+        yield Problem(
+            message="the published factor is another than the runs give",
+            path=str(path),
+            found=f"{given:.10g}",
+            expected=f"{subject.convergence.factor:.10g}",
+        )
+
+
+def _read_factor(path: Path) -> float | None:
+    if path.is_symlink():
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return as_number(content.get("scaling_factor")) if isinstance(content, dict) else None
+
+
+RULES: tuple[Rule[SetSubject], ...] = (converges_like_reference, reference_exists, factor_agrees)

@@ -303,6 +303,12 @@ def _other_organization(root: Path) -> Path:
     return _tree(root / "Elsewhere")
 
 
+def _published_factor(root: Path, factor: float = 1.5) -> Path:
+    _tree(root)
+    (root / "results" / "example" / "dlrm_dcnv2" / "scaling.json").write_text(f'{{"scaling_factor": {factor}}}')
+    return root
+
+
 SET_CASES: dict[str, Callable[[Path], Path]] = {
     "RS101": lambda root: _runs(root, lambda runs: runs[:-1]),
     "RS102": lambda root: _runs(root, lambda runs: [*runs, make_runs(DCNV2, 11, ours=False)[-1]]),
@@ -320,6 +326,7 @@ SET_CASES: dict[str, Callable[[Path], Path]] = {
     "SY104": lambda root: _change_system(root, lambda desc: {**desc, "status": "onprem"}),
     "RC101": _too_fast,
     "RC102": _other_batch,
+    "RC103": _published_factor,
 }
 
 
@@ -338,10 +345,13 @@ _PLACES: dict[str, tuple[str, int | None]] = {
     "SY102": ("example.json", None),
     "SY103": ("example.json", None),
     "SY104": ("example.json", None),
+    "RC103": ("scaling.json", None),
 }
 """File and line of the finding; by default the directory of the logs."""
 _ALSO = {"RS103": frozenset({"SE101"}), "RS105": frozenset({"QU103"}), "RS107": frozenset({"SY105"})}
-_WARNINGS = ("RS101", "RS107")
+_WARNINGS = ("RS101", "RS107", "RC103")
+_GOOD: dict[str, Callable[[Path], Path]] = {"RC103": lambda folder: _published_factor(folder / "Example", 1.0)}
+"""Sets that the rule is asked about; by default write_good_set. Slower than the reference, so the factor is 1."""
 
 
 def _set_case(code: str, write: Callable[[Path], Path]) -> VerdictCase:
@@ -349,7 +359,7 @@ def _set_case(code: str, write: Callable[[Path], Path]) -> VerdictCase:
     return VerdictCase(
         code=code,
         write_bad=lambda folder: write(folder / "Example") / "results",
-        write_good=lambda folder: write_good_set(folder) / "results",
+        write_good=lambda folder: _GOOD.get(code, write_good_set)(folder) / "results",
         file=file,
         line=line,
         also=_ALSO.get(code, frozenset()),

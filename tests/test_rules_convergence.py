@@ -121,6 +121,19 @@ def test_published_table_of_reference_points() -> None:
         assert [point.global_batch_size for point in prune(load_points(file, 10), 10)] == kept
 
 
+def test_point_that_a_later_round_prunes_changes_the_factor_and_is_named() -> None:
+    """The same runs at batch size 135168: normalised in 5.0 by their own point; from 5.1 on a point at 160000 prunes
+    it, what lies between is lower, and nothing is normalised (as published: 0.7728 and 0.7697 minutes)."""
+    benchmark = load_benchmark("dlrm_dcnv2")
+    epochs = [0.92413] * 10
+    before, after = (judge_convergence(benchmark, round_name, 135168, epochs) for round_name in ("5.0", "5.1"))
+    assert before.status == after.status == "passed"
+    assert before.factor == pytest.approx(0.7728 / 0.7697, abs=1e-4)
+    assert after.factor == 1.0
+    assert "point found" in before.reason and "prunes" not in before.reason
+    assert "point interpolated" in after.reason and "prunes the point at batch size 135168" in after.reason
+
+
 def test_dlrm_has_points_from_round_1_0_on() -> None:
     benchmark = load_benchmark("dlrm")
     assert rcp_file(benchmark, "0.7") is None

@@ -1,6 +1,8 @@
 """Scores: exactly the published ones, and a reason wherever there is none."""
 
+import json
 import math
+import shutil
 from pathlib import Path
 
 import pytest
@@ -10,6 +12,7 @@ from log_builder import Record, make_records, make_runs, to_log, with_record, wr
 from mlperf_fixtures import CISCO, FLORIDA, INTEL, NVIDIA, needs_published_results
 
 from rules.benchmarks import load_benchmark
+from rules.checker import check_set
 from rules.results import BenchmarkResult, olympic_mean, read_run_result
 from rules.scoring import score_runs, score_set
 from rules.sets import find_result_sets
@@ -49,6 +52,21 @@ def test_published_scores_are_reproduced_without_scaling_json(
     assert result.rcp_factor == pytest.approx(factor, abs=5e-11)
     assert result.score_s / 60 == pytest.approx(score_min, abs=5e-7)
     assert sorted(path.name for path in alone.iterdir()) == sorted(log.name for log in published.logs)
+
+
+@needs_published_results
+@pytest.mark.parametrize("folder", [NVIDIA, CISCO], ids=["NVIDIA", "Cisco"])
+def test_published_factor_is_compared_and_not_used(folder: Path, tmp_path: Path) -> None:
+    (published,) = find_result_sets(folder)
+    given = json.loads((published.folder / "scaling.json").read_text())["scaling_factor"]
+    assert score_set(published).rcp_factor == pytest.approx(given, rel=1e-12)
+    copy = tmp_path / f"training_results_v{published.round}" / folder.name
+    shutil.copytree(folder, copy)
+    (copied,) = find_result_sets(copy)
+    (copied.folder / "scaling.json").write_text(json.dumps({"scaling_factor": given * 0.9}))
+    assert score_set(copied).score_s == score_set(published).score_s
+    codes = [[one.code for one in check_set(each, second_opinion=False).findings] for each in (published, copied)]
+    assert [some.count("RC103") for some in codes] == [0, 1]
 
 
 def test_olympic_mean_drops_the_fastest_and_the_slowest() -> None:
