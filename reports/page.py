@@ -25,6 +25,8 @@ from reports.formatting import (
 )
 from reports.glossary import GLOSSARY, footnotes, status_line
 from reports.judgement import rule_index
+from reports.profile_record import ProfileRecord
+from reports.profile_section import profile_view
 from reports.sections import badge, headline, set_view
 from reports.sweep import SweepFacts
 from reports.sweep_view import sweep_view
@@ -42,16 +44,19 @@ def build_page(
     title: str | None = None,
     now: datetime | None = None,
     sweeps: Sequence[SweepFacts] = (),
+    profiles: Sequence[ProfileRecord] = (),
 ) -> PageView:
     """The view of the whole page; `data` is the JSON export, already safe to embed.
 
-    Throughput sweeps have no sets: a page may consist of `sweeps` alone.
+    Throughput sweeps and profiles have no sets: a page may consist of them alone.
     """
     groups = comparable_groups(sets)
     views = tuple(group_view(group, index, groups[:index]) for index, group in enumerate(groups))
     drawn_together = {one.index for group in groups if len(group) > 1 for one in group}
     sweep_views = tuple(sweep_view(sweep, index) for index, sweep in enumerate(sweeps))
-    head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets) if sets else sweep_views[0].heading
+    profile_views = tuple(profile_view(profile, f"profile{index + 1}") for index, profile in enumerate(profiles))
+    alone = [view.heading for view in (*sweep_views, *profile_views)]
+    head = headline(sets[0]) if len(sets) == 1 else _many_headline(sets) if sets else alone[0]
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     num_official = sum(one.status == "official" for one in sets)
     return PageView(
@@ -68,6 +73,7 @@ def build_page(
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
         sweeps=sweep_views,
+        profiles=profile_views,
     )
 
 

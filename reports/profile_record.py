@@ -9,6 +9,8 @@ from typing import Any
 from reports.formatting import count, num_bytes, printable
 from reports.untrusted import as_list, as_mapping, items_of, positive_of, read_json, text_of, whole_of
 
+_FILE = Path("extra") / "profile.json"
+_MAX_PROFILES = 20
 _MAX_ROWS = 100
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 BOUNDS = ("compute", "memory", "gather", "overhead")
@@ -103,6 +105,14 @@ class ProfileRecord:
     eval_flop_per_s: float | None
 
 
+def find_profiles(path: Path) -> tuple[ProfileRecord, ...]:
+    """The profiles of the set at `path` and of those at most two levels below it, at most _MAX_PROFILES."""
+    found = [path / _FILE, *sorted(path.glob(f"*/{_FILE}")), *sorted(path.glob(f"*/*/{_FILE}"))]
+    problems: list[str] = []
+    records = (read_profile(file, problems) for file in found[:_MAX_PROFILES])
+    return tuple(record for record in records if record is not None)
+
+
 def read_profile(path: Path, problems: list[str]) -> ProfileRecord | None:
     """The profile in a file; None where there is none or it has no phase. Never raises for what the file holds."""
     content = read_json(path, problems)
@@ -132,34 +142,34 @@ def parse_profile(content: Mapping[str, Any]) -> ProfileRecord:
         num_threads=whole_of(content, "num_threads"),
         batch_size=whole_of(content, "global_batch_size"),
         num_steps=blocks * per_block if blocks and per_block else None,
-        step_s=positive_of(measured, "step_s"),
-        samples_per_s=positive_of(measured, "samples_per_s"),
-        named_share=positive_of(measured, "named_share"),
+        step_s=amount_of(measured, "step_s"),
+        samples_per_s=amount_of(measured, "samples_per_s"),
+        named_share=amount_of(measured, "named_share"),
         instrumentation_cost=_number(measured.get("instrumentation_cost")),
         instrumentation_interval=_interval(measured.get("instrumentation_cost_interval")),
-        flop_per_byte=positive_of(computed, "flop_per_byte"),
-        ridge_flop_per_byte=positive_of(ridge, "ridge_flop_per_byte"),
-        bound_shares=tuple((name, share) for name in BOUNDS if (share := positive_of(shares, name)) is not None),
+        flop_per_byte=amount_of(computed, "flop_per_byte"),
+        ridge_flop_per_byte=amount_of(ridge, "ridge_flop_per_byte"),
+        bound_shares=tuple((name, share) for name in BOUNDS if (share := amount_of(shares, name)) is not None),
         phases=tuple(_phases(content.get("phases"))),
         limits=tuple(
             LimitRow(
                 name=name,
-                samples_per_s=positive_of(as_mapping(limits.get(name)), "samples_per_s"),
-                fraction=positive_of(as_mapping(limits.get(name)), "fraction"),
+                samples_per_s=amount_of(as_mapping(limits.get(name)), "samples_per_s"),
+                fraction=amount_of(as_mapping(limits.get(name)), "fraction"),
             )
             for name in LIMITS
             if name in limits
         ),
         ceilings=tuple(_ceilings(ceilings)),
-        matmul_flop_per_s=positive_of(ridge, "best_matmul_flop_per_s"),
-        memory_bytes_per_s=positive_of(ridge, "memory_bytes_per_s"),
+        matmul_flop_per_s=amount_of(ridge, "best_matmul_flop_per_s"),
+        memory_bytes_per_s=amount_of(ridge, "memory_bytes_per_s"),
         cache_bytes_per_s=max((rate for rate in copies if rate is not None), default=None),
         operators=tuple(_operators(operators.get("table"))),
         operator_steps=whole_of(operators, "num_steps"),
-        outside_share=positive_of(operators, "outside_share"),
-        eval_s=positive_of(evaluated, "duration_s"),
-        eval_samples_per_s=positive_of(evaluated, "samples_per_s"),
-        eval_flop_per_s=positive_of(eval_computed, "flop_per_s"),
+        outside_share=amount_of(operators, "outside_share"),
+        eval_s=amount_of(evaluated, "duration_s"),
+        eval_samples_per_s=amount_of(evaluated, "samples_per_s"),
+        eval_flop_per_s=amount_of(eval_computed, "flop_per_s"),
     )
 
 
@@ -172,15 +182,15 @@ def _phases(value: object) -> Iterator[PhaseRow]:
         bound = text_of(computed, "bound", 40)
         yield PhaseRow(
             name=name,
-            time_s=positive_of(measured, "time_s"),
-            share=positive_of(computed, "share"),
-            flop=(positive_of(computed, "matmul_flop") or 0) + (positive_of(computed, "elementwise_flop") or 0),
-            bytes=positive_of(computed, "bytes"),
-            flop_per_byte=positive_of(computed, "flop_per_byte"),
-            flop_per_s=positive_of(computed, "flop_per_s"),
-            bytes_per_s=positive_of(computed, "bytes_per_s"),
-            rows_per_s=positive_of(computed, "rows_per_s"),
-            ceiling_fraction=positive_of(computed, "ceiling_fraction"),
+            time_s=amount_of(measured, "time_s"),
+            share=amount_of(computed, "share"),
+            flop=(amount_of(computed, "matmul_flop") or 0) + (amount_of(computed, "elementwise_flop") or 0),
+            bytes=amount_of(computed, "bytes"),
+            flop_per_byte=amount_of(computed, "flop_per_byte"),
+            flop_per_s=amount_of(computed, "flop_per_s"),
+            bytes_per_s=amount_of(computed, "bytes_per_s"),
+            rows_per_s=amount_of(computed, "rows_per_s"),
+            ceiling_fraction=amount_of(computed, "ceiling_fraction"),
             bound=bound if bound in BOUNDS else None,
         )
 
@@ -223,11 +233,11 @@ def _operators(value: object) -> Iterator[OperatorRow]:
             yield OperatorRow(
                 name=name.removeprefix(_AUTOGRAD),
                 shapes=printable(", ".join("×".join(str(size) for size in shape[:6]) for shape in shapes), 80),
-                calls_per_step=positive_of(entry, "calls_per_step"),
-                self_s=positive_of(entry, "self_s_per_step"),
-                share=positive_of(entry, "share"),
-                flop=positive_of(entry, "flop"),
-                bytes=positive_of(entry, "bytes"),
+                calls_per_step=amount_of(entry, "calls_per_step"),
+                self_s=amount_of(entry, "self_s_per_step"),
+                share=amount_of(entry, "share"),
+                flop=amount_of(entry, "flop"),
+                bytes=amount_of(entry, "bytes"),
             )
 
 
@@ -237,9 +247,15 @@ def _both(value: object) -> tuple[Mapping[str, Any], Mapping[str, Any]]:
     return as_mapping(content.get("measured")), as_mapping(content.get("computed"))
 
 
+def amount_of(content: Mapping[str, Any], key: str) -> float | None:
+    """A positive number as computers have them: beyond 1e-15 to 1e25 nothing is drawn or divided."""
+    value = positive_of(content, key)
+    return value if value is not None and 1e-15 < value < 1e25 else None
+
+
 def _rate(entry: Mapping[str, Any], key: str) -> tuple[float | None, float | None]:
     values = as_mapping(entry.get(key))
-    return positive_of(values, "best"), positive_of(values, "median")
+    return amount_of(values, "best"), amount_of(values, "median")
 
 
 def _number(value: object) -> float | None:

@@ -1,7 +1,5 @@
 """The page's part about a profile: what it found, two charts, its tables and its conditions."""
 
-from dataclasses import dataclass
-
 from reports.charts.phases import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.formatting import percent, si
@@ -16,23 +14,15 @@ from reports.profile_tables import (
     phase_name,
     phases_table,
 )
-from reports.view import Chart, Table
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProfileView:
-    """A profile as the page shows it."""
-
-    lead: str
-    charts: tuple[Chart, ...]
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
+from reports.view import Chart, ProfileView
 
 
 def profile_view(record: ProfileRecord, prefix: str) -> ProfileView:
-    """Everything that the record offers; `prefix` begins every id."""
+    """Everything that the page says about one profile; `prefix` begins every id."""
     made = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
     return ProfileView(
+        id=prefix,
+        heading=f"Profile: {record.benchmark}, {record.implementation}",
         lead=headline(record),
         charts=tuple(chart for chart in made if chart is not None),
         tables=(

@@ -1,7 +1,9 @@
 """Writing a report: results in, one file out."""
 
+import contextlib
 import errno
 import json
+import math
 import os
 import secrets
 from collections.abc import Sequence
@@ -9,12 +11,17 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from reports.documents import SCHEMA_VERSION
 from reports.exports import export_csv, export_json, export_markdown
 from reports.facts import SetFacts, gather
+from reports.formatting import printable
 from reports.page import build_page
+from reports.profile_record import ProfileRecord, find_profiles
 from reports.render import embed_json, finite, render_html
 from reports.sweep import SweepFacts, find_sweeps, read_sweep_facts
-from rules.errors import InputError
+from reports.tables import configuration_row, runs_table
+from reports.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
+from rules.errors import InputError, did_you_mean
 
 FORMATS = ("html", "json", "csv", "md")
 
@@ -26,7 +33,10 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     where there is nothing to read, OSError where `output` cannot be written.
     """
     sweeps = gather_sweeps(paths)
-    return write_whole(output, render_report(gather_sets(paths, sweeps), title=title, sweeps=sweeps))
+    profiles, measured = gather_profiles(paths), gather_throughput(paths)
+    sets = gather_sets(paths, (*sweeps, *profiles, *measured))
+    text = render_report(sets, title=title, sweeps=sweeps, profiles=profiles, measured=measured)
+    return write_whole(output, text)
 
 
 def gather_sweeps(paths: Sequence[Path]) -> tuple[SweepFacts, ...]:
@@ -34,14 +44,23 @@ def gather_sweeps(paths: Sequence[Path]) -> tuple[SweepFacts, ...]:
     return tuple(read_sweep_facts(folder) for path in paths for folder in find_sweeps(path))
 
 
+def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:
+    """Every profile at or below `paths`, each once."""
+    return tuple(dict.fromkeys(record for path in paths for record in find_profiles(path)))
+
+
 def gather_sets(
-    paths: Sequence[Path], sweeps: Sequence[SweepFacts], *, second_opinion: bool = True
+    paths: Sequence[Path],
+    others: Sequence[SweepFacts | ProfileRecord | ThroughputSet],
+    *,
+    second_opinion: bool = True,
+    benchmark_file: Path | None = None,
 ) -> tuple[SetFacts, ...]:
-    """As `gather`; no set is needed where there is a sweep, because one of throughput has none."""
+    """As `gather`; no set is needed where there are `others`, which may be without runs to a target."""
     try:
-        return gather(paths, second_opinion=second_opinion)
+        return gather(paths, second_opinion=second_opinion, benchmark_file=benchmark_file)
     except InputError:
-        if sweeps:
+        if others:
             return ()
         raise
 
@@ -53,8 +72,15 @@ def render_report(
     title: str | None = None,
     now: datetime | None = None,
     sweeps: Sequence[SweepFacts] = (),
+    profiles: Sequence[ProfileRecord] = (),
+    baseline: str | None = None,
+    measured: Sequence[ThroughputSet] = (),
 ) -> str:
-    """The report's text in one of FORMATS; `now` is the moment that the page names."""
+    """The report's text in one of FORMATS; `now` is the moment that the page names.
+
+    `baseline` is the label of the configuration with which the others of its group are compared; InputError where
+    there is none of that name. `measured` are measurements of throughput alone.
+    """
     if output_format == "json":
         return json.dumps(finite(export_json(sets)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if output_format == "csv":
@@ -63,24 +89,66 @@ def render_report(
         return export_markdown(sets)
     if output_format != "html":
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
-    return render_html(
-        build_page(sets, embed_json(_condensed(export_json(sets))), title=title, now=now, sweeps=sweeps)
+    page = build_page(
+        sets,
+        embed_json(page_data(sets)),
+        title=title,
+        now=now,
+        sweeps=sweeps,
+        profiles=profiles,
+        baseline=find_baseline(sets, baseline),
+        measured=measured,
     )
+    return render_html(page)
 
 
-def _condensed(document: dict[str, Any]) -> dict[str, Any]:
-    """The document for the page: a list per quantity over the runs, or one value where all runs have the same.
+def find_baseline(sets: Sequence[SetFacts], name: str | None) -> SetFacts | None:
+    """The set of that label, or whose label is the only one that holds it. Raises InputError where none is meant."""
+    if name is None:
+        return None
+    exact = [one for one in sets if one.label == name]
+    found = exact or [one for one in sets if name in one.label]
+    if len(found) == 1:
+        return found[0]
+    labels = [one.label for one in sets]
+    why = "is no configuration here" if not found else "fits several configurations"
+    known = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+    raise InputError(f"--baseline {printable(name)}: {why}.{did_you_mean(name, labels)} There are: {known}.")
 
-    Evaluations and paths are left out, because the page's tables hold them, and a second copy would be large.
+
+def gather_throughput(paths: Sequence[Path]) -> tuple[ThroughputSet, ...]:
+    """Measurements of throughput alone, but for those that a sweep shows; broken ones are left out of the page."""
+    folders = [folder for path in paths if path.is_dir() for folder in find_throughput_sets(path)]
+    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
+    found = []
+    for folder in dict.fromkeys(folders):
+        if any(above in folder.resolve().parents for above in swept):
+            continue
+        with contextlib.suppress(InputError):
+            found.append(read_throughput(folder))
+    return tuple(found)
+
+
+def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
+    """What the page carries for programs: every configuration's row of the tables, and its runs' as a list per
+    quantity, or one value where all runs have the same.
+
+    Evaluations, paths and digests are left out, because the page's tables hold them, and a second copy would be
+    large; `report --format json` has everything.
     """
     configurations = []
-    for one in document["configurations"]:
-        columns = {
-            key: [run[key] for run in one["runs"]] for key in one["runs"][0] if key not in ("evaluations", "path")
-        }
-        runs = {key: values[0] if len(set(values)) == 1 else values for key, values in columns.items()}
-        configurations.append({**one, "runs": runs})
-    return {**document, "configurations": configurations}
+    for one in sets:
+        runs = runs_table([one]).drop(columns=["configuration", "benchmark", "path", "log_sha256"])
+        columns = {str(name): [_short(value) for value in runs[name]] for name in runs.columns}
+        shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
+        row = {name: _short(value) for name, value in configuration_row(one).items()}
+        configurations.append({**row, "runs": shared})
+    return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
+
+
+def _short(value: Any) -> Any:
+    """Numbers with the digits that a clock of 1 ms can fill."""
+    return float(f"{value:.7g}") if isinstance(value, float) and math.isfinite(value) else value
 
 
 def write_whole(output: Path, text: str) -> Path:

@@ -1,10 +1,11 @@
 """The view model: what the page says, every string ready to print.
 
-Templates only place these; they format, choose and compute nothing.
+Templates only place these; they format, choose and compute nothing. A page is groups of comparable results, a
+group is sections, a section is blocks; the macro that places a block has the block's name.
 """
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import ClassVar, Literal
 
 from markupsafe import Markup
 
@@ -15,7 +16,8 @@ from reports.charts.figure import Figure
 class Cell:
     """One table cell. `sort` is what the column is sorted by (empty sorts last); `kind` is a style class.
 
-    `anchor` is the id of a part of this page that the text leads to.
+    `sub` is a second, quieter line. `anchor` is the id of a part of this page that the text leads to, `id` makes
+    the cell such a part.
     """
 
     text: str
@@ -23,6 +25,13 @@ class Cell:
     kind: str = ""
     note: str = ""
     anchor: str = ""
+    sub: str = ""
+    id: str = ""
+
+    @property
+    def line(self) -> str:
+        """Both lines in one, for output that has no second."""
+        return f"{self.text} ({self.sub})" if self.sub else self.text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,27 +45,47 @@ class Column:
 class Table:
     """A table whose first column names its rows. Numeric columns sort by the number that their text begins with."""
 
+    block: ClassVar[str] = "table"
     id: str
     caption: str
     columns: tuple[Column, ...]
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
+    style: str = ""
 
     @property
     def is_numeric(self) -> bool:
         """Whether all columns but the first hold numbers, so that one class says it for all cells."""
         return len(self.columns) > 1 and all(column.is_number for column in self.columns[1:])
 
+    @property
+    def is_long(self) -> bool:
+        """Whether it scrolls in a box of its own, under a head that stays."""
+        return len(self.rows) > 30
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A figure with the sentence it supports and the table of the same facts, or where on the page they stand."""
+    """A figure with the sentence it supports and the table of the same facts, or where on the page they stand.
 
+    `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
+    """
+
+    block: ClassVar[str] = "chart"
     figure: Figure
     heading: str
     lead: str
     table: Table | None
     table_note: str = ""
+    views: tuple[tuple[str, Figure], ...] = ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Multiples:
+    """Small drawings side by side, one per configuration, all on the same scales."""
+
+    block: ClassVar[str] = "multiples"
+    drawings: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,6 +109,12 @@ class KeyNumber:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class Numbers:
+    block: ClassVar[str] = "numbers"
+    numbers: tuple[KeyNumber, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
     name: str
     value: str
@@ -88,9 +123,58 @@ class Fact:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FindingGroup:
-    """All findings of one rule in one set."""
+class Facts:
+    block: ClassVar[str] = "facts"
+    facts: tuple[Fact, ...]
 
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RuleList:
+    """Rules by code; `style` "codes" sets short ones in one line."""
+
+    block: ClassVar[str] = "rules"
+    rules: tuple[Fact, ...]
+    style: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prose:
+    """One paragraph: a lead under a heading, a sentence about what is absent, or a note."""
+
+    block: ClassVar[str] = "prose"
+    text: str
+    kind: Literal["lead", "note", "absent", "status"] = "lead"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Bullets:
+    """A list; `warnings` stand in a frame."""
+
+    block: ClassVar[str] = "bullets"
+    items: tuple[str, ...]
+    kind: Literal["warnings", "missing"] = "missing"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Subheading:
+    block: ClassVar[str] = "subheading"
+    text: str
+    id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Command:
+    """Text to copy."""
+
+    block: ClassVar[str] = "command"
+    text: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FindingGroup:
+    """All findings of one rule."""
+
+    block: ClassVar[str] = "finding"
     code: str
     title: str
     severity: str
@@ -98,45 +182,55 @@ class FindingGroup:
     citation: str
     times: str
     table: Table
+    is_open: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Judgement:
-    """The rules' findings: groups by rule, the folded rest, and the official checker's opinion beside them."""
+class FindingList:
+    """Findings by rule, worst first, with a choice of severities where there are several."""
 
-    summary: str
+    block: ClassVar[str] = "findings"
+    id: str
     groups: tuple[FindingGroup, ...]
-    passed: tuple[Fact, ...]
-    passed_summary: str
-    skipped: tuple[Fact, ...]
-    skipped_summary: str
-    opinion: Table | None
-    opinion_summary: str
+    choices: tuple[tuple[str, str], ...]
+    """(severity or "all", words)."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SetView:
-    """One configuration's part of the page. None means that there is nothing; `missing` says why."""
+class Fold:
+    """Blocks behind one line, which says what is behind it."""
+
+    block: ClassVar[str] = "fold"
+    summary: str
+    blocks: "tuple[Block, ...]"
+    is_open: bool = False
+    id: str = ""
+
+
+Block = (
+    Table
+    | Chart
+    | Multiples
+    | Numbers
+    | Facts
+    | RuleList
+    | Prose
+    | Bullets
+    | Subheading
+    | Command
+    | FindingList
+    | Fold
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Section:
+    """One part of a group: `name` is its entry in the list of parts."""
 
     id: str
+    heading: str
     name: str
-    hue: str
-    badge: Badge
-    headline: str
-    tags: tuple[str, ...]
-    numbers: tuple[KeyNumber, ...]
-    warnings: tuple[str, ...]
-    charts: tuple[Chart, ...]
-    judgement: Judgement
-    runs: Table
-    environment: tuple[Fact, ...]
-    preflight: Table | None
-    system: Table | None
-    configuration: Table | None
-    reproduce: str
-    reproduce_facts: tuple[Fact, ...]
-    files: Table
-    missing: tuple[str, ...]
+    blocks: tuple[Block, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,8 +241,9 @@ class GroupView:
     heading: str
     status_line: str
     table: Table
-    charts: tuple[Chart, ...]
     notes: tuple[str, ...]
+    sections: tuple[Section, ...]
+    finding: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -164,6 +259,18 @@ class SweepView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileView:
+    """One profile: a step's phases held against this system's ceilings."""
+
+    id: str
+    heading: str
+    lead: str
+    charts: tuple[Chart, ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class PageView:
     """The whole page."""
 
@@ -172,11 +279,13 @@ class PageView:
     headline: str
     dek: str
     badges: tuple[Badge, ...]
+    tags: tuple[str, ...]
     groups: tuple[GroupView, ...]
-    sets: tuple[SetView, ...]
     glossary: tuple[Fact, ...]
     rules: tuple[Fact, ...]
     footnotes: tuple[str, ...]
     colophon: str
     data: Markup
     sweeps: tuple[SweepView, ...] = ()
+    profiles: tuple[ProfileView, ...] = ()
+    throughput: Section | None = None

@@ -26,14 +26,14 @@ def report(
 
     PATH is a result directory of anyone's, a directory of them, or one log.
     """
-    from reports.report import gather_sets, gather_sweeps, render_report, write_whole
+    from reports.report import gather_profiles, gather_sets, gather_sweeps, render_report, write_whole
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    sweeps = gather_sweeps(paths)
-    sets = gather_sets(paths, sweeps, second_opinion=not no_second_opinion)
-    text = render_report(sets, output_format=output_format, title=title, sweeps=sweeps)
+    sweeps, profiles = gather_sweeps(paths), gather_profiles(paths)
+    sets = gather_sets(paths, sweeps, profiles, second_opinion=not no_second_opinion)
+    text = render_report(sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles)
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

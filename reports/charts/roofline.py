@@ -76,7 +76,7 @@ def _draw(
     y = LogScale(*_decades([*(dot.flop_per_s for dot in dots), ceilings.flop_per_s]), bottom, _TOP)
     marks: list[Markup] = [
         svg.x_axis(x, _TOP - 6, bottom, "FLOP per byte, computed", most=8, words=_power),
-        svg.y_axis(y, _LEFT, width - _RIGHT, most=6, words=lambda decade: si(10**decade)),
+        svg.y_axis(y, _LEFT, width - _RIGHT, most=6, words=_prefixed),
         svg.text(0, 12, "FLOP/s reached", class_="axis"),
         _roof(x, y, ceilings.flop_per_s, ceilings.memory_bytes_per_s, "mean"),
     ]
@@ -85,7 +85,7 @@ def _draw(
     peak = f"matrix products {si(ceilings.flop_per_s)}FLOP/s"
     marks.append(svg.text(width - _RIGHT, y.at(ceilings.flop_per_s) - 7, peak, class_="tick halo", anchor="end"))
     slope = f"memory {si(ceilings.memory_bytes_per_s)}B/s"
-    if ceilings.cache_bytes_per_s is not None:
+    if ceilings.cache_bytes_per_s is not None and width > 600:
         slope += f", in cache {si(ceilings.cache_bytes_per_s)}B/s (dashed)"
     marks.append(svg.text(width - _RIGHT, _TOP - 14, svg.fit(slope, width - 150), class_="axis", anchor="end"))
     drawn = [dot for dot in sorted(dots, key=lambda dot: dot.kind == "phase") if _is_inside(dot, x, y)]
@@ -137,6 +137,12 @@ def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float)
         placed.append((left, left + wide, base))
         made.append(svg.tag("text", dot.label, x=left, y=base))
     return svg.tag("g", *made, class_="label halo")
+
+
+def _prefixed(decade: float) -> str:
+    """'100 G' of 11."""
+    number, _, prefix = si(10**decade).partition(" ")
+    return f"{number.removesuffix('.00').removesuffix('.0')} {prefix}".rstrip()
 
 
 def _power(decade: float) -> str:
