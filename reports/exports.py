@@ -52,7 +52,7 @@ def _markdown_table(table: Table) -> str:
     names = (f"{one.name} ({one.help.partition(';')[0]})" if one.help else one.name for one in table.columns)
     lines = ["| " + " | ".join(_markdown(name) for name in names) + " |"]
     lines.append("|" + "|".join("--:" if column.is_number else ":--" for column in table.columns) + "|")
-    lines += ["| " + " | ".join(_markdown(cell.text) for cell in row) + " |" for row in table.rows]
+    lines += ["| " + " | ".join(_markdown(cell.line) for cell in row) + " |" for row in table.rows]
     return "\n".join(lines)
 
 

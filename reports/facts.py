@@ -69,10 +69,12 @@ class SetFacts:
         return self.result.runs[0] if self.result.runs else None
 
 
-def gather(paths: Sequence[Path], *, second_opinion: bool = True) -> tuple[SetFacts, ...]:
+def gather(
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+) -> tuple[SetFacts, ...]:
     """Facts of every set at or below `paths`, each folder once. Raises InputError where there is nothing to read.
 
-    Without `second_opinion` the official checker is not asked.
+    Without `second_opinion` the official checker is not asked. `benchmark_file` defines a benchmark of one's own.
     """
     found: dict[Path, ResultSet] = {}
     for path in paths:
@@ -85,8 +87,8 @@ def gather(paths: Sequence[Path], *, second_opinion: bool = True) -> tuple[SetFa
             index,
             label,
             result_set,
-            score_set(result_set),
-            check_set(result_set, second_opinion=second_opinion),
+            score_set(result_set, benchmark_file),
+            check_set(result_set, benchmark_file, second_opinion),
             read_extras(result_set),
         )
         for index, (label, result_set) in enumerate(zip(labels, found.values(), strict=True))

@@ -1,25 +1,19 @@
-"""From facts to charts: each figure with the sentence that it supports and the table of what it shows."""
+"""From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
 
 import math
 from collections.abc import Sequence
 
-from reports.charts.convergence import QualityLine, convergence_figure
-from reports.charts.figure import hue
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.charts.time import PARTS, TimeBar, time_figure
-from reports.chronology import order_chart
 from reports.facts import RunFacts, SetFacts
 from reports.formatting import (
     MINUTES,
-    MISSING,
     TimeUnit,
     count,
-    epochs,
     interval,
     percent,
     plural,
-    quality,
     throughput,
     time_unit,
 )
@@ -27,11 +21,12 @@ from reports.statistics import log_summary, spread_shares
 from reports.view import Cell, Chart, Column, Table
 
 MAX_LINES = 60
+MAX_HUES = 5
 
 
-def sorted_cell(text: str, value: float | None, kind: str = "") -> Cell:
+def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
     """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
-    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind)
+    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
 
 
 def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
@@ -49,6 +44,11 @@ def fate_words(run: RunFacts, has_score: bool) -> str:
     return "counted" if has_score else "reached the target"
 
 
+def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
+    """The colour of a configuration: its own where colours suffice to tell them apart, else one for all."""
+    return position if len(sets) <= MAX_HUES else 0
+
+
 def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Dot strip over all given sets; None when there is no run."""
     if not any(one.runs for one in sets):
@@ -57,7 +57,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     strips = [
         RunStrip(
             name=one.label,
-            hue=one.index,
+            hue=hue_number(position, sets),
             dots=tuple(
                 RunDot(
                     label=run.label,
@@ -73,7 +73,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             low_s=one.interval.low if one.interval else None,
             high_s=one.interval.high if one.interval else None,
         )
-        for one in sets
+        for position, one in enumerate(sets)
     ]
     lead = "One strip per configuration, on one scale."
     if len(sets) == 1:
@@ -82,12 +82,22 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     description = " ".join(f"{one.label}: {_runs_sentence(one, unit)}" for one in sets)
     rows = tuple(
         (
-            Cell(text=f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"),
+            Cell(text=f"run {run.label}"),
             Cell(text=unit.number(run.time_s)),
             Cell(text=fate_words(run, one.result.olympic_mean_s is not None)),
         )
         for one in sets
         for run in one.runs
+    )
+    table = Table(
+        id=f"{id_}-table",
+        caption=title,
+        columns=(
+            Column(name="Run"),
+            Column(name=f"Time to train, {unit.name}", is_number=True),
+            Column(name="In the score"),
+        ),
+        rows=rows,
     )
     return Chart(
         figure=runs_figure(
@@ -96,16 +106,8 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         ),
         heading="Every run",
         lead=lead,
-        table=Table(
-            id=f"{id_}-table",
-            caption=title,
-            columns=(
-                Column(name="Run"),
-                Column(name=f"Time to train, {unit.name}", is_number=True),
-                Column(name="In the score"),
-            ),
-            rows=rows,
-        ),
+        table=table if len(sets) == 1 else None,
+        table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
     )  # fmt: skip
 
 
@@ -149,144 +151,91 @@ def spread_sentence(one: SetFacts) -> str:
     return f"Where the difference between runs comes from: {told}."
 
 
-def convergence_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
-    """Quality over the epoch of every run; None when no log holds an evaluation with its place."""
-    drawn: list[tuple[SetFacts, RunFacts, QualityLine]] = []
+def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+    """Timed seconds in parts, per run, or as means per configuration; None when no log tells the parts apart."""
+    unit = column_unit(sets)
+    bars = []
     for one in sets:
-        for run in one.runs:
-            points = tuple((e.epoch_num, e.quality) for e in run.result.evaluations if e.epoch_num is not None)
-            if points:
-                hint = f"run {run.label}: AUC {quality(points[-1][1])} at epoch {epochs(points[-1][0])}"
-                line = QualityLine(hue=one.index, points=points, fate=run.fate, hint="" if len(sets) > 1 else hint)
-                drawn.append((one, run, line))
-    if not drawn:
+        known = [run for run in one.runs if run.result.time_to_train_s and run.result.train_s is not None
+                 and run.result.eval_s is not None]  # fmt: skip
+        if len(sets) == 1:
+            bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
+        elif known:
+            bars.append(_time_bar(one.label, known))
+    if not bars:
         return None
-    hidden = len(drawn) - MAX_LINES
-    drawn = drawn[:MAX_LINES]
-    target = next((run.result.quality_target for _, run, _ in drawn if run.result.quality_target), None)
-    ends = [line.points[-1][0] for _, run, line in drawn if run.result.converged]
-    lead = (
-        f"The target of {quality(target)} was met between epoch {epochs(min(ends))} and {epochs(max(ends))}."
-        if ends and target is not None
-        else "No run met the target."
-    )
-    if hidden > 0:
-        lead += f" The first {MAX_LINES} runs are drawn; {hidden} more are in the tables."
-    names = [f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}" for one, run, _ in drawn]
-    most = max(len(line.points) for _, _, line in drawn)
-    rows = tuple(
-        (
-            Cell(text=_evaluation_name([line for _, _, line in drawn], number)),
-            *(
-                Cell(text=quality(line.points[number][1]) if number < len(line.points) else MISSING)
-                for _, _, line in drawn
-            ),
-        )
-        for number in range(min(most, 200))
-    )
-    title = "Quality over the epoch"
-    return Chart(
-        figure=convergence_figure(
-            [line for _, _, line in drawn],
-            target,
-            "fraction of the epoch",
-            id_=id_,
-            title=title,
-            description=f"ROC AUC at each evaluation, one line per run. {lead}",
-            names={one.index: one.label for one in sets} if len(sets) > 1 else {},
-        ),
-        heading="Convergence",
-        lead=lead,
-        table=Table(
-            id=f"{id_}-table",
-            caption="ROC AUC at each evaluation, one column per run",
-            columns=(Column(name="Evaluation"), *(Column(name=name, is_number=True) for name in names)),
-            rows=rows,
-        ),
-    )
-
-
-def _evaluation_name(lines: Sequence[QualityLine], number: int) -> str:
-    """By its place in the epoch where all runs look at the same places."""
-    places = {epochs(line.points[number][0]) for line in lines if number < len(line.points)}
-    return f"epoch {places.pop()}" if len(places) == 1 else f"evaluation {number + 1}"
-
-
-def time_chart(one: SetFacts, id_: str) -> Chart | None:
-    """Timed seconds of each run in parts; None when no log tells the parts apart."""
-    known = [
-        run
-        for run in one.runs
-        if run.result.time_to_train_s and run.result.train_s is not None and run.result.eval_s is not None
-    ][:MAX_LINES]
-    if not known:
-        return None
-    unit = column_unit([one])
-    bars, rows = [], []
-    for run in known:
-        total, train, evaluation = (
-            run.result.time_to_train_s or 0.0,
-            run.result.train_s or 0.0,
-            run.result.eval_s or 0.0,
-        )
-        parts = (train, evaluation, max(total - train - evaluation, 0.0))
-        words = f"{percent(evaluation / total)} eval"
-        bars.append(TimeBar(label=f"run {run.label}", parts_s=parts, words=words))
-        rows.append(
-            (
-                Cell(text=f"run {run.label}"),
-                Cell(text=unit.number(run.result.time_to_train_s)),
-                *(Cell(text=unit.number(part)) for part in parts),
-                *(Cell(text=percent(part / total)) for part in parts),
-                Cell(text=unit.number(run.result.init_s)),
-            )
-        )
     total_s = sum(sum(bar.parts_s) for bar in bars)
     shares = [sum(bar.parts_s[index] for bar in bars) / total_s for index in range(len(PARTS))]
+    what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
     title = "Where the timed seconds go"
     lead = (
-        f"{percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. "
-        "Initialisation is not timed; the table has it."
+        f"{percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. {what}; "
+        "initialisation is not timed."
     )
-    names = ("Training", "Evaluation", "Other")
+    rows = tuple(
+        (
+            Cell(text=bar.label),
+            Cell(text=unit.number(sum(bar.parts_s))),
+            *(
+                Cell(text=unit.number(part), sub=percent(part / (sum(bar.parts_s) or math.inf)))
+                for part in bar.parts_s
+            ),
+        )
+        for bar in bars
+    )
     return Chart(
-        figure=time_figure(bars, unit, id_=id_, title=title, description=f"One bar per run. {lead}"),
-        heading="Where time goes",
+        figure=time_figure(bars, unit, id_=id_, title=title, description=lead),
+        heading="Training, evaluation and the rest",
         lead=lead,
         table=Table(
             id=f"{id_}-table",
             caption=title,
             columns=(
-                Column(name="Run"),
+                Column(name="Run" if len(sets) == 1 else "Configuration"),
                 Column(name=f"Time to train, {unit.name}", is_number=True),
-                *(Column(name=f"{name}, {unit.name}", is_number=True) for name in names),
-                *(Column(name=f"{name}, %", is_number=True) for name in names),
-                Column(name=f"Initialisation (untimed), {unit.name}", is_number=True),
+                *(
+                    Column(name=f"{name}, {unit.name}", is_number=True)
+                    for name in ("Training", "Evaluation", "Other")
+                ),
             ),
-            rows=tuple(rows),
+            rows=rows,
         ),
     )
 
 
-def throughput_chart(one: SetFacts, id_: str) -> Chart | None:
+def _time_bar(label: str, runs: Sequence[RunFacts]) -> TimeBar:
+    """Means over `runs`, whose parts are known."""
+    sums = [0.0, 0.0, 0.0]
+    for run in runs:
+        total, train = run.result.time_to_train_s or 0.0, run.result.train_s or 0.0
+        evaluation = run.result.eval_s or 0.0
+        for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
+            sums[index] += part / len(runs)
+    return TimeBar(label=label, parts_s=tuple(sums), words=f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
+
+
+def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
-    drawn = []
-    for run in one.runs[:MAX_LINES]:
-        blocks = run.attempt.blocks if run.attempt else ()
-        points = tuple((float(b.first_sample + b.num_samples), b.num_samples / b.duration_s) for b in blocks)
-        if points:
-            drawn.append((run, BlockLine(hue=one.index, points=points, hint=f"run {run.label}")))
+    drawn: list[tuple[str, BlockLine]] = []
+    for position, one in enumerate(sets):
+        for run in one.runs:
+            blocks = run.attempt.blocks if run.attempt else ()
+            points = tuple((float(b.first_sample + b.num_samples), b.num_samples / b.duration_s) for b in blocks)
+            name = f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
+            if points and len(drawn) < MAX_LINES:
+                hint = name if len(sets) == 1 else ""
+                drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
     if not drawn:
         return None
     rows = []
     slowdowns = []
-    for run, line in drawn:
+    for name, line in drawn:
         rates = sorted(rate for _, rate in line.points)
         median = rates[len(rates) // 2]
         slowdowns.append(rates[0] / median)
         rows.append(
             (
-                Cell(text=f"run {run.label}"),
+                Cell(text=name),
                 Cell(text=count(len(rates)), sort=str(len(rates))),
                 *(Cell(text=throughput(rate)) for rate in (rates[0], median, rates[-1])),
             )
@@ -298,7 +247,11 @@ def throughput_chart(one: SetFacts, id_: str) -> Chart | None:
     )
     return Chart(
         figure=throughput_figure(
-            [line for _, line in drawn], id_=id_, title=title, description=f"Samples per second. {lead}"
+            [line for _, line in drawn],
+            id_=id_,
+            title=title,
+            description=f"Samples per second. {lead}",
+            names={hue_number(p, sets): one.label for p, one in enumerate(sets)} if len(sets) > 1 else {},
         ),
         heading="Steadiness",
         lead=lead,
@@ -315,19 +268,3 @@ def throughput_chart(one: SetFacts, id_: str) -> Chart | None:
             rows=tuple(rows),
         ),
     )
-
-
-def set_charts(one: SetFacts, prefix: str, *, has_runs_chart: bool) -> tuple[Chart, ...]:
-    """All charts of one configuration that its data offers."""
-    made = (
-        runs_chart([one], f"{prefix}-runs-chart") if has_runs_chart else None,
-        convergence_chart([one], f"{prefix}-convergence"),
-        time_chart(one, f"{prefix}-time"),
-        throughput_chart(one, f"{prefix}-throughput"),
-        order_chart(one, f"{prefix}-order"),
-    )
-    return tuple(chart for chart in made if chart is not None)
-
-
-def hue_of(one: SetFacts) -> str:
-    return hue(one.index)

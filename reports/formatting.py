@@ -129,6 +129,28 @@ def num_bytes(value: float | None) -> str:
     return f"{scaled:.0f} B" if step == 0 else f"{_fixed(scaled, 2)} {_BINARY[step]}"
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ByteUnit:
+    """One binary unit for a whole column."""
+
+    name: str
+    num_bytes: int
+
+    def number(self, value: float | None) -> str:
+        if value is None or not math.isfinite(value):
+            return MISSING
+        return _fixed(value / self.num_bytes, 0 if self.num_bytes == 1 else 2)
+
+
+def byte_unit(values: Iterable[float | None]) -> ByteUnit:
+    """The unit for a column, by its largest finite value."""
+    largest = max((value for value in values if value is not None and math.isfinite(value)), default=0.0)
+    step = 0
+    while largest >= 1024 ** (step + 1) and step < len(_BINARY) - 1:
+        step += 1
+    return ByteUnit(name=_BINARY[step], num_bytes=1024**step)
+
+
 def learning_rate(value: float | None) -> str:
     return MISSING if value is None or not math.isfinite(value) else f"{value:.6g}"
 

@@ -15,6 +15,7 @@ from scipy.special import ndtr, stdtrit
 
 MIN_RUNS = 5
 NUM_RESAMPLES = 10_000
+_MAX_LOG = 709.0
 _NUM_SIMULATED_SETS = 2_000
 _RESAMPLE_SEED = 20_200_713
 _SIMULATION_SEED = 20_200_714
@@ -86,14 +87,16 @@ def log_summary(values: Iterable[float | None], *, confidence: float = 0.95) -> 
     mean, num = float(logs.mean()), len(known)
     if num < 2:
         return LogSummary(num_values=num, geometric_mean=math.exp(mean), coefficient_of_variation=None, interval=None)
+    # Squares of the largest numbers that a log may hold are beyond what a float can say.
+    scaled = array / array.max()
     reach = float(stdtrit(num - 1, (1 + confidence) / 2)) * float(logs.std(ddof=1)) / math.sqrt(num)
     return LogSummary(
         num_values=num,
         geometric_mean=math.exp(mean),
-        coefficient_of_variation=float(array.std(ddof=1) / array.mean()),
+        coefficient_of_variation=float(scaled.std(ddof=1) / scaled.mean()),
         interval=Interval(
             low=math.exp(mean - reach),
-            high=math.exp(mean + reach),
+            high=math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf,
             confidence=confidence,
             coverage=None,
             method="Student's t on the logarithms",

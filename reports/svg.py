@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 FONT_PX = 13.0
+_FAR = 1e5
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -48,6 +49,7 @@ def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Marku
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
     """Line segments as relative moves, which are shorter; rounding does not add up along the path."""
+    points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
     written = [f"M{_number(at_x)} {_number(at_y)}l"]
     for x, y in points[1:]:
@@ -56,6 +58,11 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
         steps = _number(dx) + (_number(dy) if dy < 0 and _number(dy) != "0" else f" {_number(dy)}")
         written.append(steps if len(written) == 1 or steps.startswith("-") else f" {steps}")
     return "".join(written)
+
+
+def spots(places: Sequence[tuple[float, float]]) -> str:
+    """Path data of points without extent; a round line cap makes each a dot."""
+    return "".join(f"M{_number(x)} {_number(y)}h0" for x, y in places)
 
 
 def boxes(corners: Sequence[tuple[float, float, float, float]], class_: str) -> Markup:
@@ -80,8 +87,20 @@ def cross(x: float, y: float, radius: float, class_: str) -> Markup:
     return tag("path", d=f"M{a} {b}l{extent} {extent}m0-{extent}l-{extent} {extent}", class_=class_)
 
 
-def drawing(*children: str, width: float, height: float, id_: str, title: str, description: str) -> Markup:
-    """The outermost element: an image with a name and a description for those who do not see it."""
+def drawing(
+    *children: str,
+    width: float,
+    height: float,
+    id_: str,
+    title: str,
+    description: str,
+    x: "Scale | None" = None,
+    y: "Scale | None" = None,
+) -> Markup:
+    """The outermost element: an image with a name and a description for those who do not see it.
+
+    The scales are written down, so that the values of the marks can be read back from where they stand.
+    """
     return tag(
         "svg",
         tag("title", title, id=f"{id_}-title"),
@@ -92,6 +111,8 @@ def drawing(*children: str, width: float, height: float, id_: str, title: str, d
         viewBox=f"0 0 {_number(width)} {_number(height)}",
         aria_labelledby=f"{id_}-title {id_}-desc",
         class_="chart",
+        data_x=x.written if x is not None else None,
+        data_y=y.written if y is not None else None,
     )
 
 
@@ -127,6 +148,11 @@ class Scale:
         if self.high == self.low:
             return (self.start + self.stop) / 2
         return self.start + (value - self.low) / (self.high - self.low) * (self.stop - self.start)
+
+    @property
+    def written(self) -> str:
+        """Values at both ends, then their pixels."""
+        return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)}"
 
     def ticks(self, most: int) -> tuple[float, ...]:
         """Round values inside the domain, at most `most` of them."""
@@ -170,10 +196,11 @@ def x_axis(
     labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
     hairlines = "".join(f"M{_number(scale(tick))} {_number(top)}V{_number(bottom)}" for tick in ticks)
     texts = (tag("text", label, x=scale(tick), y=bottom + 18) for tick, label in zip(ticks, labels, strict=True))
+    named = (text(scale.stop, bottom + 36, name, class_="axis", anchor="end"),) if name else ()
     return group(
         tag("path", d=hairlines, class_="grid"),
         tag("g", *texts, class_="tick", text_anchor="middle"),
-        text(scale.stop, bottom + 36, name, class_="axis", anchor="end"),
+        *named,
     )
 
 
@@ -208,5 +235,10 @@ def _attribute_name(key: str) -> str:
 
 def _number(value: float) -> str:
     """At most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
-    shown = f"{value:.1f}"
+    shown = f"{_within(value):.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
+
+
+def _within(value: float) -> float:
+    """What lies far outside any picture stands at its distance of 100,000 px, where arithmetic still works."""
+    return max(-_FAR, min(value, _FAR)) if value == value else _FAR

@@ -48,7 +48,7 @@ def convergence(*lines: QualityLine, target: float | None = 0.7) -> Figure:
 
 
 def blocks(*lines: tuple[tuple[float, float], ...]) -> Figure:
-    return throughput_figure([BlockLine(hue=0, points=points, hint=HOSTILE) for points in lines], **ABOUT)
+    return throughput_figure([BlockLine(hue=0, points=points, hint=HOSTILE) for points in lines], names={}, **ABOUT)
 
 
 def bars(*parts: tuple[float, float, float]) -> Figure:
@@ -111,7 +111,7 @@ def test_without_a_score_there_is_no_mean_and_no_band() -> None:
 def test_convergence_draws_one_line_per_run_and_labels_the_target() -> None:
     figure = convergence(curve(0.6, 0.7), curve(0.6, 0.65, fate="failed"), target=0.7)
     assert classes(figure, "curve") == 2
-    assert (classes(figure, "end"), classes(figure, "dot-failed")) == (1, 1)
+    assert (classes(figure, "ends"), classes(figure, "dot-failed")) == (1, 1)
     assert "target 0.70000" in figure.wide
     assert "target" not in convergence(curve(0.6, 0.7), target=None).wide
 

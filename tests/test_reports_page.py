@@ -40,7 +40,7 @@ def test_headline_verdict_and_every_section_are_there(own: Page) -> None:
     assert own.unclosed == []
     for words in (
         "VALID", "Own benchmark: not an MLPerf® result", "Olympic mean", "Every run", "Convergence",
-        "Where time goes", "Steadiness", "rules passed", "Second opinion", "Noise and environment", "powersave",
+        "Where the time goes", "Steadiness", "rules passed", "Second opinion", "Noise and environment", "powersave",
         "System description", "given (option)", "Resolved configuration", "option --threads", "Files and checksums",
         "dlrmbench run dlrm_tiny", "Glossary", "Energy: not measured", "registered and unregistered trademarks",
     ):  # fmt: skip
@@ -81,17 +81,18 @@ def test_ids_are_unique_and_everything_referred_to_exists(own: Page) -> None:
 
 def test_every_chart_has_a_name_and_a_table(own: Page) -> None:
     charts = [one for one in own.all("svg") if one.get("role") == "img"]
-    assert len(charts) == 2 * 5
+    # Runs, convergence in three views, reference, order, time in parts, steadiness; each wide and narrow.
+    assert len(charts) == 2 * 8
     assert all(one["aria-labelledby"] for one in charts)
-    assert len(own.all("figure")) == 5
-    assert own.text.count("The numbers of this chart") == 4
+    assert len(own.all("figure")) == 8
+    assert own.text.count("The numbers of this chart") == 5
     assert "The table of all runs has each start and status." in own.text
 
 
 def test_tables_name_their_columns_and_rows(own: Page) -> None:
     assert {one["scope"] for one in own.all("th")} == {"col", "row"}
     assert len(own.all("caption")) == len(own.all("table"))
-    regions = [one for one in own.all("div") if one.get("class") == "scroll"]
+    regions = [one for one in own.all("div") if one.get("class", "").split()[:1] == ["scroll"]]
     assert len(regions) == len(own.all("table"))
     assert all(one["tabindex"] == "0" and one["aria-label"] for one in regions)
 
@@ -115,7 +116,7 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     assert [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)] == []
     assert len(page.scripts) == 2
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.html)
-    assert len(page.html) < 2 * len(own.html)
+    assert len(page.html) < 3 * len(own.html)
     for exported in ("json", "csv", "md"):
         render_report(sets, output_format=exported)
 
@@ -221,7 +222,7 @@ def test_the_command_is_asked_for_the_right_inputs_and_left_untouched(tmp_path: 
     page = Page(output.read_text(encoding="utf-8"))
     assert "A title" in page.text
     assert sorted(path.name for path in tmp_path.iterdir()) == ["page.html", "set"]
-    assert len(page.all("article")) == 1
+    assert "1 of" not in page.text.partition("Verdict")[0]
 
 
 def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> None:
@@ -232,19 +233,19 @@ def test_a_page_that_cannot_be_written_leaves_nothing_behind(tmp_path: Path) -> 
     assert sorted(path.name for path in tmp_path.iterdir()) == ["set", "taken"]
 
 
-@pytest.mark.parametrize(("num_sets", "limit_kib"), [(1, 90), (3, 185), (12, 625)])
-def test_the_page_stays_small(tmp_path: Path, num_sets: int, limit_kib: int) -> None:
+@pytest.mark.parametrize(("num_sets", "limit_bytes"), [(1, 100_000), (3, 150_000), (12, 500_000)])
+def test_the_page_stays_small(tmp_path: Path, num_sets: int, limit_bytes: int) -> None:
     benchmark = load_benchmark("dlrm_tiny")
     runs = [*make_runs(benchmark, num_runs=10, num_evals=18)]
     for number in range(num_sets):
         write_run_set(tmp_path / f"set-{number}", runs=runs)
-    assert len(render(tmp_path).html.encode()) <= limit_kib * 1024
+    assert len(render(tmp_path).html.encode()) <= limit_bytes
 
 
 @needs_published_results
 def test_published_results_are_shown_with_their_published_scores() -> None:
     page = render(NVIDIA, CISCO)
-    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "min, unverified"):
+    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "unverified"):
         assert words in page.text
     assert "Not in one table" not in page.text
 
@@ -252,4 +253,5 @@ def test_published_results_are_shown_with_their_published_scores() -> None:
 @needs_published_results
 def test_every_published_set_has_its_part() -> None:
     page = render(FOLDER)
-    assert len(page.all("article")) >= 4
+    for words in ("Cisco · hpf_n8", "University-of-Florida", "NVIDIA · tyche", "Intel · 4-nodes-SPR"):
+        assert words in page.text, words

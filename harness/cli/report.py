@@ -15,25 +15,64 @@ _DEFAULT_PAGE = Path("report.html")
 )  # fmt: skip
 @click.option("--title", help="Headline of the page, instead of the result in one sentence.")
 @click.option(
+    "--baseline", metavar="NAME",
+    help="Configuration with which the others are compared, by its name or a part of it.  [default: the first]",
+)  # fmt: skip
+@click.option(
+    "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
+    help="Definition of a benchmark of your own (TOML).",
+)  # fmt: skip
+@click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True,
     help="html: the page; json: everything; csv: one row per run; md: the verdict tables.",
 )  # fmt: skip
+@click.option(
+    "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
+    help="Of the system, in any currency: adds the cost to train, derived from the score.",
+)  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official compliance checker.")
 def report(
-    paths: tuple[Path, ...], output: Path | None, title: str | None, output_format: str, no_second_opinion: bool
+    paths: tuple[Path, ...],
+    output: Path | None,
+    title: str | None,
+    baseline: str | None,
+    benchmark_file: Path | None,
+    output_format: str,
+    price_per_hour: float | None,
+    no_second_opinion: bool,
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
 
-    PATH is a result directory of anyone's, a directory of them, or one log.
+    PATH is a result directory of anyone's, a directory of them (such as a published round), or one log.
     """
-    from reports.report import gather_profiles, gather_sets, gather_sweeps, render_report, write_whole
+    from dataclasses import replace
+
+    from reports.report import (
+        gather_profiles,
+        gather_sets,
+        gather_sweeps,
+        gather_throughput,
+        render_report,
+        write_whole,
+    )
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    sweeps, profiles = gather_sweeps(paths), gather_profiles(paths)
-    sets = gather_sets(paths, sweeps, profiles, second_opinion=not no_second_opinion)
-    text = render_report(sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles)
+    sweeps, profiles, measured = gather_sweeps(paths), gather_profiles(paths), gather_throughput(paths)
+    sets = tuple(
+        replace(one, price_per_hour=price_per_hour)
+        for one in gather_sets(
+            paths,
+            (*sweeps, *profiles, *measured),
+            second_opinion=not no_second_opinion,
+            benchmark_file=benchmark_file,
+        )
+    )
+    text = render_report(
+        sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles, baseline=baseline,
+        measured=measured,
+    )  # fmt: skip
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import NARROW_PX, WIDE_PX, Figure, Key, draw_both, hue, reused_curves
+from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
 
 _HEIGHT = 360.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
@@ -34,15 +34,20 @@ def convergence_figure(
     title: str,
     description: str,
     names: Mapping[int, str],
+    same_as: str | None = None,
 ) -> Figure:
-    """`names` are those of the configurations by their hue, where several are drawn."""
+    """`names` are those of the configurations by their hue, where several are drawn.
+
+    `same_as` is the id of another figure on the page whose curves, in px, are these: over the samples instead of
+    the epoch only the axis differs.
+    """
     fates = {line.fate for line in lines}
     keys = [Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items()]
     keys += [] if names else [Key(mark="curve", words="one run")]
     keys += [Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
     keys += [Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
     return draw_both(
-        lambda width, drawn_id: _draw(lines, target, x_name, width, drawn_id, title, description),
+        lambda width, drawn_id: _draw(lines, target, x_name, width, drawn_id, title, description, same_as),
         id_=id_,
         title=title,
         description=description,
@@ -66,6 +71,7 @@ def _draw(
     id_: str,
     title: str,
     description: str,
+    same_as: str | None,
 ) -> Markup:
     bottom = _HEIGHT - 44
     low, high = visible_quality(lines, target)
@@ -81,15 +87,47 @@ def _draw(
     drawn = [line for line in lines if line.points]
     if target is not None:
         marks.append(svg.line(_LEFT, y(target), width - _RIGHT, y(target), "target"))
-    if width == WIDE_PX:
-        curves: Markup = svg.tag("g", *(_curve(line, x, y) for line in drawn), id=f"{id_}-curves")
+    if same_as is not None and width == WIDE_PX:
+        curves = svg.tag("use", href=f"#{same_as}-wide-curves")
+    elif same_as is not None or width != WIDE_PX:
+        curves = reused_curves(f"{same_as}-narrow" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
     else:
-        curves = reused_curves(id_, x, _x_scale(lines, WIDE_PX))
+        curves = svg.tag("g", *_runs(drawn, x, y), id=f"{id_}-curves")
     marks.append(svg.tag("g", curves, clip_path=f"url(#{clip})"))
-    marks += [_end(line, x, y, hinted=width > NARROW_PX) for line in drawn]
+    marks += [_failed_end(line, x, y) for line in drawn if line.fate == "failed"]
     if target is not None:
         marks.append(svg.text(_LEFT + 6, y(target) - 7, f"target {target:.5f}", class_="strong halo"))
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
+    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
+
+
+def small_convergence(
+    lines: Sequence[QualityLine],
+    target: float | None,
+    domain: tuple[float, float, float],
+    *,
+    name: str,
+    id_: str,
+    description: str,
+) -> Markup:
+    """One configuration among many: `domain` is (last x, lowest and highest quality) of all of them."""
+    width, height, left = 300.0, 190.0, 44.0
+    x, y = (
+        svg.Scale(0.0, domain[0] * 1.02 or 1.0, left, width - 8),
+        svg.Scale(domain[1], domain[2], height - 24, 26.0),
+    )
+    clip = f"{id_}-clip"
+    marks: list[Markup] = [
+        svg.tag("clipPath", svg.rect(left, 0, width - left, height - 24, "clip"), id=clip),
+        svg.x_axis(x, 24, height - 24, "", most=4),
+        svg.y_axis(y, left, width - 8, most=4),
+        svg.text(0, 13, svg.fit(name, width), class_="name"),
+    ]
+    if target is not None:
+        marks.append(svg.line(left, y(target), width - 8, y(target), "target"))
+    drawn = [line for line in lines if line.points]
+    marks.append(svg.tag("g", *_runs(drawn, x, y), clip_path=f"url(#{clip})"))
+    marks += [_failed_end(line, x, y) for line in drawn if line.fate == "failed"]
+    return svg.drawing(*marks, width=width, height=height, id_=id_, title=name, description=description, x=x, y=y)
 
 
 def _x_scale(lines: Sequence[QualityLine], width: float) -> svg.Scale:
@@ -97,13 +135,27 @@ def _x_scale(lines: Sequence[QualityLine], width: float) -> svg.Scale:
     return svg.Scale(0.0, last * 1.02 or 1.0, _LEFT, width - _RIGHT)
 
 
+def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Markup]:
+    """Curves and ends by configuration. All ends of one are a single path of round caps, which stay round where
+    the narrow drawing squeezes it."""
+    by_hue: dict[int, list[QualityLine]] = {}
+    for line in lines:
+        by_hue.setdefault(line.hue, []).append(line)
+    groups = []
+    for number, some in by_hue.items():
+        curves = [_curve(line, x, y) for line in some]
+        ends = [line.points[-1] for line in some if line.fate != "failed"]
+        path = svg.tag("path", d=svg.spots([(x(a), y(b)) for a, b in ends]), class_="ends") if ends else Markup()
+        groups.append(svg.group(*curves, path, class_=hue(number)))
+    return groups
+
+
 def _curve(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
-    class_ = f"curve {line.fate}" if line.fate == "failed" else "curve"
-    return svg.group(svg.polyline([(x(a), y(b)) for a, b in line.points], class_), class_=hue(line.hue))
+    class_ = "curve failed" if line.fate == "failed" else "curve"
+    points = [(x(a), y(b)) for a, b in line.points]
+    return svg.tag("path", *svg.hints(line.hint), d=svg.path_data(points), class_=class_)
 
 
-def _end(line: QualityLine, x: svg.Scale, y: svg.Scale, *, hinted: bool) -> Markup:
-    at_x, at_y = x(line.points[-1][0]), y(line.points[-1][1])
-    failed = line.fate == "failed"
-    mark = svg.cross(at_x, at_y, 5, "dot-failed") if failed else svg.circle(at_x, at_y, 4, "end")
-    return svg.group(mark, class_=hue(line.hue), hint=line.hint if hinted else "")
+def _failed_end(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
+    mark = svg.cross(x(line.points[-1][0]), y(line.points[-1][1]), 5, "dot-failed")
+    return svg.group(mark, class_=hue(line.hue))

@@ -62,4 +62,4 @@ def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str, titl
         bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
     marks += [svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items()]
     marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
-    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description)
+    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)

@@ -2,6 +2,7 @@
 
 Filled dots count, open ones were dropped as fastest or slowest, crosses did not converge; the thick tick is the
 Olympic mean and the band behind it the interval. Times tie, because evaluations are quantised, so dots swarm.
+One strip numbers its runs; a few have their name above; many have it at their left, in less height.
 """
 
 import math
@@ -15,7 +16,8 @@ from reports import svg
 from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
 from reports.formatting import TimeUnit
 
-_LARGE, _SMALL = 9.0, 5.5
+_LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
+MOST_TALL = 6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,9 +74,10 @@ def runs_figure(
 
 
 def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
-    names = len(strips) > 1
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
-    radius = _SMALL if names else _LARGE
+    radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
+    head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
+    margin = 250.0 if radius == _TINY and not head else 0.0
     finite = [
         value / unit.seconds
         for strip in strips
@@ -84,13 +87,13 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     failed = any(not _is_finite(dot.time_s) for strip in strips for dot in strip.dots)
     gutter = 92.0 if failed else 0.0
     low, high = svg.padded(finite, 0.08) if finite else (0.0, 1.0)
-    scale = svg.Scale(max(low, 0.0), high, radius + 4, width - gutter - radius - 4)
+    scale = svg.Scale(max(low, 0.0), high, margin + radius + 4, width - gutter - radius - 4)
     rows: list[Markup] = []
     top = 8.0
     for strip in strips:
-        height = _strip_height(strip, scale, unit, radius) + (22 if names else 0)
-        rows.append(_strip(strip, scale, unit, top, height, width, gutter, radius))
-        top += height + 10
+        height = _strip_height(strip, scale, unit, radius) + head
+        rows.append(_strip(strip, scale, unit, top, height, width, gutter, radius, head))
+        top += height + (3 if radius == _TINY else 10)
     backdrop = (
         svg.x_axis(scale, 8, top, f"time to train, {unit.name}", most=8 if width > 600 else 4) if finite else ""
     )
@@ -101,8 +104,9 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
             svg.text(width, top + 18, "no time", class_="tick", anchor="end"),
         )
     return svg.drawing(
-        backdrop, *rows, gutter_words, width=width, height=top + 44, id_=id_, title=title, description=description
-    )
+        backdrop, *rows, gutter_words, width=width, height=top + 44, id_=id_, title=title, description=description,
+        x=scale,
+    )  # fmt: skip
 
 
 def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: float) -> float:
@@ -111,7 +115,7 @@ def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: flo
     extent = max((abs(row) for row in rows), default=0)
     num_failed = sum(not _is_finite(dot.time_s) for dot in strip.dots)
     extent = max(extent, math.ceil((math.ceil(num_failed / 3) - 1) / 2))
-    return (2 * extent + 1) * spacing + 34
+    return (2 * extent + 1) * spacing + (10 if radius == _TINY else 34)
 
 
 def _positions(strip: RunStrip, scale: svg.Scale, unit: TimeUnit) -> list[float]:
@@ -129,42 +133,71 @@ def _strip(
     width: float,
     gutter: float,
     radius: float,
+    head: float,
 ) -> Markup:
     marks: list[Markup] = []
-    hinted, names, spacing = width > NARROW_PX, radius == _SMALL, 2 * radius + 2
-    body = top + (22 if names else 0)
-    middle = (body + 18 + top + height) / 2
-    if names:
+    # Where the dots stand; the rest of the height above them is for the mean's label.
+    body = top + head + (0 if radius == _TINY else 18)
+    middle = (body + top + height) / 2
+    if head:
         marks.append(svg.text(0, top + 14, svg.fit(strip.name, width), class_="name"))
+    elif radius == _TINY:
+        marks.append(svg.text(0, middle + 4.5, svg.fit(strip.name, 240), class_="label"))
     if strip.low_s is not None and strip.high_s is not None:
         left, right = scale(strip.low_s / unit.seconds), scale(strip.high_s / unit.seconds)
-        marks.append(svg.rect(left, body + 18, max(right - left, 1.0), top + height - body - 18, "band", rx=3))
+        marks.append(svg.rect(left, body, max(right - left, 1.0), top + height - body, "band", rx=3))
     if strip.olympic_mean_s is not None and math.isfinite(strip.olympic_mean_s):
         x = scale(strip.olympic_mean_s / unit.seconds)
-        marks.append(svg.line(x, body + 16, x, top + height, "mean"))
-        half = svg.text_width(strip.mean_label) / 2
-        at = min(max(x, half), width - gutter - half)
-        marks.append(svg.text(at, body + 11, strip.mean_label, class_="strong", anchor="middle"))
-    timed = [dot for dot in strip.dots if _is_finite(dot.time_s)]
-    positions = _positions(strip, scale, unit)
-    for dot, x, row in zip(timed, positions, svg.swarm(positions, spacing), strict=True):
-        marks.append(_dot(dot, x, middle + row * spacing, radius, hinted=hinted))
-    untimed = [dot for dot in strip.dots if not _is_finite(dot.time_s)]
-    for index, dot in enumerate(untimed):
-        column, row = index % 3, index // 3
-        rows = (len(untimed) + 2) // 3
-        y = middle + (row - (rows - 1) / 2) * spacing
-        marks.append(_dot(dot, width - gutter + 28 + column * (spacing + 6), y, radius, hinted=hinted))
+        marks.append(svg.line(x, body - 2, x, top + height, "mean"))
+        if radius != _TINY:
+            half = svg.text_width(strip.mean_label) / 2
+            at = min(max(x, half), width - gutter - half)
+            marks.append(svg.text(at, body - 7, strip.mean_label, class_="strong", anchor="middle"))
+    placed = _placed(strip, scale, unit, radius, middle, width - gutter)
+    if radius == _LARGE:
+        marks += [_numbered(dot, x, y, hinted=width > NARROW_PX) for dot, x, y in placed]
+    else:
+        marks += _plain(placed, radius)
     return svg.group(*marks, class_=hue(strip.hue))
 
 
-def _dot(dot: RunDot, x: float, y: float, radius: float, *, hinted: bool) -> Markup:
+def _placed(
+    strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: float, middle: float, edge: float
+) -> list[tuple[RunDot, float, float]]:
+    """Where each dot stands; runs without a time stand right of the `edge`, in columns of three."""
+    spacing = 2 * radius + 2
+    timed = [dot for dot in strip.dots if _is_finite(dot.time_s)]
+    positions = _positions(strip, scale, unit)
+    rows = svg.swarm(positions, spacing)
+    placed = [(dot, x, middle + row * spacing) for dot, x, row in zip(timed, positions, rows, strict=True)]
+    untimed = [dot for dot in strip.dots if not _is_finite(dot.time_s)]
+    num_rows = (len(untimed) + 2) // 3
+    for index, dot in enumerate(untimed):
+        y = middle + (index // 3 - (num_rows - 1) / 2) * spacing
+        placed.append((dot, edge + 28 + index % 3 * (spacing + 6), y))
+    return placed
+
+
+def _numbered(dot: RunDot, x: float, y: float, *, hinted: bool) -> Markup:
     hint = dot.hint if hinted else ""
     if dot.fate == "failed":
-        label = (svg.text(x + 8, y - 5, dot.label, class_="tiny"),) if radius == _LARGE else ()
-        return svg.group(svg.cross(x, y, radius * 0.7, "dot-failed"), *label, hint=hint)
-    label = (svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}"),) if radius == _LARGE else ()
-    return svg.group(svg.circle(x, y, radius, f"dot-{dot.fate}"), *label, hint=hint)
+        label = svg.text(x + 8, y - 5, dot.label, class_="tiny")
+        return svg.group(svg.cross(x, y, _LARGE * 0.7, "dot-failed"), label, hint=hint)
+    label = svg.text(x, y + 4, dot.label, class_=f"in-{dot.fate}")
+    return svg.group(svg.circle(x, y, _LARGE, f"dot-{dot.fate}"), label, hint=hint)
+
+
+def _plain(placed: Sequence[tuple[RunDot, float, float]], radius: float) -> list[Markup]:
+    """Dots without numbers: all of one kind are a single path of round caps, and rings have smaller caps on top."""
+    size = "small" if radius == _SMALL else "tiny"
+    marks = []
+    for fate in ("counted", "dropped"):
+        if places := [(x, y) for dot, x, y in placed if dot.fate == fate]:
+            path = svg.spots(places)
+            marks.append(svg.tag("path", d=path, class_=f"spots {size}"))
+            marks += [svg.tag("path", d=path, class_=f"spots {size} hole")] if fate == "dropped" else []
+    marks += [svg.cross(x, y, radius * 0.7, "dot-failed") for dot, x, y in placed if dot.fate == "failed"]
+    return marks
 
 
 def _is_finite(value: float | None) -> bool:

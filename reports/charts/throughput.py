@@ -1,6 +1,6 @@
 """Samples per second in each block between two evaluations: drift, throttling and disturbances show here."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
@@ -23,13 +23,17 @@ class BlockLine:
     hint: str
 
 
-def throughput_figure(lines: Sequence[BlockLine], *, id_: str, title: str, description: str) -> Figure:
+def throughput_figure(
+    lines: Sequence[BlockLine], *, id_: str, title: str, description: str, names: Mapping[int, str]
+) -> Figure:
+    """`names` are those of the configurations by their hue, where several are drawn."""
+    keys = tuple(Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items())
     return draw_both(
         lambda width, drawn_id: _draw(lines, width, drawn_id, title, description),
         id_=id_,
         title=title,
         description=description,
-        keys=(Key(mark="curve", words="one run"),),
+        keys=keys or (Key(mark="curve", words="one run"),),
     )
 
 
@@ -50,7 +54,7 @@ def _draw(lines: Sequence[BlockLine], width: float, id_: str, title: str, descri
         marks.append(svg.tag("g", *(_curve(line, x, y) for line in lines), id=f"{id_}-curves"))
     else:
         marks.append(reused_curves(id_, x, _x_scale(lines, WIDE_PX)))
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
+    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
 
 
 def _x_scale(lines: Sequence[BlockLine], width: float) -> svg.Scale:

@@ -9,7 +9,7 @@ from reports import svg
 from reports.charts.figure import Figure, Key, draw_both
 from reports.formatting import TimeUnit
 
-_BAR, _GAP, _LEFT = 20.0, 8.0, 56.0
+_BAR, _GAP, _LEAST_LEFT = 20.0, 8.0, 56.0
 PARTS = (
     ("train", "training"),
     ("eval", "evaluation"),
@@ -38,9 +38,11 @@ def time_figure(bars: Sequence[TimeBar], unit: TimeUnit, *, id_: str, title: str
 
 
 def _draw(bars: Sequence[TimeBar], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
-    note = 150.0 if width > 600 else 0.0
+    note = 130.0 if width > 600 else 0.0
+    longest_name = max((svg.text_width(bar.label) for bar in bars), default=0.0)
+    left_edge = max(_LEAST_LEFT, min(longest_name + 12, width / 3))
     longest = max((sum(bar.parts_s) for bar in bars), default=1.0) / unit.seconds
-    x = svg.Scale(0.0, longest or 1.0, _LEFT, width - note - 12)
+    x = svg.Scale(0.0, longest or 1.0, left_edge, width - note - 12)
     bottom = 8 + len(bars) * (_BAR + _GAP)
     marks: list[Markup] = [svg.x_axis(x, 4, bottom, f"time, {unit.name}", most=8 if width > 600 else 4)]
     tops = [8 + index * (_BAR + _GAP) for index in range(len(bars))]
@@ -52,7 +54,10 @@ def _draw(bars: Sequence[TimeBar], unit: TimeUnit, width: float, id_: str, title
                 # A hairline of background between parts tells them apart without colour.
                 corners.append((left, top, max(right - left - 1, 0.7), _BAR))
         marks.append(svg.boxes(corners, f"part-{part}") if corners else Markup())
-    names = (svg.tag("text", bar.label, x=_LEFT - 8, y=top + 15) for bar, top in zip(bars, tops, strict=True))
+    names = (
+        svg.tag("text", svg.fit(bar.label, left_edge - 12), x=left_edge - 8, y=top + 15)
+        for bar, top in zip(bars, tops, strict=True)
+    )
     marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
     if note:
         ends = [x(sum(bar.parts_s) / unit.seconds) + 8 for bar in bars]
@@ -60,4 +65,4 @@ def _draw(bars: Sequence[TimeBar], unit: TimeUnit, width: float, id_: str, title
             svg.tag("text", bar.words, x=end, y=top + 15) for bar, end, top in zip(bars, ends, tops, strict=True)
         )
         marks.append(svg.tag("g", *words, class_="tick"))
-    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description)
+    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)

@@ -65,6 +65,16 @@
     });
   }
 
+  // A link into something folded opens it.
+  const unfold = () => {
+    let part = null;
+    try { part = document.getElementById(decodeURIComponent(location.hash.slice(1))); } catch { return; }
+    for (let fold = part?.closest("details"); fold; fold = fold.parentElement.closest("details")) fold.open = true;
+    part?.scrollIntoView();
+  };
+  addEventListener("hashchange", unfold);
+  if (location.hash) unfold();
+
   let opened = [];
   addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];

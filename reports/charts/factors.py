@@ -1,0 +1,145 @@
+"""Why one configuration takes longer than another: diverging bars of the factors of the time, on a log2 axis.
+
+Bars start at 1×, to the right is slower. On a logarithmic axis the lengths of the factors' bars add up to the
+length of the bar of the whole.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both
+from reports.formatting import ratio
+
+_ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
+_MOST_LOG2 = 6.0
+_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0, 1024.0)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactorBar:
+    """One factor's effect on the time (above 1 is slower) with its interval; None is not known."""
+
+    name: str
+    time_ratio: float | None
+    low: float | None
+    high: float | None
+    verdict: str
+    is_whole: bool
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FactorPanel:
+    """The bars of one configuration against the baseline."""
+
+    label: str
+    bars: tuple[FactorBar, ...]
+
+
+def factors_figure(panels: Sequence[FactorPanel], *, id_: str, title: str, description: str) -> Figure:
+    kinds = {kind_of(bar.verdict) for panel in panels for bar in panel.bars if bar.time_ratio is not None}
+    words = {"slower": "slower", "faster": "faster", "undecided": "no difference shown, or inconclusive"}
+    keys = [Key(mark=kind, words=told) for kind, told in words.items() if kind in kinds]
+    if any(bar.low is not None for panel in panels for bar in panel.bars):
+        keys.append(Key(mark="whisker", words="95 % interval"))
+    return draw_both(
+        lambda width, drawn_id: _draw(panels, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(keys),
+    )
+
+
+def kind_of(verdict: str) -> str:
+    return verdict if verdict in ("slower", "faster") else "undecided"
+
+
+def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
+    """Around 0 (no change): all ratios, and of their intervals what lies within 64 times."""
+    found = [0.0]
+    for panel in panels:
+        for bar in panel.bars:
+            if bar.time_ratio is not None:
+                found.append(math.log2(bar.time_ratio))
+            ends = [_log2(end) for end in (bar.low, bar.high) if end is not None]
+            found += [max(-_MOST_LOG2, min(end, _MOST_LOG2)) for end in ends]
+    low, high = min(found), max(found)
+    reach = max(high - low, math.log2(1.04))
+    return low - 0.1 * reach, high + 0.1 * reach
+
+
+def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
+    """Ratios to label: 1 and, either side, those far enough apart, the larger ones first."""
+    chosen = [1.0]
+    for size in reversed(_TICKS):
+        for value in (size, 1 / size):
+            if not scale.low <= math.log2(value) <= scale.high:
+                continue
+            at = scale(math.log2(value))
+            if all(abs(at - scale(math.log2(other))) >= least_px for other in chosen):
+                chosen.append(value)
+    return sorted(chosen)
+
+
+def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, description: str) -> Markup:
+    is_wide = width > 600
+    left, right = (190.0, 196.0) if is_wide else (116.0, 56.0)
+    low, high = log2_domain(panels)
+    x = svg.Scale(low, high, left, width - right)
+    top = 22.0
+    marks: list[Markup] = []
+    for panel in panels:
+        marks.append(svg.text(0, top + 18, svg.fit(panel.label, width), class_="name"))
+        top += _HEAD
+        for bar in panel.bars:
+            marks.append(_bar(bar, x, top, width, left, is_wide=is_wide))
+            top += _ROW
+        top += 8
+    ticks = _ticks(x, 44.0)
+    hairlines = "".join(f"M{x(math.log2(tick)):.1f} 22V{top:.1f}" for tick in ticks)
+    labels = (svg.tag("text", f"{tick:.3g}×", x=x(math.log2(tick)), y=top + 18) for tick in ticks)
+    zero = x(0.0)
+    backdrop = svg.group(
+        svg.tag("path", d=hairlines, class_="grid"),
+        svg.tag("g", *labels, class_="tick", text_anchor="middle"),
+        svg.line(zero, 16, zero, top, "zero"),
+        svg.text(zero - 8, 12, "← faster", class_="axis", anchor="end"),
+        svg.text(zero + 8, 12, "slower →", class_="axis"),
+        svg.text(x.stop, top + 36, "effect on the time, against the baseline", class_="axis", anchor="end"),
+    )
+    return svg.drawing(
+        backdrop, *marks, width=width, height=top + 44, id_=id_, title=title, description=description, x=x
+    )
+
+
+def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *, is_wide: bool) -> Markup:
+    middle, weight = top + _ROW / 2, "strong" if bar.is_whole else "label"
+    indent = 0 if bar.is_whole else 12
+    name = svg.text(indent, middle + 4.5, svg.fit(bar.name, left - 8 - indent), class_=weight)
+    if bar.time_ratio is None:
+        return svg.group(name, svg.text(x(0.0) + 8, middle + 4.5, "not known", class_="tick"))
+    end, zero = x(math.log2(bar.time_ratio)), x(0.0)
+    thick = _BAR + 5 if bar.is_whole else _BAR
+    corners = (min(zero, end), middle - thick / 2, max(abs(end - zero), 1.0), thick)
+    box = svg.boxes([corners], kind_of(bar.verdict))
+    words = ratio(bar.time_ratio) + (f"  {bar.verdict}" if is_wide else "")
+    at, anchor = (width - 186, "start") if is_wide else (width, "end")
+    value = svg.text(at, middle + 4.5, words, class_=weight, anchor=anchor)
+    return svg.group(name, box, _whisker(bar, x, middle), value)
+
+
+def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:
+    """The interval, cut off where the axis ends."""
+    if bar.low is None or bar.high is None:
+        return Markup()
+    a, b = (min(max(x(_log2(end)), x.start), x.stop) for end in (bar.low, bar.high))
+    ends = "".join(f"M{at:.1f} {middle - 4:.1f}v8" for at in (a, b))
+    return svg.tag("path", d=f"M{a:.1f} {middle:.1f}H{b:.1f}{ends}", class_="whisker")
+
+
+def _log2(value: float) -> float:
+    return math.log2(value) if 0 < value < math.inf else math.copysign(1e3, value - 1)

@@ -1,0 +1,121 @@
+"""Reference convergence points: epochs to converge over batch size, and where a result lies among them."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.formatting import epochs
+
+_HEIGHT = 330.0
+_LEFT, _RIGHT, _TOP = 58.0, 24.0, 26.0
+_STUB = 16.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """The reference at one batch size: mean and deviation of epochs, and the fewest a result's mean may have."""
+
+    batch_size: int
+    mean: float
+    deviation: float
+    least: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Result:
+    name: str
+    hue: int
+    batch_size: int
+    mean_epochs: float
+    is_passed: bool
+
+
+def reference_figure(
+    points: Sequence[Point], results: Sequence[Result], *, id_: str, title: str, description: str
+) -> Figure:
+    keys = [
+        Key(mark="reference", words="reference mean"),
+        Key(mark="reference-band", words="± 1 standard deviation"),
+        Key(mark="limit", words="fewest acceptable epochs"),
+    ]
+    if any(result.is_passed for result in results):
+        keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
+    if any(not result.is_passed for result in results):
+        keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
+    return draw_both(
+        lambda width, drawn_id: _draw(points, results, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(keys),
+    )
+
+
+def _draw(
+    points: Sequence[Point], results: Sequence[Result], width: float, id_: str, title: str, description: str
+) -> Markup:
+    sizes = [math.log2(size) for size in (*(p.batch_size for p in points), *(r.batch_size for r in results))]
+    x = svg.Scale(min(sizes) - 0.35, max(sizes) + 0.35, _LEFT, width - _RIGHT)
+    levels = [level for p in points for level in (p.mean - p.deviation, p.mean + p.deviation, p.least)]
+    low, high = svg.padded([*levels, *(r.mean_epochs for r in results)], 0.08)
+    bottom = _HEIGHT - 44
+    y = svg.Scale(max(low, 0.0), high, bottom, _TOP)
+    marks: list[Markup] = [
+        _size_axis(sorted({2.0**size for size in sizes}), x, bottom),
+        svg.y_axis(y, _LEFT, width - _RIGHT, most=6),
+        svg.text(0, 12, "epochs to converge", class_="axis"),
+        _band(points, x, y),
+        *(_line(points, x, y, which) for which in ("reference", "limit")),
+        *(svg.circle(x(math.log2(p.batch_size)), y(p.mean), 3.5, "reference-dot") for p in points),
+    ]
+    marks += [_result(one, x, y, named=width > 600 and len(results) <= 6) for one in results]
+    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
+
+
+def _size_axis(sizes: Sequence[float], x: svg.Scale, bottom: float) -> Markup:
+    labelled: list[float] = []
+    for size in sizes:
+        if all(abs(x(math.log2(size)) - x(math.log2(other))) >= 52 for other in labelled):
+            labelled.append(size)
+    lines = "".join(f"M{x(math.log2(size)):.1f} {_TOP - 8:.0f}V{bottom:.0f}" for size in labelled)
+    texts = (svg.tag("text", f"{round(size):,}", x=x(math.log2(size)), y=bottom + 18) for size in labelled)
+    return svg.group(
+        svg.tag("path", d=lines, class_="grid"),
+        svg.tag("g", *texts, class_="tick", text_anchor="middle"),
+        svg.text(x.stop, bottom + 36, "global batch size, logarithmic", class_="axis", anchor="end"),
+    )
+
+
+def _band(points: Sequence[Point], x: svg.Scale, y: svg.Scale) -> Markup:
+    if len(points) == 1:
+        (one,) = points
+        at, upper, lower = x(math.log2(one.batch_size)), y(one.mean + one.deviation), y(one.mean - one.deviation)
+        return svg.rect(at - _STUB, upper, 2 * _STUB, lower - upper, "reference-band")
+    upper_edge = [(x(math.log2(p.batch_size)), y(p.mean + p.deviation)) for p in points]
+    lower_edge = [(x(math.log2(p.batch_size)), y(p.mean - p.deviation)) for p in reversed(points)]
+    return svg.tag("path", d=svg.path_data([*upper_edge, *lower_edge]) + "z", class_="reference-band")
+
+
+def _line(points: Sequence[Point], x: svg.Scale, y: svg.Scale, which: str) -> Markup:
+    placed = [(x(math.log2(p.batch_size)), y(p.mean if which == "reference" else p.least)) for p in points]
+    if len(placed) == 1:
+        placed = [(placed[0][0] - _STUB, placed[0][1]), (placed[0][0] + _STUB, placed[0][1])]
+    return svg.polyline(placed, which)
+
+
+def _result(one: Result, x: svg.Scale, y: svg.Scale, *, named: bool) -> Markup:
+    at_x, at_y = x(math.log2(one.batch_size)), y(one.mean_epochs)
+    mark = svg.circle(at_x, at_y, 6, "end") if one.is_passed else svg.cross(at_x, at_y, 6, "dot-failed")
+    if not named:
+        return svg.group(mark, class_=hue(one.hue))
+    is_right = at_x > (x.start + x.stop) / 2
+    words = svg.fit(f"{one.name} {epochs(one.mean_epochs)}", 260)
+    label = svg.text(
+        at_x - 12 if is_right else at_x + 12, at_y + 4.5, words, class_="name halo",
+        anchor="end" if is_right else "start",
+    )  # fmt: skip
+    return svg.group(mark, label, class_=hue(one.hue))

@@ -1,0 +1,66 @@
+"""Scores with their intervals, raw and normalised: one row per configuration, to see what overlaps what."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports import svg
+from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.formatting import TimeUnit
+
+_ROW = 46.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScoreRow:
+    """One configuration: the Olympic mean with its interval, and the score where an RCP factor changes it."""
+
+    name: str
+    hue: int
+    olympic_mean_s: float | None
+    score_s: float | None
+    low_s: float | None
+    high_s: float | None
+    words: str
+
+
+def scores_figure(rows: Sequence[ScoreRow], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+    keys = [Key(mark="mean", words="Olympic mean, as measured")]
+    if any(row.low_s is not None for row in rows):
+        keys.append(Key(mark="band", words="95 % interval of the Olympic mean"))
+    if any(row.score_s is not None for row in rows):
+        keys.append(Key(mark="end", words="score, after the RCP factor"))
+    return draw_both(
+        lambda width, drawn_id: _draw(rows, unit, width, drawn_id, title, description),
+        id_=id_,
+        title=title,
+        description=description,
+        keys=tuple(keys),
+    )
+
+
+def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+    known = [
+        value / unit.seconds
+        for row in rows
+        for value in (row.olympic_mean_s, row.score_s, row.low_s, row.high_s)
+        if value is not None
+    ]
+    low, high = svg.padded(known, 0.08) if known else (0.0, 1.0)
+    x = svg.Scale(max(low, 0.0), high, 6.0, width - 6.0)
+    bottom = 8 + len(rows) * _ROW
+    marks: list[Markup] = [svg.x_axis(x, 4, bottom, f"time to train, {unit.name}", most=8 if width > 600 else 4)]
+    for number, row in enumerate(rows):
+        top = 8 + number * _ROW
+        drawn = [svg.text(0, top + 13, svg.fit(f"{row.name}  {row.words}", width), class_="name halo")]
+        if row.low_s is not None and row.high_s is not None:
+            left, right = x(row.low_s / unit.seconds), x(row.high_s / unit.seconds)
+            drawn.append(svg.rect(left, top + 20, max(right - left, 1.0), 18, "band", rx=3))
+        if row.olympic_mean_s is not None:
+            at = x(row.olympic_mean_s / unit.seconds)
+            drawn.append(svg.line(at, top + 18, at, top + 40, "mean"))
+        if row.score_s is not None:
+            drawn.append(svg.circle(x(row.score_s / unit.seconds), top + 29, 5, "end"))
+        marks.append(svg.group(*drawn, class_=hue(row.hue)))
+    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)

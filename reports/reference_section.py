@@ -1,0 +1,150 @@
+"""Does it converge like the reference? Results among the reference convergence points of their round."""
+
+from collections.abc import Sequence
+
+from reports.charts.reference import Point, Result, reference_figure
+from reports.facts import SetFacts
+from reports.figures import hue_number
+from reports.formatting import count, epochs, printable
+from reports.verdict_section import names
+from reports.view import Block, Cell, Chart, Column, Prose, Section, Table
+from rules.benchmarks import Benchmark
+from rules.convergence import Convergence, ReferencePoint, load_points, prune, rcp_file
+from rules.definitions import find_definition
+from rules.errors import DefinitionError
+from rules.scoring import judge_set_convergence
+
+
+def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """One chart per set of points: rounds have their own."""
+    by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
+    without: list[SetFacts] = []
+    for one in group:
+        benchmark = _definition(one)
+        points = _points(benchmark, one.result.round) if benchmark is not None else ()
+        if benchmark is None or not points:
+            without.append(one)
+            continue
+        by_points.setdefault(points, []).append(
+            (one, judge_set_convergence(one.result.runs, benchmark, one.result.round))
+        )
+    blocks: list[Block] = []
+    for number, (points, judged) in enumerate(by_points.items()):
+        blocks.append(_chart(points, judged, group, f"{id_}-rcp{number + 1}"))
+    if without:
+        who = "" if len(without) == len(group) else f" ({names([one.label for one in without])})"
+        reasons = {one.result.rcp_reason for one in without if one.result.rcp_reason}
+        reason = printable(next(iter(reasons))) if len(reasons) == 1 else "no reference convergence points are known"
+        blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
+    heading = "Convergence against the reference"
+    return Section(id=f"{id_}-reference", heading=heading, name="Reference", blocks=tuple(blocks))
+
+
+def _definition(one: SetFacts) -> Benchmark | None:
+    try:
+        return find_definition(one.result.benchmark, None, one.result_set.definition_file)
+    except DefinitionError:
+        return None
+
+
+def _points(benchmark: Benchmark, round_name: str | None) -> tuple[ReferencePoint, ...]:
+    file = rcp_file(benchmark, round_name)
+    if file is None:
+        return ()
+    try:
+        points = load_points(file, benchmark.score.num_runs)
+    except DefinitionError:
+        return ()
+    return points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
+
+
+def _chart(
+    points: Sequence[ReferencePoint],
+    judged: Sequence[tuple[SetFacts, Convergence | None]],
+    group: Sequence[SetFacts],
+    id_: str,
+) -> Chart:
+    results = [
+        Result(
+            name=one.label,
+            hue=hue_number(list(group).index(one), group),
+            batch_size=one.result.runs[0].global_batch_size or 1,
+            mean_epochs=found.mean_epochs,
+            is_passed=found.status == "passed",
+        )
+        for one, found in judged
+        if found is not None and found.mean_epochs is not None and (one.result.runs[0].global_batch_size or 0) > 0
+    ]
+    drawn = [
+        Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)
+        for point in points
+    ]
+    lead = _lead(judged)
+    title = "Epochs to converge over batch size"
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
+            Cell(text=count(point.global_batch_size)),
+            Cell(text=epochs(point.mean), sub=f"± {epochs(point.stdev)}"),
+            Cell(text=epochs(point.min_epochs)),
+            Cell(text="reference"),
+        )
+        for point in points
+    ]
+    rows += [_result_row(one, found) for one, found in judged]
+    return Chart(
+        figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
+        heading=title,
+        lead=lead,
+        table=Table(
+            id=f"{id_}-table",
+            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs",
+            columns=(
+                Column(name="Point"),
+                Column(name="Batch size", is_number=True),
+                Column(name="Epochs", is_number=True),
+                Column(name="Fewest acceptable", is_number=True),
+                Column(name="Outcome"),
+            ),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _result_row(one: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
+    factor = one.result.rcp_factor
+    outcome = found.status if found is not None else "not tested"
+    if found is None:
+        reason = one.result.no_score_reason or ""
+    elif factor is not None and factor != 1.0:
+        reason = f"score × {factor:.4f}"
+    else:
+        reason = found.reason if found.status in ("missing", "none", "failed") else ""
+    return (
+        Cell(text=one.label),
+        Cell(text=count(one.result.runs[0].global_batch_size if one.result.runs else None)),
+        Cell(text=epochs(found.mean_epochs if found else None)),
+        Cell(text=epochs(found.point.min_epochs if found and found.point else None)),
+        Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
+    )
+
+
+def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
+    """What the test says; a result that is faster than the reference, but within chance, is scaled back."""
+    if len(judged) == 1:
+        one, found = judged[0]
+        if found is None:
+            return f"Not tested: {printable(one.result.no_score_reason or 'the set cannot be scored')}."
+        if found.point is None or found.mean_epochs is None:
+            return f"No test: {printable(found.reason)}."
+        told = (
+            f"{epochs(found.mean_epochs)} epochs on average, where the reference needs {epochs(found.point.mean)} "
+            f"and at least {epochs(found.point.min_epochs)} are acceptable: {found.status}."
+        )
+        factor = one.result.rcp_factor
+        return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
+    tested = [found for _, found in judged if found is not None and found.point is not None]
+    passed = sum(found.status == "passed" for found in tested)
+    scaled = sum(one.result.rcp_factor not in (None, 1.0) for one, _ in judged)
+    told = f"{passed} of {len(judged)} converge no faster than the reference allows."
+    return told + (f" {scaled} of them are scaled for being faster than its mean." if scaled else "")

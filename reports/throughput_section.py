@@ -1,0 +1,49 @@
+"""Measurements of throughput alone: samples per second of a number of steps, in fresh processes; never a score."""
+
+from collections.abc import Sequence
+
+from reports.formatting import MISSING, count, interval, percent, printable, throughput
+from reports.statistics import log_summary
+from reports.throughput_sets import ThroughputSet
+from reports.view import Cell, Column, Prose, Section, Table
+
+
+def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
+    """One row per measurement, apart from everything that was trained to a target."""
+    table = Table(
+        id="throughput-table",
+        caption="Samples per second, over the processes of each measurement",
+        columns=(
+            Column(name="Measurement", help="benchmark, system"),
+            Column(name="Samples/s", is_number=True, help="geometric mean"),
+            Column(name="95 % interval", is_number=True, help="Student's t on the logarithms"),
+            Column(name="CV", is_number=True, help="over processes"),
+            Column(name="Processes", is_number=True),
+            Column(name="Slowest", is_number=True, help="samples/s"),
+            Column(name="Fastest", is_number=True, help="samples/s"),
+            Column(name="Data"),
+        ),
+        rows=tuple(_row(one) for one in measured),
+        is_sortable=len(measured) > 1,
+    )
+    lead = (
+        "Measured without training to a target: nothing here is a time to train or a score, and nothing here is "
+        "compared with one."
+    )
+    return Section(id="throughput", heading="Throughput alone", name="Throughput", blocks=(Prose(text=lead), table))
+
+
+def _row(one: ThroughputSet) -> tuple[Cell, ...]:
+    summary = log_summary(one.rates)
+    bounds = summary.interval if summary else None
+    about = ", ".join(printable(part, 80) for part in (one.benchmark, one.system) if part)
+    return (
+        Cell(text=printable(one.folder.resolve().name, 80), sub=about),
+        Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
+        Cell(text=interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
+        Cell(text=percent(summary.coefficient_of_variation if summary else None)),
+        Cell(text=count(len(one.rates))),
+        Cell(text=throughput(min(one.rates))),
+        Cell(text=throughput(max(one.rates))),
+        Cell(text=printable(one.data_kind, 40) if one.data_kind else "dataset"),
+    )
