@@ -39,6 +39,7 @@ class RunRequest:
     num_threads: int
     command: list[str]
     quiet: bool = False
+    is_profile: bool = False
     name: str | None = None
     """Of the set and its folder, where not made of benchmark, configuration and time."""
 
@@ -75,6 +76,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "division": division,
         "timeout_s": request.timeout_s,
         "throughput_steps": request.throughput_steps,
+        **({"is_profile": True} if request.is_profile else {}),
         "num_threads": request.num_threads,
         "dataset": _dataset_record(request.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
@@ -112,10 +114,10 @@ def complete_set(
 ) -> RunSet:
     """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
     run_set, content = open_run_set(folder)
-    if content["throughput_steps"] is not None:
+    if content["throughput_steps"] is not None or content.get("is_profile"):
+        what = "a profile" if content.get("is_profile") else "a throughput measurement"
         raise HarnessError(
-            f"{folder}: holds a throughput measurement, which has no runs to complete. Measure again with "
-            f"{content['command']}",
+            f"{folder}: holds {what}, which has no runs to complete. Measure again with {content['command']}",
             ExitCode.USAGE,
         )
     with locked(run_set):

@@ -10,6 +10,10 @@ import jsonschema
 import pytest
 from conftest import Command
 
+from harness.config import read_set_option, resolve
+from harness.errors import HarnessError
+from harness.profile.launch import find_or_start_set
+from harness.runner import RunRequest
 from reference_models.phases import Phase
 
 
@@ -71,22 +75,31 @@ def test_the_text_says_what_is_measured_and_what_is_computed(profiled: tuple[Pat
     assert "profile.json" in printed
 
 
-def test_a_profile_can_stand_beside_runs_of_the_same_configuration_only(
-    profiled: tuple[Path, Any, str], dlrmbench: Command, data_root: Path
-) -> None:
+def test_a_profile_can_stand_beside_runs_of_the_same_configuration_only(profiled: tuple[Path, Any, str]) -> None:
     folder, _, _ = profiled
-    options = ("--data", data_root, "-o", folder, "--threads", 1, "--steps", 2, "--format", "json", "-q")
-    other = dlrmbench("profile", "dlrm_tiny", *options, "--set", "train.global_batch_size=64")
-    assert other.returncode == 2
-    assert "train.global_batch_size" in other.stderr
-    before = {path.name for path in folder.parent.iterdir()}
-    same = dlrmbench("profile", "dlrm_tiny", *options)
-    assert same.returncode == 0, same.stderr
-    assert same.stderr == ""
-    assert json.loads(same.stdout)["step"]["measured"]["num_blocks"] == 1 + (
-        json.loads(same.stdout)["step"]["measured"]["steps_per_block"] < 2
-    )
-    assert {path.name for path in folder.parent.iterdir()} == before
+    (data_dir,) = {Path(json.loads((folder / "extra" / "run_set.json").read_text())["dataset"]["dir"])}
+
+    def find(*assignments: str, num_threads: int = 1) -> Path:
+        config = resolve("dlrm_tiny", [read_set_option(text) for text in assignments])
+        request = RunRequest(
+            num_runs=1, base_seed=None, division=None, timeout_s=None, throughput_steps=None, data_dir=data_dir,
+            output=folder, num_threads=num_threads, command=["dlrmbench"],
+        )  # fmt: skip
+        return find_or_start_set(config, request)[0].folder
+
+    assert find() == folder
+    with pytest.raises(HarnessError, match=r"another configuration \(train.global_batch_size differ"):
+        find("train.global_batch_size=64")
+    with pytest.raises(HarnessError, match=r"runtime.threads"):
+        find(num_threads=2)
+
+
+def test_a_set_that_holds_a_profile_only_has_no_runs_to_resume(
+    profiled: tuple[Path, Any, str], dlrmbench: Command
+) -> None:
+    done = dlrmbench("resume", profiled[0])
+    assert done.returncode == 2
+    assert "holds a profile, which has no runs to complete" in done.stderr
 
 
 def test_a_trace_into_a_missing_folder_is_refused_before_anything_is_written(

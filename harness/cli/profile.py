@@ -77,6 +77,7 @@ def profile(
         output=output,
         num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
+        is_profile=True,
     )
     run_set, content = find_or_start_set(config, request)
     path = profile_set(run_set, content, num_steps=num_steps, trace=trace, on_progress=_be_silent if quiet else _say)

@@ -13,11 +13,12 @@ from reference_models.phase_counts import MatrixProduct
 Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
 
-SQUARE_SIZES = (512, 1024, 2048)
+SQUARE_SIZES = (512, 1024, 1536)
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
 """Both buffers together: from inside a core's cache to beyond the largest."""
 MAX_TABLE_BYTES = 1 << 30
 _LEAST_REPETITIONS = 5
+_NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
 
@@ -89,12 +90,15 @@ def measure_ceilings(
 def measure_matmul(
     shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
 ) -> MatmulCeiling:
-    """Try every layout of operands and result a few times, then repeat the two fastest for the budget."""
+    """Try every layout of operands and result, then repeat the fastest few for the budget."""
     num, m, k, n = shape
     calls = dict(_layouts(shape, device, dtype))
-    first = {name: repeat(call, device, budget_s=0, at_least=2) for name, call in calls.items()}
-    fastest = sorted(first, key=lambda name: min(first[name]))[:2]
-    took_s = {name: first[name] + repeat(calls[name], device, budget_s=budget_s / 2) for name in fastest}
+    first = {name: repeat(call, device, budget_s=0, at_least=1) for name, call in calls.items()}
+    fastest = sorted(first, key=lambda name: min(first[name]))[:_NUM_FINALISTS]
+    took_s = {
+        name: first[name] + repeat(calls[name], device, budget_s=budget_s / _NUM_FINALISTS, at_least=3)
+        for name in fastest
+    }
     layout = min(fastest, key=lambda name: min(took_s[name]))
     flop = 2 * num * m * k * n
     return MatmulCeiling(num=num, m=m, k=k, n=n, layout=layout, flop_per_s=rate(flop, took_s[layout]))
