@@ -25,12 +25,16 @@ def _torchrec(spec: WorkloadSpec, world: World) -> Workload:
     try:
         from reference_models.dlrm.torchrec import TorchRecWorkload
     except (ImportError, OSError) as error:
-        raise ConfigError(
-            f"implementation 'torchrec' cannot be imported: {error}. Install it beside torch with: "
-            "pip install --no-deps -r requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU)."
-        ) from error
+        raise explain_missing_torchrec(error) from error
 
     return TorchRecWorkload(spec, world)
+
+
+def explain_missing_torchrec(error: Exception) -> ConfigError:
+    return ConfigError(
+        f"torchrec cannot be imported: {error}. Install it beside torch with: pip install --no-deps -r "
+        "requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU)."
+    )
 
 
 IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized, "torchrec": _torchrec}

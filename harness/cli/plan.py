@@ -6,7 +6,18 @@ from typing import Unpack
 import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.plan_devices import (
+    DeviceOptions,
+    device_options,
+    devices_plan_json,
+    devices_plan_text,
+    make_devices_plan,
+)
 from harness.cli.table import render_table
+
+
+class PlanOptions(Configured, DeviceOptions):
+    """What the options of `plan` hand to it."""
 
 
 @click.command()
@@ -22,18 +33,28 @@ from harness.cli.table import render_table
     help="Output form.",
 )
 @click.option("--measure/--no-measure", default=True, help="Measure a matrix product for the time estimate.")
+@device_options
 def plan(
     benchmark: str,
     num_runs: int | None,
     output_format: str,
     measure: bool,
-    **configured: Unpack[Configured],
+    **configured: Unpack[PlanOptions],
 ) -> None:
-    """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing."""
+    """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing.
+
+    With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
+    would take: modelled, from the memory and bandwidths given.
+    """
     from harness.config import default_division, resolve
     from harness.plan import make_plan, plan_as_json
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
+    if configured["num_devices"] is not None:
+        modelled = make_devices_plan(config, configured)
+        show = devices_plan_json if output_format == "json" else devices_plan_text
+        click.echo(show(config, modelled))
+        return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
         config,

@@ -170,6 +170,7 @@ def refuse_impossible(runtime: RuntimeConfig) -> None:
     from reference_models.implementations import find_implementation
 
     find_implementation(runtime.implementation)
+    refuse_ranks_of_one(runtime)
     num_cpus = read_resources().num_affinity_cpus
     if runtime.threads is not None and runtime.threads > num_cpus:
         raise HarnessError(
@@ -181,6 +182,20 @@ def refuse_impossible(runtime: RuntimeConfig) -> None:
         from reference_models.devices import find_device
 
         find_device(runtime.device)
+
+
+def refuse_ranks_of_one(runtime: RuntimeConfig) -> None:
+    """Values for several ranks, given to an implementation that trains in one process."""
+    if runtime.implementation == "torchrec":
+        return
+    for field in ("ranks", "sharding", "comm", "grad_comm"):
+        value, default = getattr(runtime, field), RuntimeConfig.__dataclass_fields__[field].default
+        if value != default:
+            raise HarnessError(
+                f"runtime.{field} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
+                "Several ranks need --implementation torchrec.",
+                ExitCode.USAGE,
+            )
 
 
 def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:

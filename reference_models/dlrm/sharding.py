@@ -14,6 +14,7 @@ from torchrec.distributed.planner.types import ParameterConstraints, PlannerErro
 from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan, ShardingType
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
+from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 
 from reference_models.config import SHARDING_TYPES
 from reference_models.dlrm.config import DLRMConfig
@@ -23,6 +24,7 @@ COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
 """Types that cut a table into shards, which this implementation demands to lie on more than one rank."""
 _DRAWN_ROWS = 1 << 18
+_PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rowwise_adagrad": RowWiseAdagrad}
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,8 +52,11 @@ def feature_name(index: int) -> str:
     return f"feature_{index}"
 
 
-def build_tables(model: DLRMConfig, num_embeddings: Sequence[int]) -> EmbeddingBagCollection:
-    """One table per sparse feature, on the meta device: only shards are ever in memory."""
+def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str) -> EmbeddingBagCollection:
+    """One table per sparse feature, on the meta device: only shards are ever in memory.
+
+    The optimizer is noted on the weights, where the planner looks for it to count its state.
+    """
     configs = [
         EmbeddingBagConfig(
             name=table_name(index),
@@ -61,7 +66,10 @@ def build_tables(model: DLRMConfig, num_embeddings: Sequence[int]) -> EmbeddingB
         )
         for index, rows in enumerate(num_embeddings)
     ]
-    return EmbeddingBagCollection(tables=configs, device=torch.device("meta"))
+    tables = EmbeddingBagCollection(tables=configs, device=torch.device("meta"))
+    for weight in tables.parameters():
+        weight._optimizer_classes = [_PLANNED_OPTIMIZERS[opt_name]]
+    return tables
 
 
 def make_sharder(

@@ -79,7 +79,7 @@ class TorchRecWorkload(ReferenceWorkload):
         generator = torch.get_rng_state()
         made = ShardedDLRM(
             model,
-            build_tables(model, num_embeddings),
+            build_tables(model, num_embeddings, self._spec.train.opt_name),
             num_dense=train.num_dense,
             num_sparse=len(num_embeddings),
         )

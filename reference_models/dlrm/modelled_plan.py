@@ -1,0 +1,192 @@
+"""TorchRec's plan for devices that need not be here: where tables would lie, what they would take, how long.
+
+Everything is modelled by TorchRec's planner (its storage and performance estimators); nothing is measured.
+"""
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner.types import PlannerError, ShardingOption
+
+from reference_models.config import TrainConfig
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.sharded_model import ShardedDLRM
+from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder
+from reference_models.errors import ConfigError
+from reference_models.fused_tables import fused_parameters
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Devices:
+    """The machines to plan for. Bandwidths in bytes/s; within a host between devices, and between hosts."""
+
+    num_devices: int
+    device_type: str
+    memory_bytes: int
+    memory_bandwidth: float
+    devices_per_host: int
+    intra_host_bandwidth: float
+    inter_host_bandwidth: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TablePlacement:
+    """One table: how it is cut, by which kernel it is looked up, on which devices its shards lie."""
+
+    table: int
+    num_embeddings: int
+    sharding: str
+    kernel: str
+    devices: tuple[int, ...]
+    shard_shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceLoad:
+    """What one device would hold (tables, their state, buffers) and how long its lookups would take per step.
+
+    `host_memory_bytes` is what its tables would take of the host's memory, by kernels that keep rows there.
+    """
+
+    device: int
+    memory_bytes: int
+    host_memory_bytes: int
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelledPlan:
+    """`step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean."""
+
+    devices: Devices
+    sharding: str
+    global_batch_size: int
+    tables: tuple[TablePlacement, ...]
+    loads: tuple[DeviceLoad, ...]
+    step_s: float
+    balance: float
+
+
+def plan_for_devices(
+    model: DLRMConfig,
+    train: TrainConfig,
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    *,
+    num_dense: int,
+    sharding: str,
+    devices: Devices,
+) -> ModelledPlan:
+    """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
+    with warnings.catch_warnings(), quiet_torchrec():
+        warnings.simplefilter("ignore")
+        options = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices)
+    return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size)
+
+
+def _plan(
+    model: DLRMConfig,
+    train: TrainConfig,
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    num_dense: int,
+    sharding: str,
+    devices: Devices,
+) -> list[ShardingOption]:
+    module = ShardedDLRM(
+        model,
+        build_tables(model, num_embeddings, train.opt_name),
+        num_dense=num_dense,
+        num_sparse=len(num_embeddings),
+    )
+    per_ms = 1e-3
+    topology = Topology(
+        world_size=devices.num_devices,
+        compute_device=devices.device_type,
+        hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
+        ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
+        hbm_mem_bw=devices.memory_bandwidth * per_ms,
+        local_world_size=min(devices.devices_per_host, devices.num_devices),
+        intra_host_bw=devices.intra_host_bandwidth * per_ms,
+        inter_host_bw=devices.inter_host_bandwidth * per_ms,
+    )
+    local_batch_size = max(1, train.global_batch_size // devices.num_devices)
+    constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
+    planner = EmbeddingShardingPlanner(topology=topology, batch_size=local_batch_size, constraints=constraints)
+    sharder = make_sharder(sharding, fused_parameters(train), None)
+    try:
+        planner.plan(module, [sharder])
+    except PlannerError as error:
+        need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
+        raise ConfigError(
+            f"{devices.num_devices} devices of {devices.memory_bytes / 2**30:.1f} GiB cannot hold the tables "
+            f"({need / 2**30:.1f} GiB of weights, and their optimizer's state and buffers) with sharding "
+            f"{sharding!r}. Take more or larger devices, or another sharding. TorchRec's planner says: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    options: list[ShardingOption] = planner._best_plan
+    return options
+
+
+@contextmanager
+def quiet_torchrec() -> Iterator[None]:
+    """Without the planner's advice to its developers."""
+    logger = logging.getLogger("torchrec")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(before)
+
+
+def _read_plan(
+    options: Sequence[ShardingOption],
+    num_embeddings: Sequence[int],
+    devices: Devices,
+    sharding: str,
+    global_batch_size: int,
+) -> ModelledPlan:
+    memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
+    time_s = [0.0] * devices.num_devices
+    tables = []
+    for option in options:
+        for shard in option.shards:
+            # A data-parallel table has one shard per device as well.
+            is_cuda = devices.device_type == "cuda"
+            memory[shard.rank] += shard.storage.hbm if is_cuda else shard.storage.ddr
+            host_memory[shard.rank] += shard.storage.ddr if is_cuda else 0
+            time_s[shard.rank] += shard.perf.total * 1e-3
+        index = int(option.name.removeprefix("table_"))
+        tables.append(
+            TablePlacement(
+                table=index,
+                num_embeddings=num_embeddings[index],
+                sharding=option.sharding_type,
+                kernel=option.compute_kernel,
+                devices=tuple(shard.rank for shard in option.shards),
+                shard_shapes=tuple((int(shard.size[0]), int(shard.size[1])) for shard in option.shards),
+            )
+        )
+    mean_s = sum(time_s) / len(time_s)
+    return ModelledPlan(
+        devices=devices,
+        sharding=sharding,
+        global_batch_size=global_batch_size,
+        tables=tuple(sorted(tables, key=lambda one: one.table)),
+        loads=tuple(
+            DeviceLoad(
+                device=device,
+                memory_bytes=memory[device],
+                host_memory_bytes=host_memory[device],
+                step_s=time_s[device],
+            )
+            for device in range(devices.num_devices)
+        ),
+        step_s=max(time_s),
+        balance=max(time_s) / mean_s if mean_s else 1.0,
+    )
