@@ -11,6 +11,10 @@ class InputError(ValueError):
     """A path to judge is missing or unreadable (exit code 8)."""
 
 
+class NothingToJudgeError(InputError):
+    """A directory exists and holds no logs."""
+
+
 def did_you_mean(word: str, known: list[str]) -> str:
     """Return " Did you mean 'x'?" or the list of what is known."""
     close = get_close_matches(word, known, n=1)

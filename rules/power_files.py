@@ -5,7 +5,9 @@ power_measurement_stop, and conversion_eff where the meter sits before the power
 interconnect_power_est (watts) instead. Only sums and the first offending lines are kept, so that memory is bounded.
 """
 
+import math
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -227,3 +229,11 @@ def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> 
         return number
     sums.bad.append(line)
     return None
+
+
+def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
+    """Mean energy of the runs that count for the time's score: the same ones are dropped (power_measurement.adoc,
+    "Scoring"). None where one of them was not measured. Never normalised by reference convergence points."""
+    kept = [one.energy_j for index, one in enumerate(power.runs) if index not in dropped]
+    known = [energy_j for energy_j in kept if energy_j is not None]
+    return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

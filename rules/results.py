@@ -84,6 +84,8 @@ class BenchmarkResult:
     rcp_reason: str | None = None
     round: str | None = None
     num_runs_dropped: int = 1
+    energy_j: float | None = None
+    """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:

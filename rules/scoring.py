@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from rules import keys
@@ -9,6 +10,7 @@ from rules.benchmarks import Benchmark
 from rules.convergence import Convergence, judge_convergence
 from rules.definitions import find_definition
 from rules.log import printable, read_log
+from rules.power_files import olympic_energy_j, read_set_power
 from rules.results import BenchmarkResult, RunResult, olympic_mean, read_run_result
 from rules.rounds import infer_round
 from rules.sets import ResultSet
@@ -22,7 +24,9 @@ def score_set(
     name = logs[0].value("submission_benchmark") if logs else None
     benchmark = find_definition(name, benchmark_file, result_set.definition_file)
     runs = tuple(read_run_result(log, benchmark) for log in logs)
-    return score_runs(runs, benchmark, infer_round(benchmark, result_set.round, ruleset))
+    result = score_runs(runs, benchmark, infer_round(benchmark, result_set.round, ruleset))
+    power = read_set_power(result_set, runs) if result.dropped else None
+    return replace(result, energy_j=olympic_energy_j(power, result.dropped)) if power is not None else result
 
 
 def score_runs(runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None) -> BenchmarkResult:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from rules.errors import InputError
+from rules.errors import InputError, NothingToJudgeError
 from rules.log import printable
 
 RESULT_FILE = re.compile(r"result_.*\.txt\Z")
@@ -64,7 +64,7 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
     require_directory(path)
     found, other_names = scan_result_sets(path)
     if not any(one.logs or one.unread for one in found):
-        raise InputError(
+        raise NothingToJudgeError(
             f"{path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt, "
             "or a directory of result_*.txt; a single log of another name can be given as a file"
             + (f", here {', '.join(map(printable, other_names))}." if other_names else ".")

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.errors import ExitCode
+from harness.errors import ExitCode, HarnessError
 
 _BENCHMARK = click.option(
     "--benchmark",
@@ -117,11 +117,24 @@ def score(
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read.
     """
     from harness.cli.score_view import describe_score, echo_scores, score_csv, score_markdown
+    from rules.checker import check_set
+    from rules.errors import NothingToJudgeError
     from rules.scoring import score_set
     from rules.sets import find_result_sets
 
-    sets = [one for path in paths for one in find_result_sets(path)]
-    records = [describe_score(one, score_set(one, benchmark_file, ruleset), price_per_hour) for one in sets]
+    try:
+        sets = [one for path in paths for one in find_result_sets(path)]
+    except NothingToJudgeError as error:
+        raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
+    records = [
+        describe_score(
+            one,
+            score_set(one, benchmark_file, ruleset),
+            price_per_hour,
+            check_set(one, benchmark_file, second_opinion=False, ruleset=ruleset),
+        )
+        for one in sets
+    ]
     if form == "json":
         click.echo(json.dumps({"schema_version": 1, "scores": records}, indent=2))
     elif form == "csv":

@@ -15,13 +15,19 @@ from reports.statistics import log_summary, olympic_interval
 from rules.benchmarks import load_benchmark, shipped_names
 from rules.results import BenchmarkResult, RunResult
 from rules.sets import ResultSet
+from rules.verdict import Verdict
 
 UNVERIFIED = "unverified: result not verified by MLCommons Association"
 OWN = "not an MLPerf result: a benchmark of its own"
 Record = dict[str, Any]
 
 
-def describe_score(result_set: ResultSet, result: BenchmarkResult, price_per_hour: float | None = None) -> Record:
+def describe_score(
+    result_set: ResultSet,
+    result: BenchmarkResult,
+    price_per_hour: float | None = None,
+    verdict: Verdict | None = None,
+) -> Record:
     """One set's score as plain values in SI units; None is not known or does not exist."""
     converged = [run for run in result.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
@@ -32,6 +38,8 @@ def describe_score(result_set: ResultSet, result: BenchmarkResult, price_per_hou
         "benchmark": result.benchmark,
         "round": result.round,
         "standing": _standing(result.benchmark),
+        "verdict": verdict.outcome if verdict is not None else None,
+        "num_errors": verdict.count("error") if verdict is not None else None,
         "num_runs": len(result.runs),
         "num_runs_required": result.num_runs_required,
         "num_converged": len(converged),
@@ -95,6 +103,8 @@ def _rows(record: Record) -> list[tuple[str, str]]:
     if record["score_s"] is not None:
         minutes = f"{record['score_s'] / 60:.6f} min" if record["standing"] == UNVERIFIED else ""
         rows = [("score", f"{duration(record['score_s'])}{f' = {minutes}' if minutes else ''}")]
+    if record["verdict"] == "invalid":
+        rows.append(("verdict", f"INVALID: {record['num_errors']} errors; see 'dlrmbench check'"))
     if record["standing"]:
         rows.append(("standing", record["standing"]))
     rows.append(("runs", f"{record['num_converged']} of {record['num_runs']} reached the target"))
@@ -135,7 +145,7 @@ def _ratio(value: float | None) -> str:
 
 
 _COLUMNS = (
-    "path", "benchmark", "round", "standing", "num_runs", "num_runs_required", "num_converged", "score_s",
+    "path", "benchmark", "round", "standing", "verdict", "num_runs", "num_runs_required", "num_converged", "score_s",
     "olympic_mean_s", "interval_low_s", "interval_high_s", "samples_to_converge", "throughput_samples_per_s",
     "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train",
 )  # fmt: skip
@@ -170,7 +180,8 @@ def score_markdown(records: Sequence[Record]) -> str:
             duration(record["olympic_mean_s"]) if record["olympic_mean_s"] is not None else "none",
             "-" if factor is None else f"{factor:.6f}",
             f"{record['num_converged']}/{record['num_runs']}",
-            record["no_score_reason"] or record["standing"] or "",
+            ("INVALID; " if record["verdict"] == "invalid" else "")
+            + (record["no_score_reason"] or record["standing"] or ""),
         )
         lines.append("| " + " | ".join(markdown_safe(str(cell)) for cell in cells) + " |")
     return "\n".join(lines)
