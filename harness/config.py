@@ -31,6 +31,8 @@ from rules.errors import DefinitionError
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
 OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
+WORLD_SOURCE = "the world's size"
+"""Where the number of ranks comes from when others have started them."""
 _SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({"global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate"}.union(

@@ -43,7 +43,8 @@ def describe_benchmark(name_or_path: str) -> dict[str, Any]:
     if benchmark.status == "official" and not has_implementation(benchmark):
         sections = benchmark.sections
         sizes = (sections["data"].get("train_samples"), sections["train"].get("global_batch_size"))
-        return _describe_problem(benchmark) | sections | {"cadence": _cadence(benchmark, *sizes), "size": None}
+        told = {"cadence": _cadence(benchmark, *sizes), "size": None}
+        return {**_describe_problem(benchmark), **sections, **told}
     entry = load_entry(name_or_path)
     workload = entry.workload
     return _describe_problem(benchmark) | {

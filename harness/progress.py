@@ -9,20 +9,23 @@ _PLAIN_EVERY_S = 5.0
 
 
 class RunProgress:
-    """What one run prints while it trains. `max_samples` is where it ends at the latest."""
+    """What one run prints while it trains; it ends at the latest after `max_epochs`."""
 
     def __init__(
-        self, label: str, max_samples: int, target: float, *, quiet: bool = False, stream: TextIO | None = None
+        self, label: str, max_epochs: float, target: float, *, quiet: bool = False, stream: TextIO | None = None
     ) -> None:
         self._stream = sys.stderr if stream is None else stream
-        self._label, self._max_samples, self._target = label, max(1, max_samples), target
+        self._label, self._max_epochs, self._target = label, max_epochs, target
+        self._max_samples = 1
         self._quiet, self._is_terminal = quiet, self._stream.isatty()
         self._quality: float | None = None
         self._samples, self._samples_per_s = 0, 0.0
         self._last_line_s = time.monotonic()
 
     def on_event(self, event: Mapping[str, Any]) -> None:
-        if event["event"] == "train":
+        if event["event"] == "start":
+            self._max_samples = max(1, int(self._max_epochs * event["train_samples"]))
+        elif event["event"] == "train":
             self._samples, self._samples_per_s = event["samples"], event["samples_per_s"]
         elif event["event"] == "eval":
             self._quality = event["quality"]

@@ -10,7 +10,7 @@ from typing import Any
 
 import tomli_w
 
-from harness.config import RunConfig, default_division
+from harness.config import WORLD_SOURCE, RunConfig, default_division
 from harness.errors import ExitCode, HarnessError
 from harness.files import read_json, write_json, write_text
 from harness.launch import explain_end, launch_worker
@@ -131,10 +131,21 @@ def complete_set(
         refuse_other_system(run_set, content)
         for index in range(content["num_runs"]) if indices is None else indices:
             if not run_set.recover(index):
+                refuse_foreign(run_set, content, index)
                 _run(run_set, content, benchmark, tables, index, quiet=quiet)
             if on_run is not None:
                 on_run(index)
     return run_set
+
+
+def refuse_foreign(run_set: RunSet, content: Mapping[str, Any], index: int) -> None:
+    """A run whose ranks were started from outside is started there again, by whoever has the machines."""
+    if content["config"].get("runtime.ranks", {}).get("source") == WORLD_SOURCE:
+        raise HarnessError(
+            f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "
+            f"Start it there again, with --run-index {index}.",
+            ExitCode.USAGE,
+        )
 
 
 def resume_command(folder: Path) -> str:
@@ -162,24 +173,15 @@ def _run(
     quiet: bool,
 ) -> None:
     attempt = run_set.new_attempt(index)
-    spec = _spec(run_set, content, tables, index, attempt)
+    spec = make_spec(run_set, content, tables, index, attempt)
     write_json(attempt / "spec.json", asdict(spec))
     label = f"run {index + 1} of {content['num_runs']}"
-    progress = RunProgress(label, 1, benchmark.quality.target, quiet=quiet)
-
-    def on_event(event: Mapping[str, Any]) -> None:
-        nonlocal progress
-        if event["event"] == "start":
-            most = int(benchmark.quality.max_epochs * event["train_samples"])
-            progress = RunProgress(label, most, benchmark.quality.target, quiet=quiet)
-        else:
-            progress.on_event(event)
-
+    progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
     try:
         end = launch_worker(
             attempt / "spec.json",
             num_threads=content["num_threads"],
-            on_event=on_event,
+            on_event=progress.on_event,
             num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
         )
     except BaseException as error:
@@ -204,7 +206,9 @@ def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
     return (attempt / "log.txt").exists() and run_set.recover(index)
 
 
-def _spec(run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path) -> RunSpec:
+def make_spec(
+    run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path
+) -> RunSpec:
     given = {field: entry["value"] for field, entry in content["submission"].items()}
     threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
     return RunSpec(

@@ -12,7 +12,7 @@ import signal
 import socket
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -62,6 +62,11 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
     """The run cannot succeed any more; the reason goes into the log."""
 
 
+def tell_parent(event: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
 class Monitor:
     """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
 
@@ -71,18 +76,18 @@ class Monitor:
         timeout_s: float | None,
         meter: EnergyMeter | None = None,
         world: World | None = None,
+        on_event: Callable[[Mapping[str, Any]], None] | None = None,
     ) -> None:
         self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
         self._world = SingleProcess() if world is None else world
+        self._on_event = tell_parent if on_event is None else on_event
         self._run_start_s: float | None = None
         self.blocks: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
 
     def send(self, event: str, **values: Any) -> None:
-        if self._world.rank != 0:
-            return
-        sys.stdout.write(json.dumps({"event": event, **values}) + "\n")
-        sys.stdout.flush()
+        if self._world.rank == 0:
+            self._on_event({"event": event, **values})
 
     def start(self) -> None:
         self._run_start_s = self._clock.elapsed_s()
@@ -179,7 +184,12 @@ def _evaluate(workload: Workload, block: Block, log: RunLog, clock: Clock, monit
     return quality
 
 
-def run_attempt(spec: RunSpec, folder: Path, world: World | None = None) -> RunOutcome:
+def run_attempt(
+    spec: RunSpec,
+    folder: Path,
+    world: World | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] | None = None,
+) -> RunOutcome:
     """One attempt: clear the cache, build, train to target; writes log.txt and run.json into `folder`.
 
     In a world of several ranks all of them train, and rank 0 writes.
@@ -195,7 +205,7 @@ def run_attempt(spec: RunSpec, folder: Path, world: World | None = None) -> RunO
     clock = Clock()
     log = RunLog(folder / "log.txt" if is_first else None, clock)
     meter = EnergyMeter(config.runtime.device)
-    monitor = Monitor(clock, spec.timeout_s, meter, world)
+    monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})

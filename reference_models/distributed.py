@@ -27,14 +27,8 @@ class ProcessGroup:
 
     def __init__(self, control: "dist.ProcessGroup", store: Store, timeout: timedelta) -> None:
         self._control, self._store, self._timeout = control, store, timeout
-
-    @property
-    def rank(self) -> int:
-        return dist.get_rank()
-
-    @property
-    def size(self) -> int:
-        return dist.get_world_size()
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
 
     def gather(self, value: T) -> list[T] | None:
         values: list[Any] | None = [None] * self.size if self.rank == 0 else None

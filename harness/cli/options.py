@@ -7,7 +7,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from harness.config import Override, read_config_file, read_environment, read_set_option
+from harness.config import WORLD_SOURCE, Override, read_config_file, read_environment, read_set_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -66,8 +66,8 @@ class Configured(TypedDict):
     submitter: str | None
 
 
-def collect_overrides(configured: Configured) -> list[Override]:
-    """All overrides, weakest first: file, environment, --set, option."""
+def collect_overrides(configured: Configured, foreign_ranks: int | None = None) -> list[Override]:
+    """All overrides, weakest first: file, environment, --set, option; above all the world that is there already."""
     config_file = configured["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)
@@ -87,4 +87,6 @@ def collect_overrides(configured: Configured) -> list[Override]:
         for key, value in options.items()
         if value is not None
     ]
+    if foreign_ranks is not None:
+        overrides.append(Override(key="runtime.ranks", value=foreign_ranks, source=WORLD_SOURCE))
     return overrides

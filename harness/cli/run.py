@@ -30,6 +30,11 @@ from reference_models.config import RuntimeConfig
     metavar="STEPS",
     help="Measure samples/s over STEPS in at least 5 processes instead; anything may vary, nothing is scored.",
 )
+@click.option(
+    "--run-index",
+    type=click.IntRange(min=0),
+    help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
+)
 @click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def run(
@@ -39,6 +44,7 @@ def run(
     seed: int | None,
     timeout_s: float | None,
     throughput_steps: int | None,
+    run_index: int | None,
     strict_env: bool,
     quiet: bool,
     **configured: Unpack[Configured],
@@ -54,10 +60,13 @@ def run(
     from harness.runner import RunRequest, start_set
     from harness.throughput import MIN_PROCESSES
 
+    foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
     if throughput_steps is not None and timeout_s is not None:
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
     derived_suffix = None if throughput_steps is None else "_throughput"
-    config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix=derived_suffix)
+    config = resolve(
+        benchmark, collect_overrides(configured, foreign_ranks), configured["name"], derived_suffix=derived_suffix
+    )
     if throughput_steps is None:
         refuse_without_target(config)
     refuse_impossible(config.workload.runtime)
@@ -83,6 +92,12 @@ def run(
         num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
     )
+    if run_index is not None:
+        from harness.foreign import run_in_world
+
+        if told := run_in_world(config, request, output, run_index):
+            click.echo(told)
+        return
     run_set = start_set(config, request)
     if throughput_steps is not None:
         click.echo(measure_throughput(run_set.folder, throughput_steps, quiet=quiet))
@@ -94,6 +109,26 @@ def run(
             err=True,
         )
     complete_and_finish(run_set.folder, quiet=quiet)
+
+
+def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) -> int | None:
+    """How many ranks the world has whose rank this process shall be; None where it starts its own."""
+    import os
+
+    from harness.foreign import world_size
+
+    if run_index is None:
+        if "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ:
+            raise click.UsageError(
+                "torchrun started this process: give --run-index, or run 'dlrmbench run --ranks N' by itself."
+            )
+        return None
+    if throughput_steps is not None:
+        raise click.UsageError("--run-index is for runs to the target, not for --throughput.")
+    size = world_size(os.environ)
+    if size is None:
+        raise click.UsageError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
+    return size
 
 
 @click.command()

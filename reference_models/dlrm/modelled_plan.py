@@ -3,10 +3,7 @@
 Everything is modelled by TorchRec's planner (its storage and performance estimators); nothing is measured.
 """
 
-import logging
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
@@ -15,7 +12,7 @@ from torchrec.distributed.planner.types import PlannerError, ShardingOption
 from reference_models.config import TrainConfig
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.sharded_model import ShardedDLRM
-from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder
+from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder, quiet_torchrec
 from reference_models.errors import ConfigError
 from reference_models.fused_tables import fused_parameters
 
@@ -82,8 +79,7 @@ def plan_for_devices(
     devices: Devices,
 ) -> ModelledPlan:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
-    with warnings.catch_warnings(), quiet_torchrec():
-        warnings.simplefilter("ignore")
+    with quiet_torchrec():
         options = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices)
     return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size)
 
@@ -130,18 +126,6 @@ def _plan(
         ) from error
     options: list[ShardingOption] = planner._best_plan
     return options
-
-
-@contextmanager
-def quiet_torchrec() -> Iterator[None]:
-    """Without the planner's advice to its developers."""
-    logger = logging.getLogger("torchrec")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        logger.setLevel(before)
 
 
 def _read_plan(

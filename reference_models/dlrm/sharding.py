@@ -1,7 +1,10 @@
 """How TorchRec lays embedding tables over ranks: the sharding types, the plan, the initial weights of each shard."""
 
+import logging
 import math
+import warnings
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -42,6 +45,20 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 
     def sharding_types(self, compute_device_type: str) -> list[str]:
         return [kind for kind in SHARDING_TYPES if kind != "auto"]
+
+
+@contextmanager
+def quiet_torchrec() -> Iterator[None]:
+    """Without the advice to its developers that TorchRec logs and warns of while it plans and wraps."""
+    logger = logging.getLogger("torchrec")
+    before = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(before)
 
 
 def table_name(index: int) -> str:

@@ -32,6 +32,7 @@ from reference_models.dlrm.sharding import (
     make_plan,
     make_sharder,
     plan_types,
+    quiet_torchrec,
 )
 from reference_models.embedding_exchange import make_codecs
 from reference_models.errors import ConfigError, DatasetError, NotFiniteError
@@ -83,7 +84,8 @@ class TorchRecWorkload(ReferenceWorkload):
             num_dense=train.num_dense,
             num_sparse=len(num_embeddings),
         )
-        sharded = self._shard(made)
+        with quiet_torchrec():
+            sharded = self._shard(made)
         torch.set_rng_state(generator)
         draw_tables(local_shards(sharded.state_dict()), num_embeddings, model.embedding_dim)
         drawn = DenseParts(model, num_dense=train.num_dense, num_sparse=len(num_embeddings))
@@ -159,8 +161,9 @@ class TorchRecWorkload(ReferenceWorkload):
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
         batch = made_up_batch(split, num_embeddings, self.local_batch_size)
-        for _ in range(WARM_UP_STEPS):
-            self._train_step(model, optimizers, batch)
+        with quiet_torchrec():
+            for _ in range(WARM_UP_STEPS):
+                self._train_step(model, optimizers, batch)
         self.synchronize()
 
     def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
