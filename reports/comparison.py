@@ -324,6 +324,8 @@ def _ratio(base: float | None, new: float | None) -> float | None:
 def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
     notes = []
     for name, side in (("base", base), ("new", new)):
+        if side.outcome == "invalid":
+            notes.append(f"{name}: the rules reject this set; 'dlrmbench check' says why")
         if side.num_converged < side.num_runs:
             missing = side.num_runs - side.num_converged
             notes.append(

@@ -36,6 +36,7 @@ class Side:
 
     `runs` are all runs, `settings` what was set, by name, `hardware` the fields of the system description that
     say what it is. `num_tolerated` runs may fail to converge: Olympic scoring drops as many.
+    `outcome` is what the rules say of the set.
     """
 
     label: str
@@ -52,6 +53,7 @@ class Side:
     score_s: float | None = None
     round: str | None = None
     num_tolerated: int = 1
+    outcome: str | None = None
 
     @property
     def num_converged(self) -> int:
@@ -77,6 +79,7 @@ def side_of(one: SetFacts) -> Side:
         score_s=result.score_s,
         round=result.round,
         num_tolerated=result.num_runs_dropped,
+        outcome=one.verdict.outcome,
     )
 
 

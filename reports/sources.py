@@ -86,6 +86,7 @@ def _side(
         score_s=row["score_s"],
         round=row["round"],
         num_tolerated=row["num_runs_dropped"] if row["num_runs_dropped"] is not None else 1,
+        outcome=row["outcome"],
     )
 
 

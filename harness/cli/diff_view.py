@@ -25,10 +25,31 @@ def echo_difference(difference: SettingsDifference, *, with_identical: bool) -> 
 
 
 def _echo_rows(rows: Sequence[Row]) -> None:
-    for section, of_section in groupby(rows, key=lambda row: row.section):
+    """A table per section; where a side's values all have one source, it stands in the heading."""
+    for section, grouped in groupby(rows, key=lambda row: row.section):
+        of_section = list(grouped)
+        a, b = [row.a for row in of_section], [row.b for row in of_section]
         click.echo()
-        table = [(row.name, _told(row.a), _told(row.b)) for row in of_section]
-        echo_table([section, "A", "B"], table, "lll")
+        names = [section, _heading("A", a), _heading("B", b)]
+        echo_table(names, list(zip([row.name for row in of_section], _told(a), _told(b), strict=True)), "lll")
+
+
+def _common_source(settings: Sequence[Setting | None]) -> str | None:
+    sources = {setting.source for setting in settings if setting is not None}
+    return sources.pop() if len(sources) == 1 else None
+
+
+def _heading(side: str, settings: Sequence[Setting | None]) -> str:
+    source = _common_source(settings)
+    return f"{side}  [{source}]" if source is not None and len(settings) > 1 else side
+
+
+def _told(settings: Sequence[Setting | None]) -> list[str]:
+    is_common = _common_source(settings) is not None and len(settings) > 1
+    return [
+        _value(setting) if setting is None or is_common else f"{_value(setting)}  [{setting.source}]"
+        for setting in settings
+    ]
 
 
 def summary(difference: SettingsDifference) -> str:
@@ -49,10 +70,6 @@ def difference_markdown(difference: SettingsDifference, *, with_identical: bool)
         markdown_safe(f"{side} says nothing of {section}; not compared.") for side, section in difference.untold
     ]
     return "\n\n".join(parts)
-
-
-def _told(setting: Setting | None) -> str:
-    return _NOT_SAID if setting is None else f"{_value(setting)}  [{setting.source}]"
 
 
 def _value(setting: Setting | None) -> str:
