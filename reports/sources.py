@@ -1,11 +1,13 @@
 """What a path given to a verb holds: result sets, throughput measurements, or an exported JSON file of results."""
 
+import json
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports.documents import join_tables, read_document
+from reports.documents import document_of, join_tables, read_document
+from reports.exports import frame_csv
 from reports.facts import SetFacts, gather
 from reports.formatting import printable
 from reports.sides import Side, converged_samples, logged_settings, side_of
@@ -25,6 +27,13 @@ def read_tables(paths: Sequence[Path], *, second_opinion: bool = False) -> Table
     folders = [path for path in paths if not is_document(path)]
     parts = [tables_of(gather(folders, second_opinion=second_opinion))] if folders else []
     return join_tables([*parts, *documents])
+
+
+def table_text(tables: Tables, output_format: str) -> str:
+    """The tables as the JSON document, or the runs as CSV."""
+    if output_format == "csv":
+        return frame_csv(tables.runs)
+    return json.dumps(document_of(tables), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
 def read_sides(path: Path) -> tuple[Side, ...]:

@@ -10,6 +10,7 @@ from log_builder import make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
+from harness.cli import main
 from reports.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
 from reports.comparison import compare_sets, compare_sides
 from reports.documents import document_of, join_tables, plain, read_document, tables_from
@@ -180,3 +181,42 @@ def test_parquet_refuses_what_64_bits_cannot_hold(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"runs\.seed holds a whole number beyond 64 bits"):
         write_parquet(tables, tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Exit code, stdout and stderr of one `report`."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(["report", *(str(argument) for argument in arguments)])
+        out, err = capsys.readouterr()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, out, err
+
+    return run
+
+
+def test_report_turns_an_export_into_the_same_export_and_into_parquet(
+    folder: Path, tmp_path: Path, report: Any
+) -> None:
+    path = export(folder, tmp_path / "export.json")
+    assert report(path, "--format", "json") == (0, path.read_text(encoding="utf-8"), "")
+    assert report(path, "--format", "csv")[1].startswith("configuration,benchmark,")
+    code, out, _ = report(path, folder, "--format", "parquet", "-o", tmp_path / "tables")
+    assert code == 0
+    assert [Path(line).name for line in out.splitlines()] == [
+        "configurations.parquet", "runs.parquet", "evaluations.parquet"
+    ]  # fmt: skip
+    assert len(pd.read_parquet(tmp_path / "tables" / "runs.parquet")) == 24
+
+
+def test_report_says_what_it_cannot_make_of_an_export(folder: Path, tmp_path: Path, report: Any) -> None:
+    path = export(folder, tmp_path / "export.json")
+    for form in ("html", "md"):
+        code, _, err = report(path, "--format", form)
+        assert code == 2
+        assert "an exported file has no logs" in err
+    code, _, err = report(folder, "--format", "parquet")
+    assert code == 2
+    assert "give --output a directory" in err

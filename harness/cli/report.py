@@ -23,8 +23,10 @@ _DEFAULT_PAGE = Path("report.html")
     help="Definition of a benchmark of your own (TOML).",
 )  # fmt: skip
 @click.option(
-    "--format", "output_format", type=click.Choice(["html", "json", "csv", "md"]), default="html", show_default=True,
-    help="html: the page; json: everything; csv: one row per run; md: the verdict tables.",
+    "--format", "output_format", type=click.Choice(["html", "json", "csv", "md", "parquet"]), default="html",
+    show_default=True,
+    help="html: the page; json: everything; csv: one row per run; md: the verdict tables; parquet: configurations, "
+    "runs and evaluations, one file each, into the directory --output.",
 )  # fmt: skip
 @click.option(
     "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
@@ -43,8 +45,14 @@ def report(
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
 
-    PATH is a result directory of anyone's, a directory of them (such as a published round), or one log.
+    PATH is a result directory of anyone's, a directory of them (such as a published round), or one log; for json,
+    csv and parquet also a file that '--format json' wrote.
     """
+    from reports.sources import is_document
+
+    if output_format == "parquet" or any(is_document(path) for path in paths):
+        _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
+        return
     from dataclasses import replace
 
     from reports.report import (
@@ -77,3 +85,26 @@ def report(
         click.echo(text, nl=False)
     else:
         click.echo(write_whole(target, text))
+
+
+def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
+    """The tables alone: all that an exported file can be turned into, and all that Parquet holds."""
+    from reports.parquet import write_parquet
+    from reports.report import write_whole
+    from reports.sources import read_tables, table_text
+
+    if output_format not in ("json", "csv", "parquet"):
+        raise click.UsageError(
+            f"{output_format} is made from result directories; an exported file has no logs. Give the directories, "
+            "or --format json, csv or parquet."
+        )
+    if output_format == "parquet" and (output is None or str(output) == "-" or output.is_file()):
+        raise click.UsageError("parquet is three files: give --output a directory for them.")
+    tables = read_tables(paths, second_opinion=second_opinion)
+    if output_format == "parquet" and output is not None:
+        for path in write_parquet(tables, output):
+            click.echo(path)
+    elif output is None or str(output) == "-":
+        click.echo(table_text(tables, output_format), nl=False)
+    else:
+        click.echo(write_whole(output, table_text(tables, output_format)))
