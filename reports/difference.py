@@ -91,8 +91,8 @@ class SettingsDifference:
 
 
 def find_difference(a: Described, b: Described) -> SettingsDifference:
-    """Both sides' settings by name; `untold` has (label, section) of what a side says nothing of."""
-    untold = [(one.label, section) for one in (a, b) for section in one.missing]
+    """Both sides' settings by name; `untold` has ("a" or "b", section) of what a side says nothing of."""
+    untold = [(side, section) for side, one in (("a", a), ("b", b)) for section in one.missing]
     rows = []
     for section in SECTIONS:
         if any(section == missing for _, missing in untold):
@@ -120,6 +120,8 @@ def describe(path: Path) -> Described:
     one = _only(path, found, [str(result_set.folder) for result_set in found])
     settings = _of_extras(read_extras(one), str(one.system_json.name) if one.system_json else "")
     settings["logged"] = _logged([read_log(log) for log in one.logs])
+    if not any(settings.values()):
+        raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
     return Described(label=printable(path, 120), settings=settings)
 
 

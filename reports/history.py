@@ -3,12 +3,15 @@
 import math
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Literal
 
+import pandas as pd
+
 from reports.formatting import epoch_ms, printable
 from reports.statistics import log_summary
+from reports.tables import make_frame
 from reports.throughput_sets import read_throughput
 from reports.untrusted import as_mapping, items_of, read_json, text_of, whole_of
 from rules.benchmarks import canonical_sha256
@@ -67,6 +70,11 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
 def history_to_json(past: Sequence[PastSet], num_found: int) -> dict[str, Any]:
     """The document of `history --format json` (schemas/history.schema.json)."""
     return {"schema_version": SCHEMA_VERSION, "num_found": num_found, "run_sets": [asdict(one) for one in past]}
+
+
+def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
+    """One row per set, dtype object."""
+    return make_frame([asdict(one) for one in past], [field.name for field in fields(PastSet)])
 
 
 def _find(folder: Path) -> list[Path]:

@@ -19,12 +19,12 @@ def why_refused(base: Side, new: Side) -> str | None:
         return _why_other_measurement(base, new)
     if not base.runs or not new.runs:
         return f"{(new if base.runs else base).label} holds no finished run"
-    if base.status != new.status:
-        return f"different standing: {base.status} and {new.status} benchmarks are never compared"
     first = base.runs[0]
     for run in (*base.runs, *new.runs):
         if why := why_not_comparable(first, run):
             return printable(why)
+    if base.status != new.status:
+        return f"different standing: {base.status} and {new.status} benchmarks are never compared"
     twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)

@@ -213,6 +213,7 @@ def test_huge_and_tiny_times_are_compared_alike() -> None:
     [
         ({"benchmark": "dlrm_small"}, "different benchmark: dlrm_tiny and dlrm_small"),
         ({"quality_target": 0.8}, "different quality target: 0.7 and 0.8"),
+        ({"benchmark": None}, "a log does not name its benchmark"),
         ({"division": "open"}, "different division: closed and open"),
         ({"log_sha256": "a 0"}, "stand on both sides (equal logs)"),
     ],

@@ -18,8 +18,8 @@ def echo_difference(difference: SettingsDifference, *, with_identical: bool) -> 
     _echo_rows(difference.differing)
     click.echo()
     _echo(summary(difference) + ("" if with_identical or not difference.identical else " (-v lists them)"))
-    for side, section in difference.untold:
-        _echo(f"{side} says nothing of {section}; not compared.")
+    for line in _untold(difference):
+        _echo(line)
     if with_identical:
         _echo_rows(difference.identical)
 
@@ -66,10 +66,17 @@ def difference_markdown(difference: SettingsDifference, *, with_identical: bool)
             cells = (row.section, row.name, _value(row.a), _value(row.b), _source(row.a), _source(row.b))
             lines.append("| " + " | ".join(markdown_safe(cell) for cell in cells) + " |")
         parts.append("\n".join(lines))
-    parts += [
-        markdown_safe(f"{side} says nothing of {section}; not compared.") for side, section in difference.untold
+    return "\n\n".join([*parts, *_untold(difference)])
+
+
+def _untold(difference: SettingsDifference) -> list[str]:
+    """One line per side for what it says nothing of."""
+    sides = {side: [section for of, section in difference.untold if of == side] for side in ("a", "b")}
+    return [
+        f"{side.upper()} says nothing of {', '.join(sections)}; not compared."
+        for side, sections in sides.items()
+        if sections
     ]
-    return "\n\n".join(parts)
 
 
 def _value(setting: Setting | None) -> str:

@@ -1,16 +1,14 @@
 """How `history` shows past run sets: one line each, newest first."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, fields
 
 import click
-import pandas as pd
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import printable, render_table
 from reports.exports import frame_csv
 from reports.formatting import duration, epoch_ms, si, utc
-from reports.history import PastSet
+from reports.history import PastSet, history_frame
 
 _COLUMNS = ("when (UTC)", "benchmark", "config", "outcome", "runs", "score", "samples/s", "system", "code", "folder")
 _ABOVE = 7
@@ -34,9 +32,8 @@ def echo_history(past: Sequence[PastSet], num_found: int) -> None:
 
 
 def history_csv(past: Sequence[PastSet]) -> str:
-    names = [field.name for field in fields(PastSet)]
-    rows = [asdict(one) for one in past]
-    return frame_csv(pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in names}))
+    """One row per set, every field."""
+    return frame_csv(history_frame(past))
 
 
 def history_markdown(past: Sequence[PastSet]) -> str:
