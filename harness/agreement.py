@@ -20,8 +20,13 @@ _OWN = ("data_dir", "definition_path", "attempt")
 
 
 def agree(world: World, spec: RunSpec, config: WorkloadConfig) -> None:
+    """All ranks are about to run the same attempt, on the same data, with the same software."""
+    refuse_difference(world, describe_rank(spec, config))
+
+
+def refuse_difference(world: World, described: dict[str, Any]) -> None:
     """Raise HarnessError on every rank, naming the first rank that differs from rank 0, in what, and both values."""
-    told = world.gather(describe_rank(spec, config))
+    told = world.gather(described)
     difference = _first_difference(told) if told is not None else None
     difference = world.broadcast(difference)
     if difference is not None:
@@ -44,10 +49,10 @@ def describe_rank(spec: RunSpec, config: WorkloadConfig) -> dict[str, Any]:
 
 def _first_difference(told: list[dict[str, Any]]) -> str | None:
     for rank, here in enumerate(told[1:], start=1):
-        for name, value in here.items():
-            if value != told[0][name]:
+        for name in {**told[0], **here}:
+            if here.get(name) != told[0].get(name):
                 return (
-                    f"rank {rank} differs from rank 0 in {name}: {value} and {told[0][name]}. "
+                    f"rank {rank} differs from rank 0 in {name}: {here.get(name)} and {told[0].get(name)}. "
                     "Start all ranks with the same command, software and dataset."
                 )
     return None

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
-from harness.agreement import agree
+from harness.agreement import agree, refuse_difference
 from harness.catalog import parse_workload
 from harness.config import RunConfig
 from harness.errors import ExitCode, HarnessError, exit_code_of, message_of
@@ -53,6 +53,7 @@ def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: in
     runtime = config.workload.runtime
     world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
     with Heartbeat(world), ExitStack() as held:
+        refuse_difference(world, {"run_index": index, **{key: one["value"] for key, one in config.values().items()}})
         prepared = _prepare(world, config, request, folder, index, held)
         given: Any = world.broadcast(prepared.told if isinstance(prepared, Prepared) else prepared)
         if isinstance(given, str):

@@ -58,7 +58,7 @@ def profile(
     from harness.runner import RunRequest
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
-    refuse_impossible(config.workload.runtime)
+    refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)
     num_threads = config.workload.runtime.threads or read_resources().num_cores

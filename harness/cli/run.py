@@ -69,7 +69,7 @@ def run(
     )
     if throughput_steps is None:
         refuse_without_target(config)
-    refuse_impossible(config.workload.runtime)
+    refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
     runtime = config.workload.runtime
@@ -199,13 +199,17 @@ def refuse_without_target(config: RunConfig) -> None:
     refuse_made_up_target(config.workload.data)
 
 
-def refuse_impossible(runtime: RuntimeConfig) -> None:
+def refuse_impossible(workload: WorkloadConfig) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
     from harness.resources import read_resources
     from reference_models.implementations import find_implementation
+    from reference_models.rank_limits import refuse_impossible_ranks
 
+    runtime = workload.runtime
     find_implementation(runtime.implementation)
     refuse_ranks_of_one(runtime)
+    if runtime.implementation == "torchrec":
+        refuse_impossible_ranks(workload.train, runtime, runtime.ranks)
     num_cpus = read_resources().num_affinity_cpus
     if runtime.threads is not None and runtime.threads > num_cpus:
         raise HarnessError(

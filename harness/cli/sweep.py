@@ -136,7 +136,7 @@ def _configure(
         config = resolve(
             benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
         )
-        refuse_impossible(config.workload.runtime)
+        refuse_impossible(config.workload)
         num_threads = config.workload.runtime.threads or read_resources().num_cores
         with generation_progress(config.workload.data, quiet=quiet) as on_progress:
             data_dir = ensure_dataset(

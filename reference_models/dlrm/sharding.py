@@ -22,8 +22,8 @@ from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 from reference_models.config import SHARDING_TYPES
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.errors import ConfigError
+from reference_models.rank_limits import COLUMN_TYPES
 
-COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
 """Types that cut a table into shards, which this implementation demands to lie on more than one rank."""
 _DRAWN_ROWS = 1 << 18

@@ -24,7 +24,6 @@ from reference_models.dataset import Batch, ClickDataset
 from reference_models.dlrm.reference import WARM_UP_ROWS, WARM_UP_STEPS, ReferenceWorkload, made_up_batch
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
-    COLUMN_TYPES,
     build_tables,
     check_plan,
     draw_tables,
@@ -41,6 +40,7 @@ from reference_models.gradient_exchange import register_gradient_exchange
 from reference_models.metrics import roc_auc
 from reference_models.optimizers import build_dense_optimizer
 from reference_models.phases import Enter
+from reference_models.rank_limits import refuse_impossible_ranks
 from reference_models.read_ahead import read_ahead
 
 FILLED_UP = 2
@@ -57,19 +57,8 @@ class TorchRecWorkload(ReferenceWorkload):
     # building
 
     def _check_world(self) -> None:
-        spec, size = self._spec, self._world.size
-        if spec.train.global_batch_size % size:
-            raise ConfigError(
-                f"train.global_batch_size is {spec.train.global_batch_size}, which {size} ranks cannot share "
-                "equally. Choose a multiple of the number of ranks."
-            )
-        if spec.train.opt_name == "rowwise_adagrad" and spec.runtime.sharding in COLUMN_TYPES:
-            raise ConfigError(
-                f"runtime.sharding {spec.runtime.sharding!r} cuts rows, and row-wise Adagrad would keep one state "
-                "per piece. Use table_wise or row_wise, or element-wise Adagrad."
-            )
-        if spec.train.optimizer.get("opt_adagrad_learning_rate_decay", 0.0):
-            raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad knows none.")
+        spec = self._spec
+        refuse_impossible_ranks(spec.train, spec.runtime, self._world.size)
         if not dist.is_initialized():
             # One process that nobody has to meet, yet DistributedModelParallel wants a group.
             backend = "gloo" if spec.runtime.device == "cpu" else "cpu:gloo,cuda:nccl"
@@ -97,7 +86,7 @@ class TorchRecWorkload(ReferenceWorkload):
         sharder = make_sharder(
             spec.runtime.sharding,
             fused_parameters(spec.train),
-            make_codecs(spec.runtime.comm, spec.runtime.sharding, self._device),
+            make_codecs(spec.runtime.comm, self._device),
         )
         plan = make_plan(
             made,

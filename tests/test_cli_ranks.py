@@ -1,0 +1,168 @@
+"""One run on several ranks, from the command line: trained to the target, killed, disagreeing, started by others."""
+
+import json
+import os
+import random
+import signal
+import stat
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from ranks_builder import find_rank, kill_group, needs_torchrec, start_command, start_world
+
+pytestmark = needs_torchrec
+SBATCH = Path(__file__).parent.parent / "harness" / "slurm" / "dlrmbench.sbatch"
+
+
+def options(data_root: Path, *more: object) -> list[object]:
+    return ["run", "dlrm_tiny", "--data", data_root, "--implementation", "torchrec", "--threads", 1, *more]
+
+
+def only(folder: Path, pattern: str) -> Path:
+    found = list(folder.glob(pattern))
+    assert len(found) == 1, found
+    return found[0]
+
+
+def record(run_set: Path, index: int, attempt: int) -> dict[str, Any]:
+    path = run_set / "extra" / f"run_{index}" / f"attempt_{attempt}" / "run.json"
+    content: dict[str, Any] = json.loads(path.read_text())
+    return content
+
+
+def logged(run_set: Path, key: str) -> list[Any]:
+    log = only(run_set, "results/*/dlrm_tiny/result_0.txt").read_text()
+    lines = [json.loads(line.removeprefix(":::MLLOG ")) for line in log.splitlines()]
+    return [line["value"] for line in lines if line["key"] == key]
+
+
+def test_two_ranks_train_to_the_target_and_rank_0_logs(tmp_path: Path, data_root: Path, dlrmbench: Any) -> None:
+    done = dlrmbench(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5, "--sharding", "row_wise"))
+    assert done.returncode == 0, done.stderr
+    run_set = only(tmp_path, "results/dlrm_tiny-*")
+    assert logged(run_set, "world_size") == [2]
+    assert logged(run_set, "local_batch_size") == [256]
+    assert logged(run_set, "sharding") == ["row_wise"]
+    assert len(logged(run_set, "run_start")) == 1
+    run = record(run_set, 0, 0)
+    assert run["status"] == "success"
+    assert [one["rank"] for one in run["ranks"]] == [0, 1]
+    assert run["exchange"]["bytes_per_step"]["embedding_forward"] > 0
+    checked = dlrmbench("check", run_set, "--format", "json")
+    assert json.loads(checked.stdout)["verdicts"][0]["num_errors"] == 0
+
+
+@pytest.mark.parametrize("seed", [1, 2])
+def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, data_root: Path, seed: int) -> None:
+    kill_and_resume(tmp_path, data_root, random.Random(seed))
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("seed", range(100, 120))
+def test_killed_ranks_at_many_moments(tmp_path: Path, data_root: Path, seed: int) -> None:
+    kill_and_resume(tmp_path, data_root, random.Random(seed))
+
+
+def kill_and_resume(tmp_path: Path, data_root: Path, draw: random.Random) -> None:
+    rank = draw.randrange(2)
+    process = start_command(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5), cwd=tmp_path)
+    try:
+        pid = find_rank(process.pid, rank)
+        time.sleep(draw.uniform(0.0, 8.0))
+        os.kill(pid, signal.SIGKILL)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        kill_group(process)
+    run_set = only(tmp_path, "results/dlrm_tiny-*")
+    if process.returncode != 0:  # else the rank had done its work
+        assert process.returncode == 9, output
+        assert f"rank {rank} was killed by SIGKILL" in output
+        assert record(run_set, 0, 0)["status"] == "interrupted"
+        resumed = start_command("resume", run_set, cwd=tmp_path)
+        output, _ = resumed.communicate(timeout=120)
+        assert resumed.returncode == 0, output
+    assert logged(run_set, "run_stop") != []
+
+
+@pytest.mark.long
+def test_a_rank_that_stands_still_ends_the_run_within_a_minute(tmp_path: Path, data_root: Path) -> None:
+    process = start_command(*options(data_root, "-n", 1, "--ranks", 2), cwd=tmp_path)
+    try:
+        pid = find_rank(process.pid, 1)
+        time.sleep(6)
+        os.kill(pid, signal.SIGSTOP)
+        output, _ = process.communicate(timeout=75)
+    finally:
+        kill_group(process)
+    assert process.returncode not in (0, 1), output
+    assert "rank 1 has not been heard of for 20 s" in output
+
+
+def test_ranks_that_differ_do_not_begin(tmp_path: Path, data_root: Path) -> None:
+    same = options(data_root, "-n", 1, "--run-index", 0, "-o", tmp_path / "set", "--seed", 3)
+    world = start_world(2, [same, [*same, "--set", "train.global_batch_size=1024"]], tmp_path)
+    outputs = [process.communicate(timeout=120)[0] for process in world]
+    assert [process.returncode for process in world] == [2, 2], outputs
+    for output in outputs:
+        assert "rank 1 differs from rank 0 in train.global_batch_size: 1024 and 512" in output
+    assert not (tmp_path / "set").exists()
+
+
+def test_runs_in_a_world_of_others_make_one_set(tmp_path: Path, data_root: Path, dlrmbench: Any) -> None:
+    """The example for Slurm itself, with an srun that starts two tasks on this machine."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    make_tool(tools / "scontrol", "echo 127.0.0.1")
+    make_tool(
+        tools / "srun",
+        'shift\nfor r in 0 1; do SLURM_PROCID=$r SLURM_NTASKS=2 SLURM_LOCALID=$r "$@" & pids="$pids $!"; done\n'
+        "for p in $pids; do wait $p || exit 1; done",
+    )
+    make_tool(tools / "dlrmbench", f'exec {sys.executable} -m harness "$@"')
+    done = subprocess.run(
+        ["bash", str(SBATCH), "dlrm_tiny", "--threads", "1"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{tools}:{os.environ['PATH']}",
+            "SLURM_JOB_ID": "77",
+            "SLURM_JOB_NODELIST": "here",
+            "DLRMBENCH_DATA": str(data_root),
+            "RUNS": "1",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    run_set = tmp_path / "results" / "dlrm_tiny-77"
+    assert logged(run_set, "world_size") == [2]
+    assert (run_set / "report.html").is_file()
+
+
+def make_tool(path: Path, script: str) -> None:
+    path.write_text(f"#!/usr/bin/env bash\n{script}\n")
+    path.chmod(path.stat().st_mode | stat.S_IXUSR)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--run-index", "0"], "no WORLD_SIZE is set"),
+        (["--ranks", "3", "-n", "1"], "3 ranks cannot share"),
+        (["--ranks", "2", "--sharding", "diagonal"], "runtime.sharding"),
+        (["--comm", "bf16", "-n", "1"], "TorchRec has no bf16"),
+    ],
+)
+def test_what_cannot_be_is_said_in_one_line(
+    dlrmbench: Any, data_root: Path, arguments: list[str], message: str
+) -> None:
+    done = dlrmbench(*options(data_root, *arguments))
+    assert done.returncode == 2, done.stdout + done.stderr
+    assert message in done.stderr
+    assert "Traceback" not in done.stderr
