@@ -59,8 +59,8 @@ SET_RULES: tuple[Rule[SetSubject], ...] = (
 )
 SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (*submission.RULES, *shared_runs.SUBMISSION_RULES)
 ROUND_RULES: tuple[Rule[RoundSubject], ...] = shared_runs.ROUND_RULES
-MANY_LOGS = 64
-"""From this many logs on, judging is worth the start of more processes."""
+MANY_LOGS = 512
+"""From this many logs on, judging takes longer than more processes take to start (about a second)."""
 
 
 def find_rule(code: str) -> Rule[Any]:
@@ -162,9 +162,9 @@ def check_paths(
     function = partial(_judge_unit, benchmark_file=benchmark_file, ruleset=ruleset)
     judged: list[Verdict | JudgedSet] = []
     num_done = 0
-    for unit, one in zip(
-        units, map_in_order(function, units, num_processes if num_logs >= MANY_LOGS else 1), strict=True
-    ):
+    processes = num_processes if num_logs >= MANY_LOGS else 1
+    results = map_in_order(function, units, processes, preload=("rules.checker", "scipy.special"))
+    for unit, one in zip(units, results, strict=True):
         judged.append(one)
         num_done += _num_logs(unit)
         if told is not None:
@@ -305,8 +305,10 @@ def make_set_subject(
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
     """In a set that may hold a run that did not converge, that run is a warning and not an error."""
+    if outcome.code != quality.NOT_CONVERGED or not outcome.findings:
+        return outcome
     judged = next((one for one in of_set if one.code == result_sets.NOT_CONVERGED), None)
-    if outcome.code != quality.NOT_CONVERGED or judged is None or judged.status != "pass":
+    if judged is None or judged.status != "pass":
         return outcome
     forgiven = (
         replace(one, severity="warning", message=f"{one.message}; it counts as the dropped slowest run")

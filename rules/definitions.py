@@ -1,5 +1,6 @@
 """Which definition judges a log: the shipped one, else the file given, else the copy beside the results."""
 
+from functools import cache
 from pathlib import Path
 
 from rules.benchmarks import Benchmark, load_benchmark, shipped_names
@@ -14,14 +15,14 @@ def find_definition(name: object, benchmark_file: str | Path | None, beside: Pat
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
     if given is not None and given.name in shipped_names():
-        shipped = load_benchmark(given.name)
+        shipped = _load_shipped(given.name)
         if shipped.definition_sha256 != given.definition_sha256:
             raise DefinitionError(
                 f"{benchmark_file}: takes the name of the shipped benchmark {given.name!r} with other content. "
                 "Give it another name (benchmark.name)."
             )
     if isinstance(name, str) and name in shipped_names():
-        return load_benchmark(name)
+        return _load_shipped(name)
     if given is not None:
         return given
     if beside is None:
@@ -31,3 +32,9 @@ def find_definition(name: object, benchmark_file: str | Path | None, beside: Pat
     except DefinitionError:
         return None
     return copy if copy.name == name else None
+
+
+@cache
+def _load_shipped(name: str) -> Benchmark:
+    """Once per process: a round names the same few in a thousand logs."""
+    return load_benchmark(name)

@@ -141,6 +141,13 @@ class Demand:
 
 def demands_of(subject: LogSubject) -> tuple[Demand, ...]:
     """The keys that this log must hold."""
+    if "demands" not in subject.memo:
+        subject.memo["demands"] = _demands(subject)
+    demands: tuple[Demand, ...] = subject.memo["demands"]
+    return demands
+
+
+def _demands(subject: LogSubject) -> tuple[Demand, ...]:
     found = {key: Demand(key=key, kind=kind) for key, kind in _settings(subject).items()}
     for key in (keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP):
         found[key] = Demand(key=key, kind=NOTHING if subject.is_ours else _ANY_VALUE)
@@ -171,6 +178,13 @@ def _ended_before_evaluating(subject: LogSubject) -> bool:
 
 def kinds_of(subject: LogSubject) -> dict[str, Kind]:
     """The type of each key's value, also of keys that a log need not hold."""
+    if "kinds" not in subject.memo:
+        subject.memo["kinds"] = _kinds(subject)
+    kinds: dict[str, Kind] = subject.memo["kinds"]
+    return kinds
+
+
+def _kinds(subject: LogSubject) -> dict[str, Kind]:
     kinds = {demand.key: demand.kind for demand in demands_of(subject)}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)

@@ -30,6 +30,7 @@ _PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
 _TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
+_AFTER_TOKEN = (b" ", b"\t", b"{")
 _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
@@ -173,7 +174,11 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
             reject(line_num, "more records than are read from one log; the rest was not read", text)
             break
         else:
-            rank = int(match[1]) if (match := _RANK.match(prefix)) else None
+            rank = int(match[1]) if prefix and (match := _RANK.match(prefix)) else None
+            if (plain := _plain_record(text)) is not None:
+                is_glued = not prefix and bool(lines) and lines[-1].line_num == line_num
+                lines.append(LogLine(path=path, line_num=line_num, rank=rank, is_glued=is_glued, **plain))
+                continue
             continues = not prefix and bool(lines) and lines[-1].line_num == line_num
             for index, (parsed, is_glued) in enumerate(_records(text)):
                 if isinstance(parsed, str):
@@ -200,6 +205,10 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
         if ends and not held and _TOKEN not in chunk:
             line_num, begins = line_num + 1, True
             continue
+        if ends and not held and chunk.startswith(_TOKEN) and chunk[len(_TOKEN) :][:1] in _AFTER_TOKEN and begins:
+            yield line_num, chunk, True, b""
+            line_num += 1
+            continue
         text = held + chunk
         held = b""
         starts = [match.start() for match in _ANNOUNCED.finditer(text)]
@@ -222,6 +231,17 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
             line_num += 1
     if held.startswith(_TOKEN):
         yield line_num, held, True, b""
+
+
+def _plain_record(text: bytes) -> dict[str, Any] | None:
+    """The fields of a line that is one sound record and nothing else, as nearly all are; None says nothing."""
+    if text.count(_TOKEN) > 1:
+        return None
+    try:
+        line = text[len(_TOKEN) :].decode("utf-8").lstrip(" \t").rstrip()
+        return None if "\r" in line else _fields(_DECODER.decode(line), line)
+    except (ValueError, RecursionError):
+        return None
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
@@ -258,14 +278,15 @@ def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
 
 
 def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in found and found[key] != value:
-            raise ValueError(f"key {key[:40]!r} occurs twice with different values")
-        found[key] = value
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        for key, value in pairs:
+            if found[key] != value:
+                raise ValueError(f"key {key[:40]!r} occurs twice with different values")
     return found
 
 
+_EXPECTED = ("value", "event_type", "metadata")
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
 
 
@@ -284,7 +305,7 @@ def _fields(record: object, text: str) -> dict[str, Any]:
         raise ValueError("no 'time_ms', expected a number of milliseconds")
     if not 0 <= time_ms < 1e15:
         raise ValueError("'time_ms' is not a time, expected milliseconds since 1970")
-    problems = [f"no {name!r}" for name in ("value", "event_type", "metadata") if name not in record]
+    problems = [f"no {name!r}" for name in _EXPECTED if name not in record]
     metadata, event_type = record.get("metadata", {}), record.get("event_type", "")
     if not isinstance(metadata, dict):
         problems.append("'metadata' is not an object")

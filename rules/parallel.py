@@ -1,9 +1,9 @@
 """The same function over many items on several processors: results in the order of the items, errors kept."""
 
+import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from typing import TypeVar
 
 T = TypeVar("T")
@@ -11,19 +11,26 @@ R = TypeVar("R")
 _CHUNKS_PER_PROCESS = 8
 
 
-def map_in_order(function: Callable[[T], R], items: Sequence[T], num_processes: int = 1) -> Iterator[R]:
+def map_in_order(
+    function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
+) -> Iterator[R]:
     """Results in the order of `items`, as they become known; the first error, in that order, is raised.
 
     With more than one process, `function` must be importable by name and items and results must be picklable. A
-    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result.
+    process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules
+    `preload` are imported once, before the processes are made, where the system can fork.
     """
     if num_processes <= 1 or len(items) <= 1:
         yield from map(function, items)
         return
     num_processes = min(num_processes, len(items))
     size = max(1, len(items) // (num_processes * _CHUNKS_PER_PROCESS))
-    # Processes start afresh: a fork of a process with threads (torch's, a caller's) may lock up.
-    pool = ProcessPoolExecutor(num_processes, mp_context=get_context("spawn"), initializer=_leave_signals_to_parent)
+    # Forked from a fresh process: a fork of this one, which may have threads (torch's, a caller's), may lock up.
+    can_fork = "forkserver" in multiprocessing.get_all_start_methods()
+    context = multiprocessing.get_context("forkserver" if can_fork else "spawn")
+    if can_fork:
+        context.set_forkserver_preload(list(preload))
+    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_leave_signals_to_parent)
     try:
         yield from pool.map(function, items, chunksize=size)
     finally:

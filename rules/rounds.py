@@ -1,5 +1,7 @@
 """Which round's rules judge a log, and which results may be compared (training_rules.adoc, compatibility table)."""
 
+from functools import cache
+
 from rules.benchmarks import Benchmark
 from rules.errors import DefinitionError
 from rules.results import RunResult
@@ -31,6 +33,7 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
     return tree_round if tree_round in benchmark.rounds else benchmark.rounds[-1]
 
 
+@cache
 def round_number(name: str) -> tuple[int, ...]:
     return tuple(int(part) for part in name.split("."))
 

@@ -18,6 +18,7 @@ Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
 _SHOWN_CHARS = 80
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 S = TypeVar("S")
 
 
@@ -120,8 +121,9 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     """Judge one subject by each rule in order. `path` is where findings without a place belong."""
     outcomes: list[Outcome] = []
     failed: set[str] = set()
+    shown = printable(path)
     for one in rules:
-        broken = sorted(one.requires & failed)
+        broken = sorted(one.requires & failed) if failed else []
         reason = f"{broken[0]} failed" if broken else one.applies(subject)
         findings = () if reason is not None else tuple(_findings(one, subject, path))
         if any(finding.severity == "error" for finding in findings):
@@ -130,7 +132,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
             Outcome(
                 code=one.code,
                 title=one.title,
-                subject=printable(path),
+                subject=shown,
                 status="skip" if reason is not None else "fail" if findings else "pass",
                 reason=reason,
                 findings=findings,
@@ -183,7 +185,7 @@ def at(
 def show(value: Any) -> str:
     """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
     try:
-        text = json.dumps(value, ensure_ascii=False, default=str)
+        text = _ENCODER.encode(value)
     except (ValueError, RecursionError):
         text = f"a {type(value).__name__} that is too large to show"
     text = printable(text[: 4 * _SHOWN_CHARS])

@@ -1,7 +1,7 @@
 """What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from rules import keys
@@ -20,25 +20,19 @@ from rules.verdict import Verdict
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class LogSubject:
-    """One log and its rules. `benchmark` is None where nobody defines the name that the log gives."""
+    """One log and its rules. `benchmark` is None where nobody defines the name that the log gives.
+
+    `is_ours` tells whether this harness's own demands hold: own benchmarks, and logs that carry our digests.
+    """
 
     log: RunLog
     benchmark: Benchmark | None
     round: str | None
     division: Division
-
-    @property
-    def is_official(self) -> bool:
-        return self.benchmark is not None and self.benchmark.status == "official"
-
-    @property
-    def is_ours(self) -> bool:
-        """Whether this harness's own demands hold: own benchmarks, and logs that carry our digests."""
-        if self.benchmark is not None and self.benchmark.status == "own":
-            return True
-        return (
-            self.log.first(keys.DEFINITION_SHA256) is not None or self.log.first(keys.BENCHMARK_VERSION) is not None
-        )
+    is_official: bool
+    is_ours: bool
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What several rules work out of it, so that it is worked out once."""
 
     @property
     def is_closed(self) -> bool:
@@ -113,8 +107,14 @@ class RoundSubject:
 
 
 def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> LogSubject:
+    says_ours = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return LogSubject(
-        log=log, benchmark=benchmark, round=round_name, division=find_division(log.value(keys.SUBMISSION_DIVISION))
+        log=log,
+        benchmark=benchmark,
+        round=round_name,
+        division=find_division(log.value(keys.SUBMISSION_DIVISION)),
+        is_official=benchmark is not None and benchmark.status == "official",
+        is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
     )
 
 

@@ -6,7 +6,7 @@ directories are never followed, and what leads out of a submission is listed and
 
 import os
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from rules.errors import InputError
@@ -47,7 +47,7 @@ class Entry:
 
     @property
     def parts(self) -> tuple[str, ...]:
-        return PurePosixPath(self.path).parts
+        return tuple(self.path.split("/"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -127,7 +127,8 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
     yield folder
 
 
-def test_several_processes_say_the_same_in_the_same_order(many: Path) -> None:
+def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("rules.checker.MANY_LOGS", 80)
     told: list[tuple[int, int]] = []
     serial = check(many)
     parallel = check_paths([many], second_opinion=False, num_processes=2, told=lambda *numbers: told.append(numbers))

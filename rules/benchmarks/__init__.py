@@ -14,6 +14,7 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from dataclasses import fields as dataclass_fields
+from functools import cache
 from pathlib import Path
 from typing import Any, Literal
 
@@ -127,11 +128,13 @@ class Benchmark:
         return quality >= self.quality.target
 
 
+@cache
 def shipped_names() -> tuple[str, ...]:
     """Names of the benchmarks in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
+@cache
 def workload_names() -> tuple[str, ...]:
     """Names of the workloads without a quality target in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
