@@ -33,9 +33,17 @@ def sentence(comparison: Comparison) -> str:
             f"{_range(whole)}{f' ({made_of})' if made_of else ''}."
         )
     settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
-    but = ", ".join(f"{_CAUSES[one.name]} is {speed(one.time_ratio or 1.0)}" for one in settled)
+    but = ", ".join(_settled(one) for one in settled)
     told = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
     return f"{told} Settled: {but}." if but else told
+
+
+def _settled(factor: FactorComparison) -> str:
+    """Overhead counts relative to the training time: it weighs less where the steps are slower."""
+    ratio = factor.time_ratio or 1.0
+    if factor.name != "overhead":
+        return f"{_CAUSES[factor.name]} is {speed(ratio)}"
+    return f"{_CAUSES['overhead']} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
 
 
 def speed(time_ratio: float, digits: int = 2) -> str:

@@ -103,6 +103,27 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     )
 
 
+def test_less_overhead_does_not_excuse_slower_steps_but_faster_convergence_does() -> None:
+    # Evaluations took a third of the time; of slower steps they are a smaller share.
+    wild = [0.55, 0.60, 0.65, 0.70, 0.75, 0.80, 0.85, 0.60, 0.70, 0.80]
+    base = make_side("a", wild, RATES, [1.50] * 10)
+    slower = make_side("b", wild[::-1], [rate / 1.1 for rate in RATES], [1 + 0.5 / 1.1] * 10)
+    comparison = compare(base, slower)
+    assert verdicts(comparison) == {
+        "time_to_train": "inconclusive", "samples_to_converge": "inconclusive", "throughput": "slower",
+        "overhead": "faster",
+    }  # fmt: skip
+    assert comparison.is_regression
+    assert sentence(comparison).endswith(
+        "Settled: throughput is 1.10x slower, evaluation and overhead weigh 1.031x less."
+    )
+    traded = compare(
+        make_side("a", LUCK, RATES), make_side("c", [one / 1.1 for one in LUCK], [rate / 1.1 for rate in RATES])
+    )
+    assert verdicts(traded)["samples_to_converge"] == "faster"
+    assert (traded.verdict, traded.is_regression) == ("inconclusive", False)
+
+
 def test_shared_seeds_are_compared_in_pairs_and_settle_more() -> None:
     seeds = list(range(10))
     unpaired = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))

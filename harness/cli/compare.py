@@ -73,8 +73,8 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     BASE and NEW are directories of results of anyone's, measurements of 'run --throughput', or files of
     'report --format json'; NEW may hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
     'inconclusive', which takes more runs. A regression is a slower time to train, or an inconclusive one with a
-    slower factor and no faster one. Runs that share seeds are compared in pairs. Other benchmarks, targets, data
-    sets and divisions are refused (exit 2).
+    slower factor while neither convergence nor throughput is faster. Runs that share seeds are compared in pairs.
+    Other benchmarks, targets, data sets and divisions are refused (exit 2).
     """
     from harness.cli.compare_view import compare_csv, compare_markdown, echo_comparisons
     from reports.comparison import compare_sides
