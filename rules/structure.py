@@ -29,7 +29,7 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
         )
     if not subject.log.lines:
         yield Problem(
-            message="the file holds no MLLOG record",
+            message="the file holds no MLLOG record" if subject.log.num_bytes else "the file is empty",
             expected=":::MLLOG lines",
             remedy="Give a log that was written by mllog; check that the file is the right one.",
         )

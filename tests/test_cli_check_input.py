@@ -62,7 +62,8 @@ def test_standard_input_is_read_once_and_not_from_a_terminal(
 def test_an_empty_log_breaks_a_rule_and_a_device_is_no_input(command: Command, tmp_path: Path) -> None:
     empty = tmp_path / "result_0.txt"
     empty.touch()
-    assert command("check", empty)[0] == 3
+    code, out, _ = command("check", empty)
+    assert code == 3 and "the file is empty" in out
     assert command("check", "-", stdin=b"")[0] == 3
     code, out, err = command("check", "/dev/null")
     assert (code, out) == (8, "") and "neither a file nor a directory" in err
