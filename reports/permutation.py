@@ -1,6 +1,6 @@
 """Tests that assume no distribution, and an effect size: shown beside the intervals, deciding nothing."""
 
-from functools import cache
+from functools import lru_cache
 from itertools import combinations
 from math import comb
 
@@ -46,7 +46,7 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
     return (as_far + num_extra) / (len(sums) + num_extra)
 
 
-@cache
+@lru_cache(maxsize=4)
 def _chosen(number: int, chosen: int) -> Floats:
     """One row per choice of `chosen` out of `number`, 1 where chosen."""
     rows = np.fromiter((index for one in combinations(range(number), chosen) for index in one), dtype=np.intp)
@@ -55,7 +55,7 @@ def _chosen(number: int, chosen: int) -> Floats:
     return table
 
 
-@cache
+@lru_cache(maxsize=4)
 def _signs(number: int) -> Floats:
     bits = (np.arange(2**number)[:, None] >> np.arange(number)) & 1
     return np.where(bits == 1, 1.0, -1.0)
