@@ -9,6 +9,7 @@ from reports.comparison import Comparison, FactorComparison, compare_all
 from reports.facts import SetFacts
 from reports.figures import sorted_cell
 from reports.formatting import (
+    MINUTES,
     MISSING,
     TimeUnit,
     count,
@@ -20,6 +21,7 @@ from reports.formatting import (
     throughput,
     time_unit,
 )
+from reports.verdict_section import names
 from reports.view import Block, Cell, Chart, Column, Fold, Prose, Section, Table
 from reports.wording import needs, sentence
 
@@ -31,6 +33,10 @@ _NAMES = {
     "overhead": "Evaluation and overhead",
 }
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
+_NOTES = {
+    "cross-system": "cross-system, measured on different systems, which is part of the difference",
+    "paired": "paired, because the runs have the seeds of runs of the baseline",
+}
 _KINDS = {"slower": "bad", "faster": "valid"}
 
 
@@ -47,7 +53,7 @@ def comparison_sections(
     if not comparisons:
         return ()
     name = f"{printable(baseline.label, 80)}"
-    why: list[Block] = [Prose(text=f"Baseline: {name}. A factor above 1× makes the time longer.", kind="lead")]
+    why: list[Block] = []
     usable = [one for one in comparisons if one.factors]
     for number in range(0, len(usable), MAX_PANELS):
         chart = _chart(usable[number : number + MAX_PANELS], name, f"{id_}-why-chart{number // MAX_PANELS + 1}")
@@ -60,7 +66,7 @@ def comparison_sections(
     why += [Prose(text=f"{one.new}: not compared, {printable(one.refusal)}.", kind="note") for one in refused[:12]]
     if len(refused) > 12:
         why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
-    sections = [Section(id=f"{id_}-why", heading="Why", name="Why", blocks=tuple(why))]
+    sections = [Section(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
     if usable:
         sections.append(_table_section(usable, name, id_))
     return tuple(sections)
@@ -80,11 +86,11 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         figure=factors_figure(
             panels, id_=id_, title=title, description=f"Effects on the time against {baseline}. {told}"
         ),
-        heading=title,
-        lead=told if len(comparisons) <= 3 else "The bars of the factors add up to the bar of the whole.",
+        heading="",
+        lead=told if len(comparisons) <= 3 else "",
         table=None,
-        table_note="The comparison table has the numbers; the bars of the factors add up to the bar of the whole, "
-        "because the axis is logarithmic.",
+        table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
+        "because the axis is logarithmic. The comparison table has the numbers.",
     )
 
 
@@ -124,39 +130,43 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
         blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=True))
         table = _table(comparisons, f"{id_}-comparison-factors", whole_only=False)
         blocks.append(Fold(summary=f"All factors of all {len(comparisons)} comparisons", blocks=(table,)))
-    notes = list(dict.fromkeys(note for one in comparisons for note in _notes(one, several=len(comparisons) > 1)))
-    blocks += [Prose(text=note, kind="note") for note in notes[:12]]
+    blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
     return Section(
         id=f"{id_}-comparison", heading="Comparison with the baseline", name="Comparison", blocks=tuple(blocks)
     )
 
 
-def _notes(one: Comparison, *, several: bool) -> tuple[str, ...]:
-    found = [f"{note}." for note in one.notes]
-    if one.is_cross_system:
-        found.append("cross-system: the two were measured on different systems, which is part of the difference.")
-    if one.is_paired:
-        found.append(f"paired: {one.num_shared_seeds} runs have the seeds of runs of the baseline.")
+def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """What must be known beside the table; what several comparisons share is said once, with their names."""
+    said: dict[str, list[str]] = {}
+    for one in comparisons:
+        for note in (*one.notes, *_tags(one)):
+            said.setdefault(_NOTES.get(note, f"{note}"), []).append(one.new)
+    every = len(comparisons)
     return tuple(
-        f"{one.new}, {printable(note, 400)}" if several else _capital(printable(note, 400)) for note in found
+        _capital(printable(note, 400)) + "." if len(labels) == every else f"{names(labels)}: {printable(note, 400)}."
+        for note, labels in said.items()
     )
 
 
+def _tags(one: Comparison) -> tuple[str, ...]:
+    return tuple(word for word, holds in (("cross-system", one.is_cross_system), ("paired", one.is_paired)) if holds)
+
+
 def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> Table:
-    several = len(comparisons) > 1
     rows = []
+    unit = time_unit(
+        value
+        for one in comparisons
+        for factor in one.factors
+        if factor.name == "time_to_train"
+        for value in (factor.base_value, factor.new_value)
+    )
     for one in comparisons:
-        unit = time_unit(
-            value
-            for factor in one.factors
-            if factor.name == "time_to_train"
-            for value in (factor.base_value, factor.new_value)
-        )
         for factor in one.factors[:1] if whole_only else one.factors:
-            rows.append(_row(one, factor, unit, several=several))
+            rows.append(_row(one, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
     columns = (
-        Column(name="Configuration" if several else "Quantity"),
-        *((Column(name="Quantity"),) if several else ()),
+        Column(name="Configuration" if whole_only else "Configuration and factors"),
         Column(name="Baseline", is_number=True, help="runs"),
         Column(name="This", is_number=True, help="runs"),
         Column(name="Ratio", is_number=True, help="95 % interval"),
@@ -164,23 +174,21 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
         Column(name="δ", is_number=True, help="Cliff's"),
         Column(name="Verdict"),
     )
+    # Factors belong below their configuration, so only a table without them can be sorted.
     return Table(
         id=id_, caption="Each configuration against the baseline", columns=columns, rows=tuple(rows),
-        is_sortable=len(rows) > 4, style="comparison",
+        is_sortable=whole_only, style="comparison",
     )  # fmt: skip
 
 
-def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit, *, several: bool) -> tuple[Cell, ...]:
-    name, told = _NAMES[factor.name], _words(factor, unit)
-    tags = " · ".join(
-        word for word, holds in (("cross-system", one.is_cross_system), ("paired", one.is_paired)) if holds
-    )
-    bounds = factor.interval
+def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
+    told, bounds = _words(factor, unit), factor.interval
     shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
-    head = (Cell(text=one.new, sub=tags), Cell(text=name)) if several else (Cell(text=name, sub=tags),)
+    quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(one)))
+    is_whole = factor is one.whole
     return (
-        *head,
+        Cell(text=one.new, sub=quantity, kind="whole") if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
         sorted_cell(told[0], factor.base_value, sub=str(factor.num_base)),
         sorted_cell(told[1], factor.new_value, sub=str(factor.num_new)),
         Cell(text=ratio(factor.ratio), kind="strong", sub=shown),

@@ -119,7 +119,7 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
         views.append(("Samples", figure(_samples, "samples trained", f"{id_}-samples", same_as)))
     return Chart(
         figure=views[0][1],
-        heading="Quality at every evaluation",
+        heading="",
         lead=lead,
         table=evaluations_table(
             [one.line(_epoch) for one in drawn], [_name(one, group) for one in drawn], f"{id_}-table"

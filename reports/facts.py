@@ -14,9 +14,10 @@ from reports.extras import Attempt, Extras, read_extras
 from reports.formatting import printable
 from reports.statistics import Interval, olympic_interval
 from rules.benchmarks import load_benchmark, shipped_names
-from rules.checker import check_set
+from rules.checker import judge_set
 from rules.results import BenchmarkResult, RunResult
 from rules.scoring import score_set
+from rules.second_opinion import with_second_opinion
 from rules.sets import ResultSet, find_result_sets
 from rules.verdict import Verdict
 
@@ -81,17 +82,23 @@ def gather(
         for result_set in find_result_sets(path):
             key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
             found.setdefault(key, result_set)
-    labels = unique_labels(found.values())
+    judged = [judge_set(result_set, benchmark_file) for result_set in found.values()]
+    verdicts = tuple(one.verdict for one in judged)
+    if second_opinion:
+        # All logs of all sets go to one process.
+        verdicts = with_second_opinion(verdicts)
     return tuple(
         make_set_facts(
             index,
             label,
-            result_set,
-            score_set(result_set, benchmark_file),
-            check_set(result_set, benchmark_file, second_opinion),
-            read_extras(result_set),
+            one.result_set,
+            score_set(one.result_set, benchmark_file, runs=one.runs),
+            verdict,
+            read_extras(one.result_set),
         )
-        for index, (label, result_set) in enumerate(zip(labels, found.values(), strict=True))
+        for index, (label, one, verdict) in enumerate(
+            zip(unique_labels(found.values()), judged, verdicts, strict=True)
+        )
     )
 
 

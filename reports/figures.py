@@ -75,7 +75,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         )
         for position, one in enumerate(sets)
     ]
-    lead = "One strip per configuration, on one scale."
+    lead = _strips_sentence(sets)
     if len(sets) == 1:
         lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
@@ -104,11 +104,25 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             strips, unit, id_=id_, title=title, description=description,
             has_score=any(one.result.olympic_mean_s is not None for one in sets),
         ),
-        heading="Every run",
+        heading="",
         lead=lead,
         table=table if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
     )  # fmt: skip
+
+
+def _strips_sentence(sets: Sequence[SetFacts]) -> str:
+    """How many runs, how many without a time, and how much luck there is within a configuration."""
+    num_runs = sum(len(one.runs) for one in sets)
+    failed = sum(not run.result.converged for one in sets for run in one.runs)
+    told = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
+    told += f"; {failed} did not converge." if failed else ", all of which converged."
+    spreads = [log_summary(run.time_s for run in one.runs if run.result.converged) for one in sets]
+    known = [one.coefficient_of_variation for one in spreads if one and one.coefficient_of_variation is not None]
+    if not known:
+        return told
+    low, high = percent(min(known)), percent(max(known))
+    return f"{told} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
 def _runs_sentence(one: SetFacts, unit: TimeUnit) -> str:

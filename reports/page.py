@@ -1,6 +1,8 @@
 """From the facts of all sets to the whole page: groups of comparable results, each with all its parts."""
 
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 
@@ -24,6 +26,8 @@ from reports.view import GroupView, PageView
 from reports.wording import speed
 from rules.rounds import why_not_comparable
 
+_RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
+
 
 def build_page(
     sets: Sequence[SetFacts],
@@ -41,6 +45,7 @@ def build_page(
     `baseline` is what the others of its group are compared with; in other groups it is the first one. Sweeps of
     throughput, profiles and measurements of throughput have no sets: a page may consist of them alone.
     """
+    sets = briefly_named(sets)
     groups = comparable_groups(sets)
     views = tuple(group_view(group, index, groups[:index], baseline) for index, group in enumerate(groups))
     sweep_views = tuple(sweep_view(sweep, index) for index, sweep in enumerate(sweeps))
@@ -79,6 +84,15 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
     return _many_headline(sets)
 
 
+def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
+    """Own run sets by the name that somebody chose, without benchmark and moment, where that tells them apart."""
+    brief = [_RUN_SET.sub(r"\1", one.label.removeprefix(f"{one.benchmark}-")) for one in sets]
+    return tuple(
+        replace(one, label=name) if one.result_set.root is not None and brief.count(name) == 1 else one
+        for one, name in zip(sets, brief, strict=True)
+    )
+
+
 def comparable_groups(sets: Sequence[SetFacts]) -> tuple[tuple[SetFacts, ...], ...]:
     """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
     groups: list[list[SetFacts]] = []
@@ -114,7 +128,7 @@ def group_view(
         for other in earlier
         if other[0].benchmark == first.benchmark and _division(other[0]) == _division(first)
     ]
-    base = next((one for one in group if one is baseline), first)
+    base = next((one for one in group if baseline is not None and one.index == baseline.index), first)
     comparisons = compare_group(group, base)
     return GroupView(
         id=id_,

@@ -1,6 +1,7 @@
 """Does it converge like the reference? Results among the reference convergence points of their round."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reports.charts.reference import Point, Result, reference_figure
 from reports.facts import SetFacts
@@ -30,7 +31,10 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
         )
     blocks: list[Block] = []
     for number, (points, judged) in enumerate(by_points.items()):
-        blocks.append(_chart(points, judged, group, f"{id_}-rcp{number + 1}"))
+        chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
+        rounds = ", ".join(dict.fromkeys(f"v{one.result.round}" for one, _ in judged if one.result.round))
+        # Rounds have points of their own; each chart says whose, where there are several.
+        blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
     if without:
         who = "" if len(without) == len(group) else f" ({names([one.label for one in without])})"
         reasons = {one.result.rcp_reason for one in without if one.result.rcp_reason}
@@ -94,7 +98,7 @@ def _chart(
     rows += [_result_row(one, found) for one, found in judged]
     return Chart(
         figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
-        heading=title,
+        heading="",
         lead=lead,
         table=Table(
             id=f"{id_}-table",
@@ -143,8 +147,10 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
         )
         factor = one.result.rcp_factor
         return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
-    tested = [found for _, found in judged if found is not None and found.point is not None]
-    passed = sum(found.status == "passed" for found in tested)
+    tested = [(one, found) for one, found in judged if found is not None and found.point is not None]
+    passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(one.result.rcp_factor not in (None, 1.0) for one, _ in judged)
-    told = f"{passed} of {len(judged)} converge no faster than the reference allows."
-    return told + (f" {scaled} of them are scaled for being faster than its mean." if scaled else "")
+    told = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
+    told += f" {scaled} of them are scaled for being faster than its mean." if scaled else ""
+    untested = [one.label for one, found in judged if found is None or found.point is None]
+    return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")

@@ -15,6 +15,7 @@ from markupsafe import Markup
 
 from reports.view import PageView
 
+_NAME_SPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _PERCENT = re.compile(r"(?<=\d) %")
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -27,11 +28,10 @@ def render_html(page: PageView) -> str:
         "base-uri 'none'; form-action 'none'"
     )
     # Everything else is escaped: the page's own style sheet and script are the only text taken as it is.
-    return (
-        _environment()
-        .get_template("report.html.j2")
-        .render(page=page, policy=policy, style=Markup(style), script=Markup(script))
-    )
+    template = _environment().get_template("report.html.j2")
+    html = template.render(page=page, policy=policy, style=Markup(style), script=Markup(script))
+    # Inside HTML a drawing needs no name space; quotes of foreign text are escaped, so nothing else reads like this.
+    return html.replace(_NAME_SPACE, "")
 
 
 def embed_json(content: Mapping[str, Any]) -> Markup:

@@ -23,6 +23,12 @@ from reports.tables import configuration_row, runs_table
 from reports.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
 from rules.errors import InputError, did_you_mean
 
+# Of a run, what the page carries for programs.
+_EMBEDDED = (
+    "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
+    "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",
+    "num_evaluations", "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "energy_j",
+)  # fmt: skip
 FORMATS = ("html", "json", "csv", "md")
 
 
@@ -133,12 +139,12 @@ def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
     """What the page carries for programs: every configuration's row of the tables, and its runs' as a list per
     quantity, or one value where all runs have the same.
 
-    Evaluations, paths and digests are left out, because the page's tables hold them, and a second copy would be
-    large; `report --format json` has everything.
+    Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
+    them already and a second copy would be large; `report --format json` has everything.
     """
     configurations = []
     for one in sets:
-        runs = runs_table([one]).drop(columns=["configuration", "benchmark", "path", "log_sha256"])
+        runs = runs_table([one])[list(_EMBEDDED)]
         columns = {str(name): [_short(value) for value in runs[name]] for name in runs.columns}
         shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
         row = {name: _short(value) for name, value in configuration_row(one).items()}
@@ -147,8 +153,10 @@ def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
 
 
 def _short(value: Any) -> Any:
-    """Numbers with the digits that a clock of 1 ms can fill."""
-    return float(f"{value:.7g}") if isinstance(value, float) and math.isfinite(value) else value
+    """Numbers with the digits that a clock of 1 ms can fill; whole ones are exact."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.7g}")
 
 
 def write_whole(output: Path, text: str) -> Path:

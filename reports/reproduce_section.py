@@ -69,8 +69,8 @@ def _files(one: SetFacts, id_: str) -> Table:
     folder = str(one.result_set.folder)
     rows = [
         (
-            Cell(text=printable(run.result.path.removeprefix(f"{folder}/")), kind="code"),
-            Cell(text=printable(run.result.log_sha256), kind="code"),
+            Cell(text=printable(run.result.path.removeprefix(f"{folder}/"))),
+            Cell(text=printable(run.result.log_sha256)),
         )
         for run in one.runs
     ]
@@ -79,6 +79,7 @@ def _files(one: SetFacts, id_: str) -> Table:
         caption=f"Logs in {printable(folder)}",
         columns=(Column(name="File"), Column(name="sha256")),
         rows=tuple(rows),
+        style="by-key digests",
     )
 
 

@@ -94,8 +94,8 @@ def drawing(
     id_: str,
     title: str,
     description: str,
-    x: "Scale | None" = None,
-    y: "Scale | None" = None,
+    x: "AnyScale | None" = None,
+    y: "AnyScale | None" = None,
 ) -> Markup:
     """The outermost element: an image with a name and a description for those who do not see it.
 
@@ -103,13 +103,13 @@ def drawing(
     """
     return tag(
         "svg",
-        tag("title", title, id=f"{id_}-title"),
-        tag("desc", description, id=f"{id_}-desc"),
+        tag("title", title, id=f"{id_}-t"),
+        tag("desc", description, id=f"{id_}-d"),
         *children,
         xmlns="http://www.w3.org/2000/svg",
         role="img",
         viewBox=f"0 0 {_number(width)} {_number(height)}",
-        aria_labelledby=f"{id_}-title {id_}-desc",
+        aria_labelledby=f"{id_}-t {id_}-d",
         class_="chart",
         data_x=x.written if x is not None else None,
         data_y=y.written if y is not None else None,
@@ -159,6 +159,50 @@ class Scale:
         return nice_ticks(self.low, self.high, most)
 
 
+@dataclass(frozen=True, slots=True)
+class LogScale:
+    """Logarithmic map from [low, high], both positive, to [start, stop] px."""
+
+    low: float
+    high: float
+    start: float
+    stop: float
+
+    def __call__(self, value: float) -> float:
+        share = math.log(max(value, self.low * 1e-6) / self.low) / math.log(self.high / self.low)
+        return self.start + share * (self.stop - self.start)
+
+    @property
+    def written(self) -> str:
+        return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)} log"
+
+    def ticks(self, most: int) -> tuple[float, ...]:
+        """1, 2 and 5 times powers of ten inside the domain; only the powers where those are too many."""
+        powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
+        for leads in ((1, 2, 5), (1,)):
+            found = [lead * 10.0**power for power in powers for lead in leads]
+            inside = tuple(value for value in found if self.low <= value <= self.high)
+            if len(inside) <= most:
+                return inside
+        return inside[:: math.ceil(len(inside) / most)]
+
+
+AnyScale = Scale | LogScale
+_LOG_FROM = 8.0
+
+
+def value_scale(values: Sequence[float], start: float, stop: float) -> AnyScale:
+    """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more."""
+    if not values:
+        return Scale(0.0, 1.0, start, stop)
+    least, greatest = min(values), max(values)
+    if least > 0 and greatest / least >= _LOG_FROM:
+        share = (greatest / least) ** 0.05
+        return LogScale(least / share, greatest * share, start, stop)
+    low, high = padded(values, 0.08)
+    return Scale(max(low, 0.0), high, start, stop)
+
+
 def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
     """Multiples of 1, 2, 2.5 or 5 times a power of ten within [low, high], at most `most`."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
@@ -182,6 +226,8 @@ def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
 
 def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
     """Labels with as many decimals as the ticks need to differ, and no more."""
+    if any(0 < abs(tick) < 1e-6 or abs(tick) >= 1e9 for tick in ticks):
+        return tuple(f"{tick:.3g}".replace("-", "−") for tick in ticks)
     for digits in range(7):
         if all(math.isclose(round(tick, digits), tick, rel_tol=1e-9, abs_tol=1e-12) for tick in ticks):
             break
@@ -189,7 +235,7 @@ def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
 
 
 def x_axis(
-    scale: Scale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
+    scale: AnyScale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
     ticks = scale.ticks(most)

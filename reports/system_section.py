@@ -97,8 +97,9 @@ def system_section(group: Sequence[SetFacts], id_: str) -> Section:
 def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:
     keys = list(dict.fromkeys(key for one in entries for key in one))
     differing = [key for key in keys if len({one.get(key, ("", ""))[0] for one in entries}) > 1]
-    alike = [key for key in keys if key not in differing and entries[0][key][0]]
-    empty = [key for key in keys if key not in differing and not entries[0][key][0]]
+    shared = {key: next(one[key] for one in entries if key in one) for key in keys if key not in differing}
+    alike = [key for key, (value, _) in shared.items() if value]
+    empty = [key for key, (value, _) in shared.items() if not value]
     blocks: list[Block] = []
     if len(sets) > 1:
         if differing:
@@ -108,7 +109,7 @@ def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, 
         else:
             blocks.append(Prose(text=f"{title}: no differences in {plural(len(keys), 'value')}."))
     if alike or empty:
-        table = _alike(entries[0], alike, empty, title, f"{id_}-alike")
+        table = _alike(shared, alike, empty, title, f"{id_}-alike")
         words = f"{title}: {plural(len(alike), 'value')}" + (" alike in all" if len(sets) > 1 else "")
         told = f"{words}, {len(empty)} left empty" if empty else words
         blocks.append(Fold(summary=told, blocks=(table,)))
@@ -120,18 +121,18 @@ def _differences(
 ) -> Table:
     if len(sets) <= MAX_COLUMNS:
         columns = (Column(name="Key"), *(Column(name=one.label) for one in sets))
-        rows = tuple((Cell(text=key, kind="code"), *(_value(one.get(key)) for one in entries)) for key in keys)
-        return Table(id=id_, caption=caption, columns=columns, rows=rows)
+        rows = tuple((Cell(text=key), *(_value(one.get(key)) for one in entries)) for key in keys)
+        return Table(id=id_, caption=caption, columns=columns, rows=rows, style="by-key")
     rows_by_value = []
     for key in keys:
         holders: dict[str, list[str]] = {}
         for one, entry in zip(sets, entries, strict=True):
             holders.setdefault(entry.get(key, ("", ""))[0], []).append(one.label)
         for number, (value, labels) in enumerate(sorted(holders.items(), key=lambda item: -len(item[1]))):
-            first = Cell(text=key, kind="code") if number == 0 else Cell(text="″", note=key)
+            first = Cell(text=key) if number == 0 else Cell(text="″", note=key)
             rows_by_value.append((first, Cell(text=value or MISSING), Cell(text=str(len(labels)), sub=names(labels))))
     columns = (Column(name="Key"), Column(name="Value"), Column(name="Configurations"))
-    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows_by_value))
+    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows_by_value), style="by-key")
 
 
 def _value(entry: tuple[str, str] | None) -> Cell:
@@ -144,7 +145,7 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
     keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
     rows = [
         (
-            Cell(text=key, kind="code"),
+            Cell(text=key),
             Cell(text=entry[key][0]),
             *((Cell(text=entry[key][1] or MISSING),) if has_source else ()),
         )
@@ -154,7 +155,7 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
         filler = (Cell(text=MISSING),) if has_source else ()
         rows.append((Cell(text="left empty"), Cell(text=", ".join(empty), kind="quiet"), *filler))
     columns = (Column(name="Key"), Column(name="Value"), *((Column(name="Source"),) if has_source else ()))
-    return Table(id=id_, caption=title, columns=columns, rows=tuple(rows))
+    return Table(id=id_, caption=title, columns=columns, rows=tuple(rows), style="by-key")
 
 
 def _system(one: SetFacts) -> Entries:

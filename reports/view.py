@@ -68,6 +68,7 @@ class Table:
 class Chart:
     """A figure with the sentence it supports and the table of the same facts, or where on the page they stand.
 
+    The heading is empty where the chart stands alone below that of its section.
     `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
     """
 

@@ -17,13 +17,23 @@ from rules.sets import ResultSet
 
 
 def score_set(
-    result_set: ResultSet, benchmark_file: str | Path | None = None, ruleset: str | None = None
+    result_set: ResultSet,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    runs: tuple[RunResult, ...] | None = None,
 ) -> BenchmarkResult:
-    """Score one result set, or say why it has no score. Reads the logs only, never scaling.json."""
-    logs = [read_log(path) for path in result_set.logs]
-    name = logs[0].value("submission_benchmark") if logs else None
-    benchmark = find_definition(name, benchmark_file, result_set.definition_file)
-    runs = tuple(read_run_result(log, benchmark) for log in logs)
+    """Score one result set, or say why it has no score. Reads the logs only, never scaling.json.
+
+    `runs` are what its logs say, where somebody has read them already.
+    """
+    if runs is None:
+        logs = [read_log(path) for path in result_set.logs]
+        name = logs[0].value("submission_benchmark") if logs else None
+        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
+        runs = tuple(read_run_result(log, benchmark) for log in logs)
+    else:
+        name = runs[0].benchmark if runs else None
+        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
     result = score_runs(runs, benchmark, infer_round(benchmark, result_set.round, ruleset))
     power = read_set_power(result_set, runs) if result.dropped else None
     return replace(result, energy_j=olympic_energy_j(power, result.dropped)) if power is not None else result

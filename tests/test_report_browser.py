@@ -1,11 +1,12 @@
 """The page in a real browser: quiet, alone, legible everywhere, and whole without scripts."""
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from browser import Browser, find_browser
-from log_builder import make_runs
-from report_builder import write_run_set
+from log_builder import make_records, make_runs
+from report_builder import Page, write_run_set
 
 from reports.report import write_report
 from rules.benchmarks import load_benchmark
@@ -25,11 +26,12 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
 
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """Two comparable sets, one with hostile and very long names."""
+    """Two comparable sets, one with hostile and very long names, one with a run that did not converge."""
     folder = tmp_path_factory.mktemp("page")
     runs = make_runs(load_benchmark("dlrm_tiny"), platform=NASTY, organization="x" * 5000)
     write_run_set(folder / "one", runs=runs, changes={"command": "y" * 3000})
-    write_run_set(folder / "two")
+    failed = make_records(load_benchmark("dlrm_tiny"), converged=False, num_evals=20, seed=9)
+    write_run_set(folder / "two", runs=[*make_runs(load_benchmark("dlrm_tiny"))[:4], failed])
     return write_report([folder], folder / "report.html", title=NASTY).as_uri()
 
 
@@ -74,7 +76,7 @@ def test_wide_and_narrow_pages_show_one_drawing_each(browser: Browser, page: str
 def test_narrow_curves_are_drawn_although_the_wide_drawing_is_hidden(browser: Browser, page: str) -> None:
     with browser.tab(page, width=NARROW) as tab:
         box = tab.evaluate(
-            "(() => { const box = document.querySelector('#group1-convergence-chart-h').parentNode"
+            "(() => { const box = document.querySelector('#group1-convergence-chart')"
             ".querySelector('.narrow use').getBoundingClientRect(); return [box.width, box.height]; })()"
         )
         assert min(box) > 50
@@ -88,6 +90,60 @@ def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, p
     with browser.tab(page, scripts=False) as tab:
         assert {selector: tab.count(selector) for selector in selectors} == with_scripts
         assert tab.count("button") == 0
+
+
+def test_without_scripts_the_page_says_the_same(browser: Browser, page: str) -> None:
+    told = []
+    for scripts in (True, False):
+        with browser.tab(page, scripts=scripts) as tab:
+            root = browser.call("DOM.getDocument", tab.session)["root"]["nodeId"]
+            main = browser.call("DOM.querySelector", tab.session, nodeId=root, selector="main")["nodeId"]
+            html = browser.call("DOM.getOuterHTML", tab.session, nodeId=main)["outerHTML"]
+        # Headings of columns turn into buttons; other buttons only offer to copy.
+        told.append(Page(html.replace('<button type="button">Copy</button>', "")).text.replace(" ", ""))
+    assert told[0] == told[1]
+    assert len(told[0]) > 5000
+
+
+def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, page: str) -> None:
+    shown = (
+        "[...document.querySelectorAll('#group1-convergence-chart .view')]"
+        ".map((one) => one.getClientRects().length > 0)"
+    )
+    for scripts in (True, False):
+        with browser.tab(page, scripts=scripts) as tab:
+            assert tab.evaluate(shown) == [True, False, False]
+            tab.evaluate("document.querySelector('#group1-convergence-chart .r1').click()")
+            assert tab.evaluate(shown) == [False, True, False]
+
+
+def test_findings_are_filtered(browser: Browser, tmp_path: Path) -> None:
+    # A repeated record is an error or a warning, too few runs are a warning, and own results have remarks.
+    runs = make_runs(load_benchmark("dlrm_tiny"))
+    runs[0] = [*runs[0], runs[0][3]]
+    write_run_set(tmp_path / "set", runs=runs[:3])
+    with browser.tab(write_report([tmp_path], tmp_path / "page.html").as_uri()) as tab:
+        kinds = tab.evaluate("[...document.querySelectorAll('.findings input')].map((one) => one.className)")
+        assert kinds[0] == "only-all" and len(kinds) > 2
+        shown = (
+            "[...document.querySelectorAll('.finding')].filter((one) => one.getClientRects().length)"
+            ".map((one) => one.className)"
+        )
+        everything = tab.evaluate(shown)
+        for kind in kinds[1:]:
+            tab.evaluate(f"document.querySelector('.findings .{kind}').click()")
+            wanted = "finding " + kind.removeprefix("only-")
+            assert tab.evaluate(shown) == [one for one in everything if one == wanted] != []
+
+
+@pytest.mark.parametrize("width", [1280, 3840])
+def test_verdicts_and_comparisons_are_read_without_scrolling(browser: Browser, page: str, width: int) -> None:
+    hidden = (
+        "[...document.querySelectorAll('.verdicts, .comparison')]"
+        ".map((one) => one.parentNode.scrollWidth - one.parentNode.clientWidth)"
+    )
+    with browser.tab(page, width=width) as tab:
+        assert set(tab.evaluate(hidden)) == {0}
 
 
 def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
@@ -114,6 +170,17 @@ def test_forced_colours_keep_every_mark_visible(browser: Browser, page: str) -> 
             "[...document.querySelectorAll('.wide .spots:not(.hole)')].map((one) => getComputedStyle(one).stroke)"
         )
         assert strokes and set(strokes) == {tab.evaluate("getComputedStyle(document.body).color")}
+
+
+def test_print_shows_what_is_folded_on_white(browser: Browser, page: str) -> None:
+    with browser.tab(page, features=[("prefers-color-scheme", "dark")], media="print") as tab:
+        folded = tab.evaluate(
+            "[...document.querySelectorAll('details:not([open]) > :not(summary)')]"
+            ".map((one) => one.getBoundingClientRect().height)"
+        )
+        assert folded and min(folded) > 0
+        assert tab.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
+        assert tab.evaluate("getComputedStyle(document.querySelector('nav')).display") == "none"
 
 
 def test_printing_opens_what_is_folded(browser: Browser, page: str) -> None:

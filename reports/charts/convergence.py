@@ -88,9 +88,9 @@ def _draw(
     if target is not None:
         marks.append(svg.line(_LEFT, y(target), width - _RIGHT, y(target), "target"))
     if same_as is not None and width == WIDE_PX:
-        curves = svg.tag("use", href=f"#{same_as}-wide-curves")
+        curves = svg.tag("use", href=f"#{same_as}-w-curves")
     elif same_as is not None or width != WIDE_PX:
-        curves = reused_curves(f"{same_as}-narrow" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
+        curves = reused_curves(f"{same_as}-n" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
     else:
         curves = svg.tag("g", *_runs(drawn, x, y), id=f"{id_}-curves")
     marks.append(svg.tag("g", curves, clip_path=f"url(#{clip})"))
@@ -153,6 +153,9 @@ def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Mark
 def _curve(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
     class_ = "curve failed" if line.fate == "failed" else "curve"
     points = [(x(a), y(b)) for a, b in line.points]
+    # What lies below the picture is left out, but for the last such point, from which the line comes in.
+    first = next((number for number, (_, at) in enumerate(points) if at <= y.start), len(points) - 1)
+    points = points[max(first - 1, 0) :]
     return svg.tag("path", *svg.hints(line.hint), d=svg.path_data(points), class_=class_)
 
 

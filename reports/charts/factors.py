@@ -16,7 +16,11 @@ from reports.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
 _MOST_LOG2 = 6.0
-_TICKS = (1.01, 1.02, 1.05, 1.1, 1.2, 1.5, 2.0, 4.0, 8.0, 16.0, 64.0, 256.0, 1024.0)
+# Round numbers either side of 1, the ones far from it first.
+_TICKS = (
+    1024, 0.001, 256, 0.004, 64, 0.016, 16, 0.06, 8, 0.125, 4, 0.25, 2, 0.5, 3, 0.33, 1.5, 0.7, 1.2, 0.8, 0.6,
+    1.1, 0.9, 1.05, 0.95, 1.02, 0.98, 1.01, 0.99,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,15 +77,14 @@ def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
 
 
 def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
-    """Ratios to label: 1 and, either side, those far enough apart, the larger ones first."""
+    """Ratios to label: 1 and, either side, round ones far enough apart."""
     chosen = [1.0]
-    for size in reversed(_TICKS):
-        for value in (size, 1 / size):
-            if not scale.low <= math.log2(value) <= scale.high:
-                continue
-            at = scale(math.log2(value))
-            if all(abs(at - scale(math.log2(other))) >= least_px for other in chosen):
-                chosen.append(value)
+    for value in _TICKS:
+        if not scale.low <= math.log2(value) <= scale.high:
+            continue
+        at = scale(math.log2(value))
+        if all(abs(at - scale(math.log2(other))) >= least_px for other in chosen):
+            chosen.append(value)
     return sorted(chosen)
 
 

@@ -40,8 +40,8 @@ def draw_both(
         id=id_,
         title=title,
         description=description,
-        wide=draw(WIDE_PX, f"{id_}-wide"),
-        narrow=draw(NARROW_PX, f"{id_}-narrow"),
+        wide=draw(WIDE_PX, f"{id_}-w"),
+        narrow=draw(NARROW_PX, f"{id_}-n"),
         keys=keys,
     )
 
@@ -56,6 +56,6 @@ def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",
-        href=f"#{id_.removesuffix('narrow')}wide-curves",
+        href=f"#{id_.removesuffix('n')}w-curves",
         transform=f"translate({x.start - squeeze * wide_x.start:.2f} 0) scale({squeeze:.5f} 1)",
     )

@@ -10,7 +10,7 @@ from typing import Literal
 from markupsafe import Markup
 
 from reports import svg
-from reports.charts.figure import Figure, Key, draw_both
+from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, reused_curves
 from reports.formatting import TimeUnit
 
 _BAR, _GAP, _LEFT = 10.0, 6.0, 92.0
@@ -60,6 +60,10 @@ def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str, titl
         right = left if span.stop_s is None else x(span.stop_s / unit.seconds)
         names.append(svg.tag("text", svg.fit(span.label, _LEFT - 10), x=_LEFT - 8, y=top + 9.5))
         bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
-    marks += [svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items()]
+    if width == WIDE_PX:
+        drawn = (svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items())
+        marks.append(svg.tag("g", *drawn, id=f"{id_}-curves"))
+    else:
+        marks.append(reused_curves(id_, x, svg.Scale(0.0, last or 1.0, _LEFT, WIDE_PX - 14)))
     marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
     return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)

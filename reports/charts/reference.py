@@ -113,7 +113,7 @@ def _result(one: Result, x: svg.Scale, y: svg.Scale, *, named: bool) -> Markup:
     if not named:
         return svg.group(mark, class_=hue(one.hue))
     is_right = at_x > (x.start + x.stop) / 2
-    words = svg.fit(f"{one.name} {epochs(one.mean_epochs)}", 260)
+    words = svg.fit(f"{epochs(one.mean_epochs)}  {one.name}", 280)
     label = svg.text(
         at_x - 12 if is_right else at_x + 12, at_y + 4.5, words, class_="name halo",
         anchor="end" if is_right else "start",

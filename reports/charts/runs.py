@@ -86,17 +86,14 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     ]
     failed = any(not _is_finite(dot.time_s) for strip in strips for dot in strip.dots)
     gutter = 92.0 if failed else 0.0
-    low, high = svg.padded(finite, 0.08) if finite else (0.0, 1.0)
-    scale = svg.Scale(max(low, 0.0), high, margin + radius + 4, width - gutter - radius - 4)
+    scale = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4)
     rows: list[Markup] = []
     top = 8.0
     for strip in strips:
         height = _strip_height(strip, scale, unit, radius) + head
         rows.append(_strip(strip, scale, unit, top, height, width, gutter, radius, head))
         top += height + (3 if radius == _TINY else 10)
-    backdrop = (
-        svg.x_axis(scale, 8, top, f"time to train, {unit.name}", most=8 if width > 600 else 4) if finite else ""
-    )
+    backdrop = svg.x_axis(scale, 8, top, _axis_name(scale, unit), most=8 if width > 600 else 4) if finite else ""
     gutter_words = ""
     if failed:
         gutter_words = svg.group(
@@ -109,7 +106,11 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     )  # fmt: skip
 
 
-def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: float) -> float:
+def _axis_name(scale: svg.AnyScale, unit: TimeUnit) -> str:
+    return f"time to train, {unit.name}" + (", logarithmic" if isinstance(scale, svg.LogScale) else "")
+
+
+def _strip_height(strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit, radius: float) -> float:
     spacing = 2 * radius + 2
     rows = svg.swarm(_positions(strip, scale, unit), spacing)
     extent = max((abs(row) for row in rows), default=0)
@@ -118,7 +119,7 @@ def _strip_height(strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: flo
     return (2 * extent + 1) * spacing + (10 if radius == _TINY else 34)
 
 
-def _positions(strip: RunStrip, scale: svg.Scale, unit: TimeUnit) -> list[float]:
+def _positions(strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit) -> list[float]:
     return [
         scale(dot.time_s / unit.seconds) for dot in strip.dots if dot.time_s is not None and _is_finite(dot.time_s)
     ]
@@ -126,7 +127,7 @@ def _positions(strip: RunStrip, scale: svg.Scale, unit: TimeUnit) -> list[float]
 
 def _strip(
     strip: RunStrip,
-    scale: svg.Scale,
+    scale: svg.AnyScale,
     unit: TimeUnit,
     top: float,
     height: float,
@@ -150,7 +151,7 @@ def _strip(
         x = scale(strip.olympic_mean_s / unit.seconds)
         marks.append(svg.line(x, body - 2, x, top + height, "mean"))
         if radius != _TINY:
-            half = svg.text_width(strip.mean_label) / 2
+            half = svg.text_width(strip.mean_label) / 2 + 8
             at = min(max(x, half), width - gutter - half)
             marks.append(svg.text(at, body - 7, strip.mean_label, class_="strong", anchor="middle"))
     placed = _placed(strip, scale, unit, radius, middle, width - gutter)
@@ -162,7 +163,7 @@ def _strip(
 
 
 def _placed(
-    strip: RunStrip, scale: svg.Scale, unit: TimeUnit, radius: float, middle: float, edge: float
+    strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit, radius: float, middle: float, edge: float
 ) -> list[tuple[RunDot, float, float]]:
     """Where each dot stands; runs without a time stand right of the `edge`, in columns of three."""
     spacing = 2 * radius + 2

@@ -47,10 +47,12 @@ def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, titl
         for value in (row.olympic_mean_s, row.score_s, row.low_s, row.high_s)
         if value is not None
     ]
-    low, high = svg.padded(known, 0.08) if known else (0.0, 1.0)
-    x = svg.Scale(max(low, 0.0), high, 6.0, width - 6.0)
+    x = svg.value_scale(known, 6.0, width - 6.0)
+    scaled = ", logarithmic" if isinstance(x, svg.LogScale) else ""
     bottom = 8 + len(rows) * _ROW
-    marks: list[Markup] = [svg.x_axis(x, 4, bottom, f"time to train, {unit.name}", most=8 if width > 600 else 4)]
+    marks: list[Markup] = [
+        svg.x_axis(x, 4, bottom, f"time to train, {unit.name}{scaled}", most=8 if width > 600 else 4)
+    ]
     for number, row in enumerate(rows):
         top = 8 + number * _ROW
         drawn = [svg.text(0, top + 13, svg.fit(f"{row.name}  {row.words}", width), class_="name halo")]
