@@ -47,10 +47,14 @@ class DeviceOptions(TypedDict):
 
 _OPTIONS = (
     click.option("--devices", "num_devices", type=click.IntRange(min=1), help="Plan tables for that many devices."),
-    click.option("--device-type", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True),
+    click.option(
+        "--device-type", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="What they are."
+    ),
     click.option("--device-memory", type=Size(), default="80GB", show_default=True, help="Memory of one device."),
     click.option("--device-bandwidth", type=Size(), default="2TB/s", show_default=True, help="Of that memory."),
-    click.option("--devices-per-host", type=click.IntRange(min=1), default=8, show_default=True),
+    click.option(
+        "--devices-per-host", type=click.IntRange(min=1), default=8, show_default=True, help="Devices in one machine."
+    ),
     click.option(
         "--intra-host-bandwidth", type=Size(), default="450GB/s", show_default=True, help="Between devices."
     ),
