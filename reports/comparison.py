@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reports.facts import SetFacts, Status
+from reports.formatting import percent
 from reports.pairing import Pairing, pair_runs
 from reports.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.power import runs_needed
@@ -22,6 +23,9 @@ from reports.unlike import list_changes, systems_differ, why_refused
 
 MIN_EFFECT = 0.03
 CONFIDENCE = 0.95
+DRIFT_REACH = 2.0
+"""A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
+a system lasts longer than a run, so runs measured one after another are not independent in speed."""
 FACTOR_NAMES = ("time_to_train", "samples_to_converge", "throughput", "overhead")
 _UNITS = ("s", "samples", "samples/s", "1")
 # More throughput is less time; the logs of the other factors count as they are.
@@ -290,12 +294,30 @@ def _judge(
     verdict: Verdict = str(decide(difference, np.asarray(level), min_effect))  # type: ignore[assignment]
     needed = runs_needed(difference, level, min_effect, pairing) if verdict == "inconclusive" else None
     sign = _SIGNS[FACTOR_NAMES.index(factor.name)]
-    return replace(
+    factor = replace(
         factor,
         adjusted_interval=_interval(difference, level, sign, pairing),
         verdict=verdict,
         runs_needed=needed,
     )
+    return factor if verdict not in ("faster", "slower") else _allow_for_drift(factor, pairing)
+
+
+def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorComparison:
+    """Sides measured one after the other differ in speed only where they differ by more than drift may do.
+
+    Convergence follows the seeds and does not drift; the time to train does as far as the throughput does.
+    """
+    if factor.name == "samples_to_converge" or factor.ratio is None or pairing.is_interleaved:
+        return factor
+    spread = pairing.spread("overhead" if factor.name == "overhead" else "throughput")
+    if spread is None or abs(math.log(factor.ratio)) > DRIFT_REACH * spread:
+        return factor
+    told = (
+        f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system may "
+        "explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
+    )
+    return replace(factor, verdict="inconclusive", reason=told)
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:

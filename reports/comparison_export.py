@@ -146,7 +146,11 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
             scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
         told.append(f"{scores}.")
     told += [f"{note}." for note in comparison.notes]
-    told += [f"{NAMES[one.name]}: {one.reason}." for one in comparison.factors if one.reason]
+    reasons: dict[str, list[str]] = {}
+    for one in comparison.factors:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(NAMES[one.name])
+    told += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
     return tuple(told)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
@@ -20,6 +21,26 @@ class Pairing:
     new: tuple[Sample, ...]
     is_paired: bool
     num_shared: int
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether the sides' runs took turns, so that a drift of the system meets both alike.
+
+        By their starts; measurements that have none are taken to have taken turns where they were made in pairs.
+        """
+        starts = [(one.started_ms, side) for side in (0, 1) for one in (self.base, self.new)[side]]
+        if any(start is None for start, _ in starts):
+            return self.is_paired
+        sides = [side for _, side in sorted(starts, key=lambda one: one[0] or 0.0)]
+        turns = sum(one != other for one, other in pairwise(sides))
+        return turns >= min(len(self.base), len(self.new))
+
+    def spread(self, factor: str) -> float | None:
+        """How far single runs of a side lie apart in `factor`: standard deviation of the logs, both sides pooled."""
+        base, new = self.logs(factor)
+        if base is None or new is None or min(len(base), len(new)) < 2:
+            return None
+        return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
 
     @property
     def method(self) -> str:

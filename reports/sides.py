@@ -28,6 +28,7 @@ class Sample:
     time_step: float
     samples_step: float
     clock_step: float
+    started_ms: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +112,7 @@ def _sample(run: RunResult) -> Sample:
         time_step=_share(_gap([one.elapsed_s for one in last]), time_s, _CLOCK_STEP_S),
         samples_step=_share(_gap([_trained(one, run.train_samples) for one in last]), samples, 1.0),
         clock_step=_share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S),
+        started_ms=run.started_ms,
     )
 
 

@@ -24,13 +24,15 @@ def make_side(
     *,
     seeds: Sequence[int | None] | None = None,
     num_failed: int = 0,
+    starts: Sequence[float | None] | None = None,
     **changes: Any,
 ) -> Side:
     """Runs that converged after `epochs` at `rates` samples per second; evaluations lie GRID epochs apart."""
     overheads = [1.1] * len(epochs) if overheads is None else overheads
     seeds = [None] * len(epochs) if seeds is None else seeds
+    starts = [None] * len(epochs) if starts is None else starts
     samples = []
-    for epoch, rate, overhead, seed in zip(epochs, rates, overheads, seeds, strict=True):
+    for epoch, rate, overhead, seed, start in zip(epochs, rates, overheads, seeds, starts, strict=True):
         train_s = None if rate is None else epoch * TRAIN_SAMPLES / rate
         samples.append(
             Sample(
@@ -41,6 +43,7 @@ def make_side(
                 time_step=GRID / epoch,
                 samples_step=GRID / epoch,
                 clock_step=1e-5,
+                started_ms=start,
             )
         )
     values: dict[str, Any] = {

@@ -210,6 +210,32 @@ def test_survivors_get_no_praise() -> None:
     assert two.whole.reason == "faster only among the runs that converged, and too many of b did not"
 
 
+# Speeds of unchanged code on a system that others used for minutes at a time, as measured.
+BUSY = [104e3, 66e3, 126e3, 114e3, 51e3, 57e3, 71e3, 136e3, 111e3, 111e3]
+CALMER = [136e3, 73e3, 188e3, 192e3, 178e3, 178e3, 208e3, 184e3, 174e3, 161e3]
+
+
+def test_the_drift_of_a_disturbed_system_is_not_called_a_difference() -> None:
+    apart = compare(make_side("a", LUCK, BUSY), make_side("b", LUCK[::-1], CALMER))
+    assert verdicts(apart)["throughput"] == verdicts(apart)["time_to_train"] == "inconclusive"
+    assert apart.factors[2].p_value is not None and apart.factors[2].p_value < 0.01
+    assert "a disturbed system may explain it" in str(apart.factors[2].reason)
+    assert "interleaved with 'dlrmbench sweep'" in sentence(apart)
+    later = compare(make_side("a", LUCK, BUSY), make_side("b", LUCK[::-1], [rate * 2 for rate in CALMER]))
+    assert verdicts(later)["throughput"] == "faster", "more than drift"
+
+
+def test_runs_that_took_turns_meet_the_same_drift() -> None:
+    turns = compare(
+        make_side("a", LUCK, BUSY, starts=range(0, 20, 2)), make_side("b", LUCK[::-1], CALMER, starts=range(1, 21, 2))
+    )
+    assert verdicts(turns)["throughput"] == "faster"
+    blocks = compare(
+        make_side("a", LUCK, BUSY, starts=range(10)), make_side("b", LUCK[::-1], CALMER, starts=range(10, 20))
+    )
+    assert verdicts(blocks)["throughput"] == "inconclusive"
+
+
 def test_the_family_grows_with_the_configurations() -> None:
     base, new = make_side("a", LUCK, RATES), make_side("b", LUCK[::-1], SLOW)
     alone, together = compare_sides(base, [new])[0], compare_sides(base, [new] * 6)[0]
