@@ -84,6 +84,9 @@ class ProfileRecord:
     batch_size: int | None
     num_steps: int | None
     step_s: float | None
+    fastest_step_s: float | None
+    told_step_s: float | None
+    fastest_told_step_s: float | None
     samples_per_s: float | None
     named_share: float | None
     instrumentation_cost: float | None
@@ -143,6 +146,9 @@ def parse_profile(content: Mapping[str, Any]) -> ProfileRecord:
         batch_size=whole_of(content, "global_batch_size"),
         num_steps=blocks * per_block if blocks and per_block else None,
         step_s=amount_of(measured, "step_s"),
+        fastest_step_s=amount_of(measured, "fastest_step_s"),
+        told_step_s=amount_of(measured, "told_step_s"),
+        fastest_told_step_s=amount_of(measured, "fastest_told_step_s"),
         samples_per_s=amount_of(measured, "samples_per_s"),
         named_share=amount_of(measured, "named_share"),
         instrumentation_cost=_number(measured.get("instrumentation_cost")),

@@ -66,8 +66,9 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
     return (
         f"{record.implementation} on {record.device}, {record.precision}, "
         f"{plural(record.num_threads or 0, 'thread')}; medians over {count(record.num_steps)} steps.",
-        f"Named phases cover {percent(record.named_share)} of the step; telling them apart costs {cost} of it, both "
-        "measured. The step's own time is measured without.",
+        f"Named phases cover {percent(record.named_share)} of the step. Telling them apart costs {cost} of it: a "
+        f"step takes {duration(record.told_step_s)} with it and {duration(record.step_s)} without (fastest block: "
+        f"{duration(record.fastest_told_step_s)} and {duration(record.fastest_step_s)}), all measured.",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; what stays in a cache can make a phase faster than memory alone would allow.",
         "Bound by overhead: the phase takes more than twice its time at the ceiling.",
@@ -111,7 +112,11 @@ def _giga(value: float | None) -> str:
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
     """The step as measured, and at its limits."""
-    measured = (Cell(text="the step, measured"), Cell(text=throughput_text(record.samples_per_s)), Cell(text=""))
+    fastest = record.batch_size / record.fastest_step_s if record.batch_size and record.fastest_step_s else None
+    measured = (
+        (Cell(text="the step, measured"), Cell(text=throughput_text(record.samples_per_s)), Cell(text="")),
+        (Cell(text="its fastest block, measured"), Cell(text=throughput_text(fastest)), Cell(text="")),
+    )
     return Table(
         id=id_,
         caption="Speed of the whole step at its limits, computed from measured ceilings",
@@ -121,7 +126,7 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
             Column(name="Reached", is_number=True),
         ),
         rows=(
-            measured,
+            *measured,
             *(
                 (
                     Cell(text=LIMIT_NAMES[limit.name]),

@@ -18,7 +18,7 @@ from harness.profile.analysis import (
     step_intensity,
 )
 from harness.profile.ceilings import Ceilings, CopyCeiling, GatherCeiling, MatmulCeiling, Rate
-from harness.profile.measure_ceilings import measure_ceilings
+from harness.profile.measure_ceilings import measure_ceilings, measure_matmul
 from reference_models.config import DataConfig, parse_data
 from reference_models.counts import count_model
 from reference_models.dlrm.config import DLRMConfig, parse_model
@@ -160,3 +160,17 @@ def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> 
     assert {one.phase for one in phases} == times_s.keys() | counts.keys()
     assert [one.phase for one in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]
     assert sum(one.counts.bytes for one in phases) == sum(one.bytes for one in counts.values())
+
+
+def test_a_ceiling_is_measured_on_one_thread_too_and_the_threads_are_back_afterwards() -> None:
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        measured = measure_matmul((1, 4, 5, 6), torch.device("cpu"), budget_s=0)
+        batched = measure_matmul((3, 4, 5, 6), torch.device("cpu"), budget_s=0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(num_threads)
+    assert measured.flop_per_s.best >= measured.flop_per_s.median > 0
+    assert (batched.num, batched.m, batched.k, batched.n) == (3, 4, 5, 6)
+    assert measured.layout.split(" to ")[0] in {f"{a} x {b}" for a in ("row", "column") for b in ("row", "column")}

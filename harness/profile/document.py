@@ -1,6 +1,7 @@
 """profile.json: every number under `measured` or `computed`; computed ones come from measured times and ceilings."""
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -56,8 +57,9 @@ def _measured_step(times: StepTimes, batch_size: int) -> dict[str, Any]:
         "steps_per_block": times.steps_per_block,
         "step_s": times.step_s,
         "fastest_step_s": min(times.plain_s),
+        "told_step_s": statistics.median(times.told_s),
+        "fastest_told_step_s": min(times.told_s),
         "samples_per_s": batch_size / times.step_s,
-        "step_with_phases_s": sum(times.phase_medians_s().values()),
         "named_share": times.named_share,
         "instrumentation_cost": cost,
         "instrumentation_cost_interval": [_finite(low), _finite(high)],
