@@ -314,8 +314,8 @@ def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorCompar
     if spread is None or abs(math.log(factor.ratio)) > DRIFT_REACH * spread:
         return factor
     told = (
-        f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system may "
-        "explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
+        f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system "
+        "may explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
     )
     return replace(factor, verdict="inconclusive", reason=told)
 
