@@ -22,6 +22,7 @@ from reports.sweep import SweepFacts, find_sweeps, read_sweep_facts
 from reports.tables import configuration_row, runs_table
 from reports.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
 from rules.errors import InputError, did_you_mean
+from rules.sets import find_result_sets
 
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
@@ -40,7 +41,7 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     """
     sweeps = gather_sweeps(paths)
     profiles, measured = gather_profiles(paths), gather_throughput(paths)
-    sets = gather_sets(paths, (*sweeps, *profiles, *measured))
+    sets = gather_sets(paths)
     text = render_report(sets, title=title, sweeps=sweeps, profiles=profiles, measured=measured)
     return write_whole(output, text)
 
@@ -56,19 +57,22 @@ def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:
 
 
 def gather_sets(
-    paths: Sequence[Path],
-    others: Sequence[SweepFacts | ProfileRecord | ThroughputSet],
-    *,
-    second_opinion: bool = True,
-    benchmark_file: Path | None = None,
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
 ) -> tuple[SetFacts, ...]:
-    """As `gather`; no set is needed where there are `others`, which may be without runs to a target."""
+    """As `gather`, but a path may hold sweeps, profiles or throughput alone, which are without runs to a target."""
+    holding = [path for path in paths if _holds_sets(path)]
+    return gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file) if holding else ()
+
+
+def _holds_sets(path: Path) -> bool:
+    """Whether there is a result set at or below `path`. Raises InputError where there is nothing to show at all."""
     try:
-        return gather(paths, second_opinion=second_opinion, benchmark_file=benchmark_file)
+        find_result_sets(path)
     except InputError:
-        if others:
-            return ()
+        if path.is_dir() and (find_sweeps(path) or find_profiles(path) or find_throughput_sets(path)):
+            return False
         raise
+    return True
 
 
 def render_report(

@@ -44,7 +44,7 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> Section:
                 blocks=(RuleList(rules=_by_reason(skipped)),),
             )
         )
-    blocks += _opinion(group, id_)
+    blocks += (*_opinion(group, id_), *_set_opinions(group, id_))
     return Section(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
 
 
@@ -214,3 +214,36 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         summary,
         Fold(summary=f"Where the official checker spoke: {plural(len(worth), 'log')}", blocks=(table, *more)),
     )
+
+
+def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
+    rows = [
+        (
+            Cell(text=one.label),
+            Cell(text=opinion.checker),
+            Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
+            Cell(text=_factor(opinion.factor, one.result.rcp_factor if opinion.checker == "rcp" else None)),
+            Cell(text=printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
+        )
+        for one in group
+        for opinion in one.verdict.official
+    ]
+    if not rows:
+        return ()
+    names_ = ("Configuration", "Checker", "Outcome", "RCP factor: its, ours", "What it said")
+    table = Table(
+        id=f"{id_}-set-opinions",
+        caption="What the official checkers said of the sets as a whole",
+        columns=tuple(Column(name=name) for name in names_),
+        rows=tuple(rows[:MAX_SHOWN]),
+    )
+    not_valid = sum(opinion.outcome != "valid" for one in group for opinion in one.verdict.official)
+    told = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
+    return (Fold(summary=f"{told}, {not_valid} other than valid" if not_valid else told, blocks=(table,)),)
+
+
+def _factor(theirs: float | None, ours: float | None) -> str:
+    if theirs is None and ours is None:
+        return MISSING
+    return ", ".join(MISSING if value is None else f"{value:.4f}" for value in (theirs, ours))

@@ -78,8 +78,8 @@ def _time_s(run: RunResult) -> float:
 def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str | None:
     if benchmark is None:
         named = next((run.benchmark for run in runs if run.benchmark), None)
-        what = f"benchmark {printable(named)!r} is" if named else "the logs name no benchmark that is"
-        return f"{what} not defined here; give --benchmark FILE.toml"
+        what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
+        return f"{what} defined here; give --benchmark FILE.toml"
     others = sorted({run.benchmark or "no benchmark" for run in runs} - {benchmark.name})
     if others:
         return f"the set mixes benchmarks: {benchmark.name} and {', '.join(others)}"

@@ -70,12 +70,7 @@ def report(
     sweeps, profiles, measured = gather_sweeps(paths), gather_profiles(paths), gather_throughput(paths)
     sets = tuple(
         replace(one, price_per_hour=price_per_hour)
-        for one in gather_sets(
-            paths,
-            (*sweeps, *profiles, *measured),
-            second_opinion=not no_second_opinion,
-            benchmark_file=benchmark_file,
-        )
+        for one in gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     )
     text = render_report(
         sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles, baseline=baseline,
