@@ -11,7 +11,7 @@ import pytest
 needs_atheris = pytest.mark.skipif(
     find_spec("atheris") is None, reason="atheris is not installed (pip install atheris)"
 )
-NUM_INPUTS = 60_000
+NUM_INPUTS = 40_000
 
 
 @pytest.mark.long
