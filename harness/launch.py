@@ -38,12 +38,14 @@ def launch_worker(
     on_event: Callable[[Mapping[str, Any]], None],
     module: str = "harness.worker",
     num_ranks: int = 1,
+    rank_module: str = "harness.rank",
 ) -> WorkerEnd:
-    """Run one worker, of one process or of several ranks, to its end.
+    """Run one worker to its end: one process of `module`, or several ranks of `rank_module`.
 
     If this call is left by an exception, the worker is stopped first.
     """
-    what = [module, str(spec_path)] if num_ranks == 1 else ["harness.ranks", str(num_ranks), str(spec_path)]
+    several = ["harness.ranks", str(num_ranks), str(spec_path), rank_module]
+    what = [module, str(spec_path)] if num_ranks == 1 else several
     failed: Mapping[str, Any] | None = None
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {

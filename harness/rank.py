@@ -7,7 +7,9 @@ every rank's stderr goes to a file of its own in the attempt's folder.
 import os
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 from harness.agreement import agree
 from harness.catalog import parse_workload
@@ -37,18 +39,23 @@ def run_rank(spec: RunSpec, folder: Path) -> None:
     world.leave()
 
 
-def main(spec_path: str) -> int:
+def be_rank(spec_path: str, work: Callable[[Path], object]) -> int:
+    """Do this rank's `work` on the spec; its stderr, and an error in one line, go to a file of the rank's own."""
     # The main thread may wait inside a collective call, where no Python handler runs: end at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     path = Path(spec_path)
     with stderr_path(path.parent, int(os.environ["RANK"])).open("wb") as stderr:
         os.dup2(stderr.fileno(), 2)
     watch_parent()
-    return explain_and_end(lambda: run_rank(RunSpec(**read_json(path)), path.parent))
+    return explain_and_end(lambda: work(path))
 
 
-if __name__ == "__main__":
-    exit_code = main(sys.argv[1])
+def end_process(exit_code: int) -> NoReturn:
+    """Without waiting for the thread that watches the parent."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    end_process(be_rank(sys.argv[1], lambda path: run_rank(RunSpec(**read_json(path)), path.parent)))

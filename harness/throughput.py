@@ -5,7 +5,6 @@ The child is started as `python -m harness.throughput SPEC.json` and answers by 
 
 import json
 import os
-import resource
 import shutil
 import signal
 import sys
@@ -23,12 +22,12 @@ from harness.files import read_json, write_json
 from harness.launch import explain_end, launch_worker
 from harness.made_up import hold_in_memory
 from harness.run_set import RunSet
-from harness.worker import interrupt, watch_parent
+from harness.worker import describe_rank, interrupt, watch_parent
 from reference_models.counts import ModelCounts, count_model
 from reference_models.datasets import open_dataset
 from reference_models.errors import ConfigError
 from reference_models.implementations import find_implementation
-from reference_models.world import SingleProcess
+from reference_models.world import SingleProcess, World
 from rules.benchmarks import parse_benchmark
 
 MIN_PROCESSES = 5
@@ -50,26 +49,31 @@ class ThroughputSpec:
     warm_up_steps: int
 
 
-def measure(spec: ThroughputSpec) -> dict[str, Any]:
+def measure(spec: ThroughputSpec, world: World | None = None) -> dict[str, Any]:
     """Warm up, train `num_steps`, return what was measured.
 
-    Reading the dataset is part of the time; made-up data is in memory once the warm-up has touched it.
+    Reading the dataset is part of the time; made-up data is in memory once the warm-up has touched it. Of several
+    ranks the samples are those of all, and the time lasts until the last one is done.
     """
+    world = SingleProcess() if world is None else world
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = hold_in_memory(parse_workload(benchmark, benchmark.sections), spec.warm_up_steps + spec.num_steps)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
-    workload = find_implementation(config.runtime.implementation)(workload_spec, SingleProcess())
+    workload = find_implementation(config.runtime.implementation)(workload_spec, world)
     meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
     _train(workload.train, spec.warm_up_steps)
     meter.start()
+    world.barrier()
     start_s = clock.elapsed_s()
     num_samples = _train(workload.train, spec.num_steps)
+    world.barrier()
     duration_s = clock.elapsed_s() - start_s
     energy = meter.stop()
+    ranks = world.gather(describe_rank(workload, world)) or [describe_rank(workload, world)]
     counts = count_model(config.model, config.data, dataset.train.num_embeddings)
     return {
         "num_steps": spec.num_steps,
@@ -79,10 +83,11 @@ def measure(spec: ThroughputSpec) -> dict[str, Any]:
         "cache_cleared": cache.cleared,
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": workload.peak_device_bytes(),
-        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks),
         "energy": energy,
         "data_kind": config.data.kind,
         "computed": describe_counts(counts),
+        **({"ranks": ranks} if world.size > 1 else {}),
     }
 
 
@@ -119,8 +124,8 @@ def measure_set(
 ) -> Path:
     """Measure in `num_runs` fresh processes and write extra/throughput.json. Raises HarnessError."""
     for index in range(content["num_runs"]):
-        answer = measure_process(run_set, content, tables, index, num_steps=num_steps)
-        on_process(index, answer["samples_per_s"])
+        measured = measure_process(run_set, content, tables, index, num_steps=num_steps)
+        on_process(index, measured["samples_per_s"])
     return collect_processes(run_set, content)
 
 
@@ -144,7 +149,12 @@ def measure_process(
     write_json(folder / "spec.json", asdict(spec))
     answers: list[Mapping[str, Any]] = []
     end = launch_worker(
-        folder / "spec.json", num_threads=content["num_threads"], on_event=answers.append, module=__name__
+        folder / "spec.json",
+        num_threads=content["num_threads"],
+        on_event=answers.append,
+        module="harness.throughput",
+        num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
+        rank_module="harness.throughput_rank",
     )
     if not answers:
         reason, code = explain_end(end)
@@ -183,7 +193,7 @@ def main(spec_path: str) -> int:
     signal.signal(signal.SIGTERM, interrupt)
     watch_parent()
     try:
-        answer = measure(ThroughputSpec(**read_json(Path(spec_path))))
+        measured = measure(ThroughputSpec(**read_json(Path(spec_path))))
     except KeyboardInterrupt:
         return ExitCode.INTERRUPTED
     except Exception as error:
@@ -194,9 +204,13 @@ def main(spec_path: str) -> int:
             raise
         sys.stderr.write(f"{message_of(error)}\n")
         return code
-    sys.stdout.write(json.dumps({"event": "throughput", **answer}) + "\n")
-    sys.stdout.flush()
+    answer(measured)
     return ExitCode.DONE
+
+
+def answer(measured: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps({"event": "throughput", **measured}) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

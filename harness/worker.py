@@ -246,15 +246,22 @@ def run_attempt(
 
 
 def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
-    """After the run, where its processes were and, where there is any, what they exchanged."""
-    here = {
+    """After the run, where its processes were and, where there were several, what they exchanged."""
+    here = describe_rank(workload, world)
+    exchange = None
+    if world.size > 1 and isinstance(workload, Exchanges):
+        exchange = workload.measure_exchange(_EXCHANGE_STEPS)
+    return {"ranks": world.gather(here) or [], "exchange": exchange}
+
+
+def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
+    """Where this process is, and the most memory it has taken so far."""
+    return {
         "rank": world.rank,
         "host": socket.gethostname(),
         "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
         "peak_device_bytes": workload.peak_device_bytes(),
     }
-    exchange = workload.measure_exchange(_EXCHANGE_STEPS) if isinstance(workload, Exchanges) else None
-    return {"ranks": world.gather(here) or [], "exchange": exchange}
 
 
 def describe_run(

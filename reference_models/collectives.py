@@ -9,12 +9,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
 from reference_models.world import World
+
+T = TypeVar("T")
 
 
 class Carries(StrEnum):
@@ -43,6 +45,7 @@ FORMULAS: dict[str, str] = {
     "_allgather_base_": "(N - 1) x input bytes",
     "gather_": "input bytes, but for rank 0",
     "broadcast_": "tensor bytes to each other rank, from rank 0",
+    "powersgd": "2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)",
 }
 _WHOLE = (torch.int64, torch.int32)
 
@@ -57,7 +60,7 @@ def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int
     if name == "alltoall_":
         return _num_bytes(given for index, given in enumerate(args[1]) if index != rank)
     if name in ("allreduce_", "allreduce_coalesced_"):
-        return 2 * (num_ranks - 1) * _num_bytes(args[0]) // num_ranks
+        return ring_bytes(_num_bytes(args[0]), num_ranks)
     if name in ("reduce_scatter_", "_reduce_scatter_base_"):
         return (num_ranks - 1) * _num_bytes(args[1]) // num_ranks
     if name in ("allgather_", "_allgather_base_"):
@@ -67,6 +70,11 @@ def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int
     if name == "broadcast_":
         return (num_ranks - 1) * _num_bytes(args[0]) if rank == 0 else 0
     return 0
+
+
+def ring_bytes(num_bytes: int, num_ranks: int) -> int:
+    """What each rank sends in an all-reduce of so many bytes, round the ring."""
+    return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 
 def _num_bytes(tensors: Any) -> int:
@@ -118,6 +126,20 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self.duration_s["all_reduce" if carries is Carries.DENSE else "all_to_all"] += duration_s
         return result
 
+    def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
+        """Wait for an exchange of dense gradients that cannot be watched call by call, and count what it says.
+
+        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may
+        begin in this thread or in one of the group's, where no mode sees them.
+        """
+        started_s = time.perf_counter()
+        with _disable_current_modes():
+            result, num_bytes = exchange()
+        self.duration_s["all_reduce"] += time.perf_counter() - started_s
+        self.num_bytes[Carries.DENSE] += ring_bytes(num_bytes, self._num_ranks)
+        self.operators[Carries.DENSE].add(name)
+        return result
+
     def _carries(self, name: str, args: Sequence[Any]) -> Carries:
         if name.startswith("allreduce"):
             return Carries.DENSE
@@ -127,6 +149,12 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._stage is Carries.FORWARD:
             return Carries.INPUT if is_whole else Carries.FORWARD
         return Carries.DENSE if is_whole else Carries.BACKWARD
+
+
+def active_counter() -> CollectiveCounter | None:
+    """The counter that counts at this moment, in this thread."""
+    mode = _get_current_dispatch_mode()
+    return mode if isinstance(mode, CollectiveCounter) else None
 
 
 def _first(args: Any) -> torch.Tensor:
@@ -145,7 +173,13 @@ def _wait(result: Any) -> None:
 
 
 def gather_exchange(
-    world: World, steps: CollectiveCounter, evaluation: CollectiveCounter, *, num_steps: int, step_s: float
+    world: World,
+    steps: CollectiveCounter,
+    evaluation: CollectiveCounter,
+    *,
+    num_steps: int,
+    step_s: float,
+    link_bytes_per_s: float | None,
 ) -> Exchange:
     """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
 
@@ -161,7 +195,8 @@ def gather_exchange(
         "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
     }
     told = world.gather(here)
-    return world.broadcast(_over_ranks(told) if told is not None else {})
+    whole = {**_over_ranks(told), "link_bytes_per_s": link_bytes_per_s} if told is not None else {}
+    return world.broadcast(whole)
 
 
 def _over_ranks(told: list[dict[str, Any]]) -> Exchange:

@@ -14,6 +14,7 @@ from torch._C._distributed_c10d import GradBucket
 from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 from torch.nn.parallel import DistributedDataParallel
 
+from reference_models.collectives import active_counter
 from reference_models.config import parse_grad_comm
 
 POWERSGD_START_STEP = 10
@@ -74,6 +75,24 @@ def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Ten
     return future
 
 
+def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
+    """PyTorch's PowerSGD. While collective calls are counted, this one is waited for and counted by its matrices."""
+    counter = active_counter()
+    if counter is None:
+        return powerSGD_hook.powerSGD_hook(state, bucket)
+
+    def exchange() -> tuple[torch.Tensor, int]:
+        given = bucket.buffer()
+        is_compressed, before = state.iter >= state.start_powerSGD_iter, state.total_numel_after_compression
+        reduced = powerSGD_hook.powerSGD_hook(state, bucket).wait()
+        numel = state.total_numel_after_compression - before if is_compressed else given.numel()
+        return reduced, numel * given.element_size()
+
+    future: torch.futures.Future[torch.Tensor] = torch.futures.Future()
+    future.set_result(counter.watch_dense("powersgd", exchange))
+    return future
+
+
 def register_gradient_exchange(model: DistributedDataParallel, grad_comm: str) -> None:
     """Make `model` exchange its gradients as `grad_comm` says; "dense" is what it does of itself.
 
@@ -90,6 +109,6 @@ def register_gradient_exchange(model: DistributedDataParallel, grad_comm: str) -
         state = powerSGD_hook.PowerSGDState(
             process_group=group, matrix_approximation_rank=int(parameter), start_powerSGD_iter=POWERSGD_START_STEP
         )
-        model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
+        model.register_comm_hook(state, powersgd_hook)
     elif scheme == "topk":
         model.register_comm_hook(TopK(parameter, group), topk_hook)

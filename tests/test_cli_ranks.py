@@ -8,9 +8,11 @@ import stat
 import subprocess
 import sys
 import time
+from importlib import resources
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pytest
 from ranks_builder import find_rank, kill_group, needs_torchrec, start_command, start_world
 
@@ -50,6 +52,8 @@ def test_two_ranks_train_to_the_target_and_rank_0_logs(tmp_path: Path, data_root
     assert len(logged(run_set, "run_start")) == 1
     run = record(run_set, 0, 0)
     assert run["status"] == "success"
+    schema = json.loads((resources.files("harness.schemas") / "run.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(run)
     assert [one["rank"] for one in run["ranks"]] == [0, 1]
     assert run["exchange"]["bytes_per_step"]["embedding_forward"] > 0
     checked = dlrmbench("check", run_set, "--format", "json")

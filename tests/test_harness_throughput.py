@@ -7,8 +7,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 from conftest import Command
+from ranks_builder import needs_torchrec
 
-from harness.throughput import _train
+from harness.config import Override, resolve
+from harness.data import ensure_dataset
+from harness.run_set import open_run_set
+from harness.runner import RunRequest, start_set
+from harness.throughput import _train, measure_process
 from reference_models.errors import ConfigError
 from reference_models.workload import TrainCounts
 
@@ -31,6 +36,28 @@ def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, dat
         assert process["samples_per_s"] == pytest.approx(process["num_samples"] / process["duration_s"])
     assert not list(folder.rglob("result_*.txt"))
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
+
+
+@needs_torchrec
+def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
+    """One process of the measurement: two ranks, whose samples are counted once."""
+    given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
+    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
+    data_dir = ensure_dataset(config.workload.data, data_root, num_threads=1)
+    request = RunRequest(
+        num_runs=5, base_seed=1, division=None, timeout_s=None, throughput_steps=6, data_dir=data_dir,
+        output=tmp_path, num_threads=1, command=["dlrmbench"],
+    )  # fmt: skip
+    run_set, content = open_run_set(start_set(config, request).folder)
+    measured = measure_process(run_set, content, config.tables, 0, num_steps=6)
+    assert measured["num_samples"] == 6 * config.workload.train.global_batch_size
+    assert measured["hyperparameters"]["world_size"] == 2
+    assert [one["rank"] for one in measured["ranks"]] == [0, 1]
+    assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
+    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
+    process = schema["properties"]["processes"]["items"]
+    own = {key: value for key, value in measured.items() if key not in ("data_kind", "computed")}
+    jsonschema.Draft202012Validator(process).validate(own)
 
 
 def test_steps_go_over_the_end_of_an_epoch() -> None:

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -173,6 +174,32 @@ def test_bytes_of_a_step_are_those_of_the_shapes(tiny: dict[str, dict[str, Any]]
     assert ids <= num_bytes["input_redistribution"] <= ids + 200
     assert num_bytes["evaluation_gather"] == 0
     assert tiny["dense"]["exchange"]["bytes_per_evaluation"]["evaluation_gather"] >= workload.data.eval_samples // 2
+
+
+@needs_torchrec
+def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[str, Any]]) -> None:
+    """All of it is counted, also the rounds that begin in the group's own threads (Vogels et al. 2019, section 3)."""
+    from harness.catalog import load_entry
+
+    workload = load_entry("dlrm_tiny").workload
+    model, num_features = workload.model, len(workload.data.multi_hot) + 1
+    top_in = model.embedding_dim + num_features * (num_features - 1) // 2
+    widths = [(workload.data.num_dense, *model.bottom_mlp), (top_in, *model.top_mlp)]
+    layers = [(n, m) for mlp in widths for m, n in pairwise(mlp)]
+    numbers = 0
+    for n, m in layers:
+        factors = min(2, n, m) * (n + m)
+        numbers += n + (factors if 2 * factors < n * m else n * m)
+    exchange = tiny["powersgd"]["exchange"]
+    assert exchange["bytes_per_step"]["dense_reduce"] == 2 * numbers * 4  # each of two ranks sends all of them once
+    assert exchange["formulas"]["dense_reduce"] == [
+        "powersgd: 2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)"
+    ]
+
+
+@needs_torchrec
+def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> None:
+    assert tiny["dense"]["exchange"]["link_bytes_per_s"] > 1e6
 
 
 @needs_torchrec

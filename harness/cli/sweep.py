@@ -137,7 +137,8 @@ def _configure(
             benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
         )
         refuse_impossible(config.workload)
-        num_threads = config.workload.runtime.threads or read_resources().num_cores
+        runtime = config.workload.runtime
+        num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
         with generation_progress(config.workload.data, quiet=quiet) as on_progress:
             data_dir = ensure_dataset(
                 config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress

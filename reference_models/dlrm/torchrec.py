@@ -37,6 +37,7 @@ from reference_models.embedding_exchange import make_codecs
 from reference_models.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.fused_tables import FusedTablesOptimizer, build_replicated_optimizer, fused_parameters
 from reference_models.gradient_exchange import register_gradient_exchange
+from reference_models.link import measure_link
 from reference_models.metrics import roc_auc
 from reference_models.optimizers import build_dense_optimizer
 from reference_models.phases import Enter
@@ -260,7 +261,10 @@ class TorchRecWorkload(ReferenceWorkload):
         with CollectiveCounter(self._world.rank, self._world.size) as evaluation:
             self._collectives = None
             self.evaluate()
-        return gather_exchange(self._world, steps, evaluation, num_steps=num_steps, step_s=step_s)
+        link_bytes_per_s = measure_link(self._world, self._device)
+        return gather_exchange(
+            self._world, steps, evaluation, num_steps=num_steps, step_s=step_s, link_bytes_per_s=link_bytes_per_s
+        )
 
 
 def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:

@@ -1,0 +1,32 @@
+"""The child of a measurement of throughput on several ranks: one rank.
+
+Started by `harness.ranks` as `python -m harness.throughput_rank SPEC.json`, once per rank; rank 0 answers.
+"""
+
+import sys
+from pathlib import Path
+
+from harness.catalog import parse_workload
+from harness.files import read_json
+from harness.heartbeat import Heartbeat
+from harness.rank import COLLECTIVE_TIMEOUT_S, be_rank, end_process
+from harness.throughput import ThroughputSpec, answer, measure
+from reference_models.distributed import join_world
+from rules.benchmarks import parse_benchmark
+
+
+def measure_rank(spec: ThroughputSpec) -> None:
+    """Meet the other ranks, which read the same spec on the same machine, and measure with them."""
+    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
+    runtime = parse_workload(benchmark, benchmark.sections).runtime
+    world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
+    with Heartbeat(world):
+        measured = measure(spec, world)
+        world.barrier()
+    world.leave()
+    if world.rank == 0:
+        answer(measured)
+
+
+if __name__ == "__main__":
+    end_process(be_rank(sys.argv[1], lambda path: measure_rank(ThroughputSpec(**read_json(path)))))
