@@ -7,9 +7,11 @@ from typing import Any
 from harness.catalog import WorkloadConfig
 from harness.errors import ExitCode, HarnessError
 from reference_models.config import NUM_CRITEO_SPARSE, DataConfig
+from reference_models.errors import ConfigError, did_you_mean
 from reference_models.made_up.config import SHAPE_KEYS, fitting_samples
 
 _SHAPE = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS)
+_OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256", "parameters")
 _KEPT = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS, "train_samples", "seed")
 
 
@@ -20,6 +22,10 @@ def use_made_up_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
     definition has repeat its tables in their order.
     """
     data = tables.get("data", {})
+    for key in sources:
+        section, _, name = key.partition(".")
+        if section == "data" and name not in (*_SHAPE, *_OF_ANY_KIND):
+            raise ConfigError(f"{sources[key]}: unknown key {key}.{did_you_mean(name, [*_SHAPE, *_OF_ANY_KIND])}")
     asked = data.get("kind") == "made_up" and "data.kind" in sources
     reshaped = [key for key in _SHAPE if f"data.{key}" in sources]
     if not asked and (not reshaped or data.get("kind") == "made_up"):
