@@ -1,4 +1,4 @@
-"""Dense weights for hand-written passes: stored [in, out], updated one by one while their gradient is in the cache.
+"""Dense weights for hand-written passes: laid out for speed, updated one by one while their gradient is in the cache.
 
 The module and the optimizer that they come from keep seeing them, as views: their `state_dict` is the reference's.
 """
@@ -15,27 +15,31 @@ PADDING = 16
 
 @dataclass(frozen=True, slots=True)
 class DenseParameter:
-    """A weight, its gradient and, with Adagrad, its sum of squared gradients; all of one shape and contiguous."""
+    """A weight and, with Adagrad, its sum of squared gradients; both of one shape and contiguous."""
 
     value: torch.Tensor
-    gradient: torch.Tensor
     squares: torch.Tensor | None
 
+    def update(self, gradient: torch.Tensor, lr: float, eps: float) -> None:
+        """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g."""
+        if self.squares is None:
+            self.value.add_(gradient, alpha=-lr)
+        else:
+            torch._fused_adagrad_(
+                [self.value], [gradient], [self.squares], [_FIRST_STEP], lr=lr, lr_decay=0.0, weight_decay=0.0,
+                eps=eps, maximize=False,
+            )  # fmt: skip
 
-def update(parameter: DenseParameter, lr: float, eps: float) -> None:
-    """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g."""
-    value, gradient, squares = parameter.value, parameter.gradient, parameter.squares
-    if squares is None:
-        value.add_(gradient, alpha=-lr)
-    elif value.device.type == "cpu":
-        torch._fused_adagrad_(
-            [value], [gradient], [squares], [_FIRST_STEP], lr=lr, lr_decay=0.0, weight_decay=0.0, eps=eps,
-            maximize=False,
-        )  # fmt: skip
-    else:
-        squares.addcmul_(gradient, gradient)
-        value.addcdiv_(gradient, squares.sqrt().add_(eps), value=-lr)
+    def update_by_tensor(self, gradient: torch.Tensor, lr: torch.Tensor, eps: float) -> None:
+        """`update` with a learning rate that may change after the operations were captured in a CUDA graph."""
+        if self.squares is not None:
+            self.squares.addcmul_(gradient, gradient)
+            gradient = gradient / self.squares.sqrt().add_(eps)
+        self.value.sub_(gradient * lr)
 
+
+Apply = Callable[[DenseParameter, torch.Tensor], None]
+"""What a backward pass does with each gradient of a weight, after its last use of the weight."""
 
 _FIRST_STEP = torch.ones(())
 """The fused kernel asks for a step, which matters to its own decay of the learning rate only."""
@@ -44,29 +48,30 @@ _FIRST_STEP = torch.ones(())
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Weight [in, out] and bias; with `pads` one [padded in, out] whose row `in` is the bias, followed by zeros.
+    """Weight [out, in] and bias; with `pads` one [out, padded in] whose column `in` is the bias, followed by zeros.
 
     Fed with inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for its gradient.
     """
     if not pads:
-        return adopt_transposed(linear.weight, optimizer), adopt(linear.bias, optimizer)
+        return adopt(linear.weight, optimizer), adopt(linear.bias, optimizer)
     num_in, num_out = linear.in_features, linear.out_features
-    parameter = _allocate((padded(num_in), num_out), linear.weight, optimizer)
-    _move(linear.weight, parameter, optimizer, lambda storage: storage[:num_in].t())
-    _move(linear.bias, parameter, optimizer, lambda storage: storage[num_in])
+    parameter = _allocate((num_out, padded(num_in)), linear.weight, optimizer)
+    _move(linear.weight, parameter, optimizer, lambda storage: storage[:, :num_in])
+    _move(linear.bias, parameter, optimizer, lambda storage: storage[:, num_in])
     return parameter, None
 
 
-def adopt_transposed(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
-    """A module's weight [out, in] as [in, out]."""
-    parameter = _allocate((weight.shape[1], weight.shape[0]), weight, optimizer)
-    _move(weight, parameter, optimizer, torch.Tensor.t)
+def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+    """A module's parameter as it is."""
+    parameter = _allocate(tuple(weight.shape), weight, optimizer)
+    _move(weight, parameter, optimizer, lambda storage: storage)
     return parameter
 
 
-def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
-    parameter = _allocate(tuple(weight.shape), weight, optimizer)
-    _move(weight, parameter, optimizer, lambda storage: storage)
+def adopt_transposed(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+    """A module's [out, in] as [in, out]."""
+    parameter = _allocate((weight.shape[1], weight.shape[0]), weight, optimizer)
+    _move(weight, parameter, optimizer, torch.Tensor.t)
     return parameter
 
 
@@ -76,10 +81,9 @@ def padded(width: int) -> int:
 
 
 def _allocate(shape: tuple[int, ...], like: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
-    value = like.new_zeros(shape)
     # Padding has no gradient; sums of one keep its update 0 / 1 whatever epsilon is.
     squares = like.new_ones(shape) if "sum" in optimizer.state.get(like, {}) else None
-    return DenseParameter(value.detach(), torch.zeros_like(value), squares)
+    return DenseParameter(like.detach().new_zeros(shape), squares)
 
 
 def _move(

@@ -1,17 +1,17 @@
-"""The interactions of `reference_models.interaction` with hand-written passes over preallocated buffers.
+"""The interactions of `reference_models.interaction` with hand-written passes.
 
 Each maps features [B, F, d] to the top MLP's input and its gradient back to [B, F, d]; the gradient that arrives
-may be overwritten, and what is returned lives until the next call.
+may be overwritten, and what is returned lives until the next call. Weights are updated during the backward pass.
 """
 
 from typing import Protocol
 
 import torch
 
-from reference_models.dense_parameters import adopt, adopt_transposed, update
+from reference_models.dense_parameters import Apply, DenseParameter, adopt, adopt_transposed
 from reference_models.fused_layers import padded_input
 from reference_models.interaction import CatInteraction, DotInteraction, LowRankCrossNet
-from reference_models.products import add_product, multiply
+from reference_models.products import Affine, WeightGradient
 
 Interaction = DotInteraction | CatInteraction | LowRankCrossNet
 
@@ -21,7 +21,7 @@ class InteractionPass(Protocol):
 
     def forward(self, features: torch.Tensor) -> torch.Tensor: ...
 
-    def backward(self, dy: torch.Tensor) -> torch.Tensor: ...
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor: ...
 
 
 class FusedInteraction(Protocol):
@@ -31,8 +31,6 @@ class FusedInteraction(Protocol):
     """Whether the output has columns for the next layer's bias and padding."""
 
     def over(self, num_samples: int, *, trains: bool) -> InteractionPass: ...
-
-    def update(self, lr: float, eps: float) -> None: ...
 
 
 def fuse_interaction(
@@ -66,9 +64,6 @@ class FusedDot:
     def over(self, num_samples: int, *, trains: bool) -> "DotPass":
         return DotPass(self, num_samples, trains=trains)
 
-    def update(self, lr: float, eps: float) -> None:
-        return None
-
 
 class DotPass:
     def __init__(self, dot: FusedDot, num_samples: int, *, trains: bool) -> None:
@@ -90,7 +85,7 @@ class DotPass:
         self._y[:, dim : dot.width] = self._chosen
         return self._y
 
-    def backward(self, dy: torch.Tensor) -> torch.Tensor:
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         dot, dim = self._dot, self._features.shape[2]
         dy[:, dot.width] = 0  # the padding's gradient, which the diagonal reads
         torch.index_select(dy, 1, dot.columns, out=self._dproducts.flatten(1))
@@ -107,77 +102,80 @@ class FusedCat:
     def over(self, num_samples: int, *, trains: bool) -> "CatPass":
         return CatPass()
 
-    def update(self, lr: float, eps: float) -> None:
-        return None
-
 
 class CatPass:
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         self._shape = features.shape
         return features.flatten(1)
 
-    def backward(self, dy: torch.Tensor) -> torch.Tensor:
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         return dy.view(self._shape)
 
 
 class FusedCross:
-    """x_{l+1} = x_0 * (u_l W_l + b_l) + x_l with u_l = x_l V_l; here V_l is [N, rank] and W_l [rank, N]."""
+    """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l; W_l [N, rank] is stored as [rank, N]."""
 
     pads_output = False
 
     def __init__(self, net: LowRankCrossNet, optimizer: torch.optim.Optimizer) -> None:
-        self.v = [adopt_transposed(v, optimizer) for v in net.v]
+        self.v = [adopt(v, optimizer) for v in net.v]
         self.w = [adopt_transposed(w, optimizer) for w in net.w]
         self.bias = [adopt(bias, optimizer) for bias in net.bias]
 
     def over(self, num_samples: int, *, trains: bool) -> "CrossPass":
         return CrossPass(self, num_samples, trains=trains)
 
-    def update(self, lr: float, eps: float) -> None:
-        for parameters in zip(self.v, self.w, self.bias, strict=True):
-            for parameter in parameters:
-                update(parameter, lr, eps)
-
 
 class CrossPass:
     def __init__(self, cross: FusedCross, num_samples: int, *, trains: bool) -> None:
-        self._cross = cross
-        wide, low = cross.v[0].value.shape
-        like, num_layers = cross.v[0].value, len(cross.v)
-        # Without a backward pass two outputs in turn are enough, and one of everything else.
-        num_kept = num_layers if trains else 1
-        self._u = [like.new_empty(num_samples, low) for _ in range(num_kept)]
-        self._z = [like.new_empty(num_samples, wide) for _ in range(num_kept)]
-        self._x = [like.new_empty(num_samples, wide) for _ in range(num_layers if trains else 2)]
-        if trains:
-            self._dz, self._dx_0 = like.new_empty(num_samples, wide), like.new_empty(num_samples, wide)
-            self._du = like.new_empty(num_samples, low)
+        self._layers = [
+            _CrossLayer(v, w, bias, num_samples, trains=trains)
+            for v, w, bias in zip(cross.v, cross.w, cross.bias, strict=True)
+        ]
+        like, wide = cross.v[0].value, cross.v[0].value.shape[1]
+        self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, wide) for _ in range(2))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        cross, num_kept = self._cross, len(self._u)
         self._shape = features.shape
-        self._inputs, self._scales = [features.flatten(1)], []
-        for i, (v, w, bias) in enumerate(zip(cross.v, cross.w, cross.bias, strict=True)):
-            x = self._inputs[-1]
-            u = multiply(x, v.value, self._u[i % num_kept])
-            z = add_product(bias.value, u, w.value, self._z[i % num_kept])
-            self._scales.append((u, z))
-            self._inputs.append(torch.addcmul(x, self._inputs[0], z, out=self._x[i % len(self._x)]))
-        return self._inputs[-1]
+        self._x_0 = x = features.flatten(1)
+        for layer in self._layers:
+            x = layer.forward(self._x_0, x)
+        return x
 
-    def backward(self, dy: torch.Tensor) -> torch.Tensor:
-        cross, x_0 = self._cross, self._inputs[0]
-        dx = dy
-        for i in reversed(range(len(cross.v))):
-            u, z = self._scales[i]
-            if i == len(cross.v) - 1:
-                torch.mul(dx, z, out=self._dx_0)
-            else:
-                self._dx_0.addcmul_(dx, z)
-            dz = torch.mul(dx, x_0, out=self._dz)
-            torch.sum(dz, 0, out=cross.bias[i].gradient)
-            multiply(u.t(), dz, cross.w[i].gradient)
-            du = multiply(dz, cross.w[i].value.t(), self._du)
-            multiply(self._inputs[i].t(), du, cross.v[i].gradient)
-            dx = add_product(dx, du, cross.v[i].value.t(), dx)
-        return self._dx_0.add_(dx).view(self._shape)
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
+        dx, dx_0 = dy, self._dx_0.zero_()
+        for layer in reversed(self._layers):
+            dx = layer.backward(self._x_0, dx, dx_0, self._dz, apply)
+        return dx_0.add_(dx).view(self._shape)
+
+
+class _CrossLayer:
+    def __init__(
+        self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, num_samples: int, *, trains: bool
+    ) -> None:
+        self._v, self._w, self._bias, self._trains = v, w, bias, trains
+        self._low = Affine(num_samples, v.value)
+        self._wide = Affine(num_samples, w.value.t(), bias.value)
+        if trains:
+            self._back_from_wide, self._back_from_low = Affine(num_samples, w.value), Affine(num_samples, v.value.t())
+            self._dv, self._dw = WeightGradient(v.value), WeightGradient(w.value)
+
+    def forward(self, x_0: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        u = self._low(x)
+        z = self._wide(u)
+        if self._trains:
+            self._x, self._u, self._z = x, u, z
+        return torch.addcmul(x, x_0, z)
+
+    def backward(
+        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor, dz: torch.Tensor, apply: Apply
+    ) -> torch.Tensor:
+        """Gradient of x from that of the output; adds to `dx_0`, overwrites `dz` and `dy`."""
+        dx_0.addcmul_(dy, self._z)
+        torch.mul(dy, x_0, out=dz)
+        apply(self._bias, dz.sum(0))
+        du = self._back_from_wide(dz)
+        apply(self._w, self._dw(self._u, dz))
+        dx = self._back_from_low.add_to(dy, du)
+        apply(self._v, self._dv(du, self._x))
+        return dx

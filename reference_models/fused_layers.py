@@ -1,4 +1,4 @@
-"""Fully connected layers with hand-written passes over preallocated buffers.
+"""Fully connected layers with hand-written passes.
 
 A pass over B samples is a `LinearPass`: it owns its buffers and shares the layer's weights with passes of other
 sizes. Gradients that arrive are overwritten.
@@ -11,22 +11,17 @@ from itertools import pairwise
 import torch
 from torch import nn
 
-from reference_models.dense_parameters import DenseParameter, adopt_linear, padded, update
-from reference_models.products import add_product, multiply
+from reference_models.dense_parameters import Apply, DenseParameter, adopt_linear, padded
+from reference_models.products import Affine, WeightGradient
 
 
 @dataclass(frozen=True, slots=True)
 class FusedLinear:
-    """The weights of one layer: [in, out] and a bias [out], or [padded in, out] with the bias as one of its rows."""
+    """The weights of one layer: [out, in] and a bias [out], or [out, padded in] with the bias as a column."""
 
     weight: DenseParameter
     bias: DenseParameter | None
     has_relu: bool
-
-    def update(self, lr: float, eps: float) -> None:
-        update(self.weight, lr, eps)
-        if self.bias is not None:
-            update(self.bias, lr, eps)
 
 
 def fuse_mlp(mlp: nn.Sequential, optimizer: torch.optim.Optimizer, *, pads_input: bool) -> list[FusedLinear]:
@@ -47,35 +42,30 @@ def padded_input(like: torch.Tensor, num_samples: int, width: int) -> torch.Tens
 
 
 class LinearPass:
-    """One layer over B samples. Without `trains` it has no backward pass; the first layer has no `dx`."""
+    """One layer over B samples. Without `needs_dx`, as in the first layer, the input's gradient is not computed."""
 
     def __init__(self, layer: FusedLinear, num_samples: int, *, trains: bool, needs_dx: bool) -> None:
-        self.layer = layer
-        num_in, num_out = layer.weight.value.shape
-        like = layer.weight.value
-        self._y = like.new_empty(num_samples, num_out)
-        self._dx = like.new_empty(num_samples, num_in) if trains and needs_dx else None
+        self._layer = layer
+        weight, bias = layer.weight.value, None if layer.bias is None else layer.bias.value
+        self._forward = Affine(num_samples, weight, bias, has_relu=layer.has_relu)
+        self._backward = Affine(num_samples, weight.t()) if trains and needs_dx else None
+        self._weight_gradient = WeightGradient(weight) if trains else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """relu(x W + b) [B, out] of x [B, in]; the result lives until the next call."""
-        layer = self.layer
-        self._x = x
-        if layer.bias is None:
-            y = multiply(x, layer.weight.value, self._y)
-        else:
-            y = add_product(layer.bias.value, x, layer.weight.value, self._y)
-        self._result = y.relu_() if layer.has_relu else y
-        return self._result
+        """relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
+        self._x, self._y = x, self._forward(x)
+        return self._y
 
-    def backward(self, dy: torch.Tensor) -> torch.Tensor | None:
-        """Gradient of x [B, in] of that of the result [B, out]; leaves the weights' gradients with the layer."""
-        layer = self.layer
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
+        """Gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
+        assert self._weight_gradient is not None
+        layer = self._layer
         if layer.has_relu:
-            torch.ops.aten.threshold_backward.grad_input(dy, self._result, 0, grad_input=dy)
-        dx = None if self._dx is None else multiply(dy, layer.weight.value.t(), self._dx)
-        multiply(self._x.t(), dy, layer.weight.gradient)
+            torch.ops.aten.threshold_backward.grad_input(dy, self._y, 0, grad_input=dy)
+        dx = None if self._backward is None else self._backward(dy)
+        apply(layer.weight, self._weight_gradient(dy, self._x))
         if layer.bias is not None:
-            torch.sum(dy, 0, out=layer.bias.gradient)
+            apply(layer.bias, dy.sum(0))
         return dx
 
 

@@ -16,6 +16,10 @@ def _reference(spec: WorkloadSpec, world: World) -> Workload:
 
 
 def _optimized(spec: WorkloadSpec, world: World) -> Workload:
+    if spec.runtime.device.startswith("cuda"):
+        from reference_models.dlrm.captured import CapturedWorkload
+
+        return CapturedWorkload(spec, world)
     from reference_models.dlrm.optimized import OptimizedWorkload
 
     return OptimizedWorkload(spec, world)

@@ -72,9 +72,33 @@ class MergedEmbedding:
         is_first = torch.ones_like(ordered, dtype=torch.bool)
         torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
         starts = is_first.nonzero().squeeze(1)
-        # Summing duplicates is a sum of bags too: of the rows of `gradients` that one table row's lookups belong to.
-        summed = torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), plan.bags[order], starts, mode=_SUM)[0]
-        self._apply(ordered[starts], summed, lr, eps)
+        self._apply(ordered[starts], self._sum_duplicates(gradients, plan.bags[order], starts), lr, eps)
+
+    def update_static(
+        self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: torch.Tensor, eps: float
+    ) -> None:
+        """`update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
+
+        There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing; they stand
+        for the last row and add zero to it, so everything is added and nothing overwritten.
+        """
+        ordered, order = torch.sort(rows, stable=True)
+        changes = torch.zeros_like(ordered)
+        torch.ne(ordered[1:], ordered[:-1], out=changes[1:])
+        starts = torch.searchsorted(changes.cumsum(0), torch.arange(len(rows), device=rows.device))
+        touched = ordered[starts.clamp(max=len(rows) - 1)]
+        gradient = self._sum_duplicates(gradients, plan.bags[order], starts)
+        if self._accumulator is not None:
+            squares = gradient * gradient
+            if self._accumulator.shape[1] < gradient.shape[1]:
+                squares = squares.mean(1, keepdim=True)
+            self._accumulator.index_add_(0, touched, squares)
+            gradient = gradient / self._accumulator.index_select(0, touched).sqrt_().add_(eps)
+        self.weight.index_add_(0, touched, gradient * -lr)
+
+    def _sum_duplicates(self, gradients: torch.Tensor, bags: torch.Tensor, starts: torch.Tensor) -> torch.Tensor:
+        """Sums [len(starts), d] of the rows `bags` of `gradients`: adding up duplicates is a sum of bags too."""
+        return torch.embedding_bag(gradients.view(-1, self.weight.shape[1]), bags, starts, mode=_SUM)[0]
 
     def _apply(self, touched: torch.Tensor, gradient: torch.Tensor, lr: float, eps: float) -> None:
         """Update the rows `touched`, each once, by the gradient [n, d], which is overwritten."""
@@ -87,7 +111,10 @@ class MergedEmbedding:
                 total.addcmul_(gradient, gradient)
             self._accumulator.index_copy_(0, touched, total)
             gradient.div_(total.sqrt_().add_(eps))
-        self.weight.index_add_(0, touched, gradient, alpha=-lr)
+        if gradient.shape[1] <= _NARROW:
+            self.weight.index_copy_(0, touched, self.weight.index_select(0, touched).sub_(gradient, alpha=lr))
+        else:
+            self.weight.index_add_(0, touched, gradient, alpha=-lr)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,5 +125,7 @@ class LookupPlan:
     bags: torch.Tensor
 
 
+_NARROW = 32
+"""Up to this width index_add_, which goes row by row on one thread, loses to reading and writing the rows."""
 _SUM = 0
 """torch.embedding_bag's number for mode "sum"."""

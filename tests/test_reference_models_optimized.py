@@ -11,8 +11,9 @@ import pytest
 import torch
 from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
 
-from reference_models.config import parse_train
+from reference_models.config import parse_runtime, parse_train
 from reference_models.dataset import Batch
+from reference_models.dlrm.captured_step import StepOnTensors
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
@@ -31,6 +32,11 @@ CAT: dict[str, Any] = {"interaction": "cat"}
 DCN: dict[str, Any] = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}
 LAYERS: dict[str, Any] = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
 OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
+# Wide enough for the kernels that large products go to.
+WIDE_LAYERS: dict[str, Any] = {"embedding_dim": 64, "bottom_mlp": [96, 64], "top_mlp": [128, 80, 1]}
+WIDE_DCN: dict[str, Any] = WIDE_LAYERS | DCN | {"dcn_low_rank_dim": 64}
+MODELS = [DOT, CAT, DCN, WIDE_LAYERS | DOT, WIDE_DCN]
+MODEL_IDS = ["dot", "cat", "dcn", "dot wide", "dcn wide"]
 # A table of one row, and bags full of duplicates: three ids out of seven.
 TABLES: dict[str, Any] = {"num_dense": 4, "num_embeddings": (40, 1, 7), "multi_hot": (1, 1, 3)}
 Built = tuple[DLRM, list[torch.optim.Optimizer]]
@@ -46,9 +52,11 @@ def default_dtype(dtype: torch.dtype) -> Iterator[None]:
         torch.set_default_dtype(before)
 
 
-def pair(config: DLRMConfig, opt_name: str, **options: float) -> tuple[Built, tuple[FusedDLRM, list[Any]]]:
+def pair(
+    config: DLRMConfig, opt_name: str, *, fuses: bool = True, **options: float
+) -> tuple[Built, tuple[FusedDLRM, list[Any]]]:
     """The plain module and the fused one, from one seed, each with its optimizers."""
-    train = parse_train({"global_batch_size": BATCH, "opt_name": opt_name, "opt_base_learning_rate": 0.05, **options})
+    train = parse_train({"global_batch_size": BATCH, "opt_name": opt_name, "opt_base_learning_rate": 0.01, **options})
     built: list[Any] = []
     for kind in (DLRM, FusedDLRM):
         torch.manual_seed(1)
@@ -59,7 +67,8 @@ def pair(config: DLRMConfig, opt_name: str, **options: float) -> tuple[Built, tu
             dense_parameters=model.dense_parameters(),
         )
         built.append((model, optimizers))
-    built[1][0].fuse(built[1][1])
+    if fuses:
+        built[1][0].fuse(built[1][1])
     return built[0], built[1]
 
 
@@ -91,10 +100,10 @@ def relative_distance(first: DLRM, second: DLRM) -> float:
     return float((flat[0] - flat[1]).norm() / flat[0].norm())
 
 
-@pytest.mark.parametrize("model", [DOT, CAT, DCN], ids=["dot", "cat", "dcn"])
+@pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
 @pytest.mark.parametrize(
-    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-12)], ids=["fp32", "fp64"]
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)], ids=["fp32", "fp64"]
 )
 def test_five_steps_have_the_references_logits_and_losses(
     model: dict[str, Any], opt_name: str, dtype: torch.dtype, tolerance: float
@@ -104,14 +113,16 @@ def test_five_steps_have_the_references_logits_and_losses(
         assert relative_distance(plain, fused) == 0, "the same seed gives the same weights"
         for batch in batches(5):
             expected = plain(batch.dense, batch.indices).detach()
-            assert torch.allclose(fused.logits(batch), expected, rtol=0, atol=tolerance)
+            assert torch.allclose(fused.logits(batch), expected, rtol=tolerance, atol=tolerance)
             loss = reference_step(plain, optimizers, batch)
-            assert float(fused.train_step(batch)) == pytest.approx(float(loss), abs=tolerance)
+            assert float(fused.train_step(batch)) == pytest.approx(float(loss), rel=tolerance, abs=tolerance)
         last = next(batches(1, size=13))
-        assert torch.allclose(fused.logits(last), plain(last.dense, last.indices), rtol=0, atol=10 * tolerance)
+        assert torch.allclose(
+            fused.logits(last), plain(last.dense, last.indices), rtol=10 * tolerance, atol=10 * tolerance
+        )
 
 
-@pytest.mark.parametrize("model", [DOT, CAT, DCN], ids=["dot", "cat", "dcn"])
+@pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
 @pytest.mark.parametrize(
     ("opt_name", "dtype", "tolerance"),
     [("sgd", torch.float32, 1e-4), *((name, torch.float64, 1e-10) for name in OPTIMIZERS)],
@@ -134,10 +145,44 @@ def test_a_hundred_steps_lead_to_the_references_weights_and_optimizer_state(
                 assert torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.parametrize("model", [DOT, DCN], ids=["dot", "dcn"])
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_the_step_that_cuda_captures_makes_the_same_updates(model: dict[str, Any], opt_name: str) -> None:
+    """On a CPU: everything but the capturing itself."""
+    with default_dtype(torch.float64):
+        (plain, plain_optimizers), (fused, optimizers) = pair(parse_model(LAYERS | model), opt_name, fuses=False)
+        step = StepOnTensors(fused, fused.merge_embedding(optimizers[0]), optimizers, autocasts=False)
+        for batch in batches(100):
+            reference_step(plain, plain_optimizers, batch)
+            step.train(batch, torch.tensor([0.01, 0.01]))
+        assert relative_distance(plain, fused) < 1e-10
+        last = next(batches(1, size=13))
+        assert torch.allclose(step.logits(last), plain(last.dense, last.indices), rtol=0, atol=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2)])
+def test_cuda_trains_like_the_cpu_from_the_same_weights(
+    make_spec: MakeSpec, precision: str, tolerance: float
+) -> None:
+    spec = make_spec()
+    cpu = build(spec)
+    cuda_spec = replace(spec, runtime=parse_runtime({"device": "cuda", "precision": precision}))
+    cuda = find_implementation("optimized")(cuda_spec, SingleProcess())
+    cuda.build()
+    for name, value in cuda.state()["model"].items():
+        value.copy_(cpu.state()["model"][name])
+    for workload in (cpu, cuda):
+        workload.train(50)
+    assert cuda.evaluate() == pytest.approx(cpu.evaluate(), abs=tolerance)
+    assert (cuda.peak_device_bytes() or 0) > 0
+
+
 def test_epsilon_of_zero_leaves_padding_alone() -> None:
     """Where neither gradient nor sum exist, Adagrad without epsilon divides zero by zero."""
     _, (fused, _) = pair(parse_model(LAYERS | DOT), "adagrad", opt_adagrad_epsilon=0.0)
-    padding = fused.bottom[0].weight.value[TABLES["num_dense"] + 1 :]
+    padding = fused.bottom[0].weight.value[:, TABLES["num_dense"] + 1 :]
     assert padding.numel() > 0
     fused.train_step(next(batches(1)))
     assert torch.equal(padding, torch.zeros_like(padding))

@@ -6,6 +6,7 @@ import torch
 from torch import nn
 
 from reference_models.dataset import Batch
+from reference_models.dense_parameters import Apply, DenseParameter
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import DLRM
 from reference_models.fused_interaction import fuse_interaction
@@ -31,7 +32,7 @@ class FusedDLRM(DLRM):
             multi_hot=multi_hot,
             tables=split_tables(weight, num_embeddings),
         )
-        self._weight, self._num_embeddings, self.num_dense = weight, num_embeddings, num_dense
+        self.merged_weight, self.num_embeddings, self.num_dense = weight, num_embeddings, num_dense
         self.enter: Enter = tell_nobody
         self.num_steps = 0
         self._passes: dict[tuple[int, bool], FusedPass] = {}
@@ -41,11 +42,16 @@ class FusedDLRM(DLRM):
         """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it."""
         self.optimizers = optimizers
         sparse, dense = optimizers
-        accumulator = merge_accumulators(sparse, self.embedding_parameters())
-        self.embedding = MergedEmbedding(self._weight, accumulator, self._num_embeddings, self.multi_hot)
+        self.embedding = self.merge_embedding(sparse)
         self.bottom = fuse_mlp(self.bottom_mlp, dense, pads_input=True)
-        self.middle = fuse_interaction(self.interaction, 1 + len(self._num_embeddings), self._weight, dense)
+        self.middle = fuse_interaction(self.interaction, 1 + len(self.num_embeddings), self.merged_weight, dense)
         self.top = fuse_mlp(self.top_mlp, dense, pads_input=self.middle.pads_output)
+
+    @torch.no_grad()
+    def merge_embedding(self, optimizer: torch.optim.Optimizer) -> MergedEmbedding:
+        """The tables and their optimizer's state, both in one piece."""
+        accumulator = merge_accumulators(optimizer, self.embedding_parameters())
+        return MergedEmbedding(self.merged_weight, accumulator, self.num_embeddings, self.multi_hot)
 
     @torch.no_grad()
     def train_step(self, batch: Batch) -> torch.Tensor:
@@ -102,7 +108,6 @@ class FusedPass:
         features = model.embedding.read(self._rows, self._plan)
         model.enter(Phase.INTERACTION_FORWARD)
         features[:, 0] = x
-        self._bottom_result = x
         x = self._interaction.forward(features)
         model.enter(Phase.TOP_MLP_FORWARD)
         for layer in self._top:
@@ -112,29 +117,34 @@ class FusedPass:
     def train(self, batch: Batch) -> torch.Tensor:
         model = self._model
         sparse_rates, dense_rates = map(model.rates, model.optimizers)
+
+        def applying(phase: Phase) -> Apply:
+            """Backward passes leave `phase` for each update and come back to it."""
+            model.enter(phase)
+
+            def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:
+                model.enter(Phase.DENSE_OPTIMIZER)
+                parameter.update(gradient, *dense_rates)
+                model.enter(phase)
+
+            return apply
+
         logits = self.forward(batch)
         model.enter(Phase.LOSS)
         labels = batch.labels.to(logits.dtype)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, labels)
-        dy = torch.sigmoid(logits).sub_(labels).div_(self._num_samples).unsqueeze(1)
+        dy: torch.Tensor | None = torch.sigmoid(logits).sub_(labels).div_(self._num_samples).unsqueeze(1)
+        apply = applying(Phase.TOP_MLP_BACKWARD)
         for layer in reversed(self._top):
-            model.enter(Phase.TOP_MLP_BACKWARD)
-            dx = layer.backward(dy)
-            assert dx is not None
-            model.enter(Phase.DENSE_OPTIMIZER)
-            layer.layer.update(*dense_rates)
-            dy = dx
-        model.enter(Phase.INTERACTION_BACKWARD)
-        dfeatures = self._interaction.backward(dy)
-        model.enter(Phase.DENSE_OPTIMIZER)
-        model.middle.update(*dense_rates)
+            assert dy is not None
+            dy = layer.backward(dy, apply)
+        assert dy is not None
+        dfeatures = self._interaction.backward(dy, applying(Phase.INTERACTION_BACKWARD))
         model.enter(Phase.SPARSE_OPTIMIZER)
         model.embedding.update(self._rows, self._plan, dfeatures, *sparse_rates)
+        apply = applying(Phase.BOTTOM_MLP_BACKWARD)
         dy = self._dy.copy_(dfeatures[:, 0])
         for layer in reversed(self._bottom):
-            model.enter(Phase.BOTTOM_MLP_BACKWARD)
-            dx = layer.backward(dy)
-            model.enter(Phase.DENSE_OPTIMIZER)
-            layer.layer.update(*dense_rates)
-            dy = dx if dx is not None else dy
+            assert dy is not None
+            dy = layer.backward(dy, apply)
         return loss

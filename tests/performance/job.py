@@ -1,0 +1,116 @@
+"""The whole job, from run_start to the target: ours beside the reference fed and judged by the stock practice.
+
+python tests/performance/job.py [BENCHMARK] [--threads N] [--pairs N]
+
+Ours reads slices ahead and sorts for its AUC. The stock practice is the reference implementation with a
+torch.utils.data.DataLoader over single samples and scikit-learn's roc_auc_score. Both train from the same seeds in
+turns, in this process, and evaluate where the benchmark says; a pair counts if both reach the target.
+"""
+
+import argparse
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import torch
+from sklearn.metrics import roc_auc_score
+from torch.utils.data import DataLoader, Dataset
+
+from harness.catalog import Entry, load_entry
+from harness.data import ensure_dataset
+from harness.run_log import make_schedule
+from reference_models.config import RuntimeConfig
+from reference_models.dataset import Batch, ClickDataset
+from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.world import SingleProcess
+
+Sample = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
+
+
+class Samples(Dataset[Sample]):
+    """Samples one by one, as datasets for DataLoader are written."""
+
+    def __init__(self, split: ClickDataset, start: int, stop: int) -> None:
+        self._batch = split.read(start, stop)  # mapped or in memory: indexing it costs no reading
+
+    def __len__(self) -> int:
+        return len(self._batch.labels)
+
+    def __getitem__(self, index: int) -> Sample:
+        return self._batch.dense[index], self._batch.indices[index], self._batch.labels[index]
+
+
+class StockWorkload(ReferenceWorkload):
+    """The reference with a per-sample DataLoader and scikit-learn's AUC."""
+
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+        if starts:
+            samples = Samples(split, starts[0], min(starts[-1] + batch_size, split.num_samples))
+            for dense, indices, labels in DataLoader(samples, batch_size=batch_size):
+                yield Batch(dense, indices, labels)
+
+    def evaluate(self) -> float:
+        scores, labels = [], []
+        self._model.eval()
+        with torch.no_grad():
+            size = self._spec.train.eval_batch_size
+            for batch in self._batches(self._data.eval, "eval", range(0, self.eval_samples, size), size):
+                scores.append(torch.sigmoid(self._logits(self._model, batch)).numpy())
+                labels.append(batch.labels.numpy())
+        return float(roc_auc_score(np.concatenate(labels), np.concatenate(scores)))
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    duration_s: float
+    samples_count: int
+    reached: bool
+
+
+def train_to_target(kind: type[ReferenceWorkload], entry: Entry, data_dir: Path, seed: int, threads: int) -> Outcome:
+    runtime = RuntimeConfig(device="cpu", threads=threads, precision="fp32", implementation="reference")
+    workload = kind(replace(entry.workload.spec(data_dir, seed), runtime=runtime), SingleProcess())
+    workload.build()
+    start_s = time.perf_counter()
+    for block in make_schedule(entry.benchmark, workload.train_samples, workload.global_batch_size):
+        workload.train(block.num_steps)
+        if entry.benchmark.is_met_by(workload.evaluate()):
+            return Outcome(time.perf_counter() - start_s, block.last_sample, True)
+    return Outcome(time.perf_counter() - start_s, block.last_sample, False)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("benchmark", nargs="?", default="dlrm_small")
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--pairs", type=int, default=5)
+    parser.add_argument("--data", type=Path, help="where datasets lie; by default one is generated and dropped")
+    options = parser.parse_args()
+    entry = load_entry(options.benchmark)
+    with tempfile.TemporaryDirectory() as scratch:
+        data_dir = ensure_dataset(entry.workload.data, options.data or Path(scratch), num_threads=options.threads)
+        kinds: dict[str, type[ReferenceWorkload]] = {
+            "ours": OptimizedWorkload, "reference": ReferenceWorkload, "stock": StockWorkload,
+        }  # fmt: skip
+        outcomes: dict[str, list[Outcome]] = {name: [] for name in kinds}
+        for seed in range(options.pairs):
+            for name, kind in kinds.items():
+                outcomes[name].append(train_to_target(kind, entry, data_dir, seed, options.threads))
+    print(f"{options.benchmark} to its target, {options.threads} threads; measured, medians of {options.pairs} seeds")
+    medians = {name: statistics.median(outcome.duration_s for outcome in some) for name, some in outcomes.items()}
+    for name, some in outcomes.items():
+        samples = " ".join(
+            f"{outcome.samples_count}{'' if outcome.reached else ' (not reached)'}" for outcome in some
+        )
+        print(f"  {name:10s} {medians[name]:7.2f} s   samples to converge: {samples}")
+    print(f"  ours is {medians['stock'] / medians['ours']:.2f} times as fast as the stock practice")
+    print(f"  ours is {medians['reference'] / medians['ours']:.2f} times as fast as the reference")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The training steps that ours is held against: stock PyTorch, and torchrec with FBGEMM, on the same batches.
+
+Settings are those that were fastest: dense Adagrad fused; torchrec's FusedEmbeddingBagCollection (the table update is
+part of its backward pass) rather than DistributedModelParallel; its KeyedJaggedTensors are made before the clock
+starts, where ours pays for shifting ids within the step.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jobs import Job
+from torch import nn
+
+from reference_models.dataset import Batch
+from reference_models.dlrm.fused_step import FusedDLRM
+from reference_models.dlrm.model import DLRM
+from reference_models.optimizers import SparseAdagrad, build_optimizers
+
+Step = Callable[[int], torch.Tensor]
+"""Trains on batch number i and returns its loss."""
+
+
+def ours(job: Job, batches: list[Batch]) -> Step:
+    torch.manual_seed(0)
+    model = FusedDLRM(job.model, **_sizes(job))
+    model.fuse(
+        build_optimizers(
+            job.train,
+            embedding_parameters=model.embedding_parameters(),
+            dense_parameters=model.dense_parameters(),
+        )
+    )
+    return lambda i: model.train_step(batches[i])
+
+
+def eager(job: Job, batches: list[Batch]) -> Step:
+    """nn.EmbeddingBag with sparse gradients; torch.optim, but for row-wise Adagrad, which torch.optim lacks."""
+    torch.manual_seed(0)
+    model = DLRM(job.model, **_sizes(job))
+    lr, eps = job.train.opt_base_learning_rate, job.train.optimizer.get("opt_adagrad_epsilon", 0.0)
+    optimizers: list[torch.optim.Optimizer]
+    if job.train.opt_name == "rowwise_adagrad":
+        sparse = SparseAdagrad(
+            model.embedding_parameters(), lr=lr, lr_decay=0.0, initial_accumulator_value=0.0, eps=eps, rowwise=True
+        )
+        optimizers = [sparse, _dense_adagrad(model.dense_parameters(), lr, eps)]
+    elif job.train.opt_name == "adagrad":
+        sparse_adagrad = torch.optim.Adagrad(model.embedding_parameters(), lr=lr, eps=eps)
+        optimizers = [sparse_adagrad, _dense_adagrad(model.dense_parameters(), lr, eps)]
+    else:
+        optimizers = [torch.optim.SGD(model.embedding_parameters(), lr=lr)]
+        optimizers += [torch.optim.SGD(model.dense_parameters(), lr=lr, fused=True)]
+
+    def step(i: int) -> torch.Tensor:
+        batch = batches[i]
+        logits = model(batch.dense, batch.indices)
+        return _finish(nn.functional.binary_cross_entropy_with_logits(logits, batch.labels), optimizers)
+
+    return step
+
+
+def torchrec(job: Job, batches: list[Batch]) -> Step:
+    """torchrec's DLRM or DLRM_DCN with its embeddings in one fused FBGEMM collection."""
+    from torchrec.models.dlrm import DLRM as DLRM_DOT
+    from torchrec.models.dlrm import DLRM_DCN
+    from torchrec.modules.embedding_configs import EmbeddingBagConfig
+    from torchrec.modules.embedding_modules import EmbeddingBagCollection
+    from torchrec.modules.fused_embedding_modules import FusedEmbeddingBagCollection
+    from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
+    from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
+
+    torch.manual_seed(0)
+    keys = [f"f{i}" for i in range(job.data.num_sparse)]
+    dim, lr = job.model.embedding_dim, job.train.opt_base_learning_rate
+    eps = job.train.optimizer.get("opt_adagrad_epsilon", 0.0)
+    configs = [
+        EmbeddingBagConfig(name=f"t{i}", embedding_dim=dim, num_embeddings=rows, feature_names=[keys[i]])
+        for i, rows in enumerate(job.num_embeddings)
+    ]
+    options: dict[str, Any] = {
+        "dense_in_features": job.data.num_dense,
+        "dense_arch_layer_sizes": list(job.model.bottom_mlp),
+        "over_arch_layer_sizes": list(job.model.top_mlp),
+        "embedding_bag_collection": EmbeddingBagCollection(tables=configs, device=torch.device("meta")),
+    }
+    if job.model.interaction == "dcn":
+        model = DLRM_DCN(
+            **options, dcn_num_layers=job.model.dcn_num_layers, dcn_low_rank_dim=job.model.dcn_low_rank_dim
+        )
+    else:
+        model = DLRM_DOT(**options)
+    kinds = {"rowwise_adagrad": RowWiseAdagrad, "adagrad": torch.optim.Adagrad, "sgd": torch.optim.SGD}
+    model.sparse_arch.embedding_bag_collection = FusedEmbeddingBagCollection(
+        tables=configs,
+        optimizer_type=kinds[job.train.opt_name],
+        optimizer_kwargs={"lr": lr} if job.train.opt_name == "sgd" else {"lr": lr, "eps": eps},
+        device=torch.device("cpu"),
+    )
+    dense = [p for name, p in model.named_parameters() if "embedding_bag_collection" not in name]
+    optimizer = (
+        torch.optim.SGD(dense, lr=lr, fused=True) if job.train.opt_name == "sgd" else _dense_adagrad(dense, lr, eps)
+    )
+    inputs = []
+    for batch in batches:
+        columns = torch.split(batch.indices, list(job.data.multi_hot), dim=1)
+        lengths = torch.tensor(job.data.multi_hot).repeat_interleave(len(batch.labels))
+        values = torch.cat([column.flatten() for column in columns])
+        inputs.append(KeyedJaggedTensor(keys=keys, values=values, lengths=lengths))
+
+    def step(i: int) -> torch.Tensor:
+        inputs[i].unsync()
+        logits = model(batches[i].dense, inputs[i]).squeeze(1)
+        return _finish(nn.functional.binary_cross_entropy_with_logits(logits, batches[i].labels), [optimizer])
+
+    return step
+
+
+def _finish(loss: torch.Tensor, optimizers: list[torch.optim.Optimizer]) -> torch.Tensor:
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()  # type: ignore[no-untyped-call]
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss.detach()
+
+
+def _dense_adagrad(parameters: list[nn.Parameter], lr: float, eps: float) -> torch.optim.Adagrad:
+    return torch.optim.Adagrad(parameters, lr=lr, eps=eps, fused=True)
+
+
+def _sizes(job: Job) -> dict[str, Any]:
+    return {
+        "num_dense": job.data.num_dense, "num_embeddings": job.num_embeddings, "multi_hot": job.data.multi_hot,
+    }  # fmt: skip
+
+
+PEERS: dict[str, Callable[[Job, list[Batch]], Step]] = {"ours": ours, "eager": eager, "torchrec": torchrec}

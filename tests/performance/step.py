@@ -1,0 +1,92 @@
+"""One training step, ours beside stock PyTorch and torchrec, and beside the limit of its matrix products.
+
+python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
+
+All take turns in one process on the same batches; medians over rounds, and ratios of them. torchrec takes part where
+it is installed (requirements/torchrec-cpu.txt). Each trains once more in a process of its own for its peak memory.
+"""
+
+import argparse
+import importlib.util
+import resource
+import statistics
+import subprocess
+import sys
+
+import torch
+from jobs import make_batches, make_job, step_products
+from matmul_limit import Limit, best_shape_flops, timed_s
+from peers import PEERS
+
+WARM_UP_STEPS, MEMORY_STEPS = 3, 4
+STEPS_PER_ROUND = {"A": 5, "B": 2}
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("job", choices=["A", "B"])
+    parser.add_argument("--optimizer", default="rowwise_adagrad", choices=["adagrad", "rowwise_adagrad", "sgd"])
+    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
+    parser.add_argument("--memory-of", choices=PEERS, help=argparse.SUPPRESS)
+    return parser.parse_args()
+
+
+def print_memory(options: argparse.Namespace) -> None:
+    """Peak resident memory of a few steps, less what the process held before the model was built."""
+    job = make_job(options.job, options.optimizer)
+    batches = make_batches(job, MEMORY_STEPS)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    step = PEERS[options.memory_of](job, batches)
+    for i in range(MEMORY_STEPS):
+        step(i)
+    print(f"{(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024:.0f}")
+
+
+def main() -> None:
+    options = parse()
+    torch.set_num_threads(options.threads)
+    if options.memory_of:
+        print_memory(options)
+        return
+    job = make_job(options.job, options.optimizer)
+    batch_size, num_steps = job.train.global_batch_size, STEPS_PER_ROUND[options.job]
+    batches = make_batches(job, num_steps)
+    names = [name for name in PEERS if name != "torchrec" or importlib.util.find_spec("torchrec")]
+    steps = {name: PEERS[name](job, batches) for name in names}
+    losses = {name: [float(step(i % num_steps)) for i in range(WARM_UP_STEPS)] for name, step in steps.items()}
+    limit = Limit(step_products(job))
+    times: dict[str, list[float]] = {name: [] for name in [*names, "limit", "best shape"]}
+    for _ in range(options.rounds):
+        for name, step in steps.items():
+            times[name].append(statistics.median(timed_s(lambda step=step, i=i: step(i)) for i in range(num_steps)))
+        times["limit"].append(limit.measure_s())
+        times["best shape"].append(limit.flop / best_shape_flops())
+    print(
+        f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {options.threads} threads, "
+        f"torch {torch.__version__}"
+    )
+    print(f"measured; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
+          + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items()))  # fmt: skip
+    ours_s, limit_s = statistics.median(times["ours"]), statistics.median(times["limit"])
+    for name, values in times.items():
+        took_s = statistics.median(values)
+        print(
+            f"  {name:10s} {took_s * 1e3:8.2f} ms (best {min(values) * 1e3:.2f}) {batch_size / took_s:9,.0f} "
+            f"samples/s {limit.flop / took_s / 1e9:4.0f} GFLOP/s of products {limit_s / took_s:6.1%} of the limit"
+        )
+    for name in names[1:]:
+        print(f"  ours is {statistics.median(times[name]) / ours_s:.2f} times as fast as {name}")
+    per_round = [limit_s / ours_s for limit_s, ours_s in zip(times["limit"], times["ours"], strict=True)]
+    print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
+    if options.layouts:
+        print("\n".join(limit.describe()))
+    for name in names:
+        command = [sys.executable, __file__, options.job, "--optimizer", options.optimizer, "--memory-of", name]
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        print(f"  {name:10s} peak memory {int(done.stdout):,} MiB beyond torch and the batches")
+
+
+if __name__ == "__main__":
+    main()
