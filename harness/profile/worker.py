@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, TypeGuard
 
+import numpy as np
 import torch
 
 from harness.catalog import parse_workload
@@ -149,7 +150,9 @@ def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
     """Rows of all tables that one batch's ids name, on average over the batches."""
-    found = [sum(part.unique().numel() for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids]
+    found = [
+        sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
+    ]
     return round(sum(found) / len(found))
 
 
