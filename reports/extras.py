@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.energy import Energy, read_energy
+from reports.exchange import Exchange, Rank, read_exchange, read_ranks
 from reports.formatting import printable
 from reports.untrusted import (
     MAX_ITEMS,
@@ -94,6 +95,8 @@ class Attempt:
     peak_device_bytes: float | None
     energy: Energy | None
     blocks: tuple[Block, ...]
+    ranks: tuple[Rank, ...] = ()
+    exchange: Exchange | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,6 +173,8 @@ def _attempts(extra: Path, problems: list[str]) -> Iterator[Attempt]:
                 peak_device_bytes=positive_of(content, "peak_device_bytes"),
                 energy=read_energy(content.get("energy")),
                 blocks=tuple(_blocks(content.get("blocks"))),
+                ranks=read_ranks(content.get("ranks")),
+                exchange=read_exchange(content.get("exchange")),
             )
 
 

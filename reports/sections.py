@@ -6,6 +6,7 @@ from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison import Comparison
 from reports.comparison_section import comparison_sections
 from reports.convergence_section import convergence_section
+from reports.exchange_section import exchange_section
 from reports.facts import SetFacts
 from reports.figures import MAX_HUES, column_unit, hue_number, runs_chart, throughput_chart, time_chart
 from reports.formatting import MISSING, interval, plural
@@ -13,6 +14,7 @@ from reports.reference_section import reference_section
 from reports.reproduce_section import reproduce_section
 from reports.rules_section import rules_section
 from reports.runs_section import runs_section
+from reports.scaling_section import scaling_section
 from reports.system_section import noise_section, system_section
 from reports.verdict_section import names, verdict_section
 from reports.view import Block, Cell, Chart, Column, Fold, Prose, Section, Table
@@ -23,16 +25,19 @@ MAX_STRIPS = 24
 def group_sections(
     group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
 ) -> tuple[Section, ...]:
-    """Verdict, runs, why, comparison, convergence, reference, rules, attempts, time, noise, systems, reproduction."""
+    """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
+    systems, reproduction; those that the records have nothing for are left out."""
     made = (
         verdict_section(group, id_),
         _strips_section(group, id_),
         *comparison_sections(group, baseline, comparisons, id_),
+        scaling_section(group, id_),
         convergence_section(group, id_),
         reference_section(group, id_),
         rules_section(group, id_),
         runs_section(group, id_),
         _time_section(group, id_),
+        exchange_section(group, id_),
         noise_section(group, id_),
         system_section(group, id_),
         reproduce_section(group, id_),

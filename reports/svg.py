@@ -251,7 +251,7 @@ def x_axis(
 
 
 def y_axis(
-    scale: Scale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
+    scale: AnyScale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
     """Horizontal hairlines with their labels left of `left`."""
     ticks = scale.ticks(most)

@@ -26,6 +26,7 @@ from reports.glossary import registered, status_line
 from reports.statistics import log_summary
 from reports.tables import configuration_row
 from reports.view import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
+from reports.worlds import ranks_words
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _USUAL_SPREAD = 0.10
@@ -86,6 +87,11 @@ def system_words(one: SetFacts) -> str:
     times = f"{number} × " if number not in ("", "0") else ""
     per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
     return printable(f"{per}{times}{model}", 70)
+
+
+def _about(one: SetFacts) -> str:
+    """System and, where there are several, ranks."""
+    return "; ".join(words for words in (system_words(one), ranks_words(one)) if words)
 
 
 def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
@@ -208,7 +214,7 @@ def _verdict_row(
     is_its_score = one.result.rcp_factor in (None, 1.0)
     factor, unfinished = row["rcp_factor"], len(one.unfinished)
     cells = [
-        Cell(text=one.label, anchor=f"set{one.index + 1}" if is_linked else "", sub=system_words(one)),
+        Cell(text=one.label, anchor=f"set{one.index + 1}" if is_linked else "", sub=_about(one)),
         Cell(
             text=f"{shown.icon} {shown.word}",
             kind=shown.kind,
