@@ -90,7 +90,8 @@ def _draw(
     marks.append(svg.text(width - _RIGHT, _TOP - 14, svg.fit(slope, width - 150), class_="axis", anchor="end"))
     drawn = [dot for dot in sorted(dots, key=lambda dot: dot.kind == "phase") if _is_inside(dot, x, y)]
     marks.append(svg.group(*(_mark(dot, x, y) for dot in drawn), class_="hue0"))
-    marks.append(_labels([dot for dot in drawn if dot.kind == "phase"], x, y, width))
+    phases = [dot for dot in drawn if dot.kind == "phase"]
+    marks.append(_labels(phases, x, y, width, below=y.at(ceilings.flop_per_s) + 16))
     return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
 
 
@@ -120,8 +121,8 @@ def _mark(dot: RooflineDot, x: LogScale, y: LogScale) -> Markup:
     return svg.group(svg.circle(at_x, at_y, 5.0 if dot.kind == "phase" else 3.5, class_), hint=dot.hint)
 
 
-def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float) -> Markup:
-    """Names beside the dots, moved down until none covers another."""
+def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float, *, below: float) -> Markup:
+    """Names beside the dots, under the roof's line and moved down until none covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []
     for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):
@@ -129,7 +130,7 @@ def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float)
         left = x.at(dot.flop_per_byte) + 9
         if left + wide > width - _RIGHT:
             left = x.at(dot.flop_per_byte) - 9 - wide
-        base = y.at(dot.flop_per_s) + 4
+        base = max(y.at(dot.flop_per_s) + 4, below)
         while any(
             abs(base - other) < _LABEL_PX and left < end and start < left + wide for start, end, other in placed
         ):
