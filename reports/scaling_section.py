@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports.charts.scaling import Axes, Dot, Series, link_figure, small_scaling
+from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
 from reports.facts import SetFacts
 from reports.figures import MAX_HUES, column_unit
 from reports.formatting import MISSING, TimeUnit, count, percent, plural, printable, ratio, si, throughput
@@ -55,19 +55,19 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
                 families.setdefault(_alike(world, is_weak=is_weak), []).append(world)
         for family in families.values():
             alone = [world for world in family if world.num_ranks == 1]
-            schemes = dict.fromkeys((world.sharding, world.scheme) for world in family if world.num_ranks > 1)
-            for sharding, scheme in schemes:
-                many = [
-                    one for one in family if one.num_ranks > 1 and (one.sharding, one.scheme) == (sharding, scheme)
-                ]
+            schemes = dict.fromkeys(_exchange_of(world) for world in family if world.num_ranks > 1)
+            for scheme in schemes:
+                many = [world for world in family if world.num_ranks > 1 and _exchange_of(world) == scheme]
                 sets = sorted([*alone, *many], key=lambda one: one.num_ranks)
                 if len({one.num_ranks for one in sets}) > 1:
-                    batch = (
-                        f"{count(_batch(sets[0], is_weak=is_weak))} samples {'per rank' if is_weak else 'per step'}"
-                    )
-                    name = printable(f"{batch}, sharding {sharding}, {scheme}", 120)
-                    found.append(ScalingLine(name=name, sets=tuple(sets)))
+                    batch = f"{count(_batch(sets[0], is_weak=is_weak))} per {'rank' if is_weak else 'step'}"
+                    found.append(ScalingLine(name=printable(f"{scheme}, {batch}", 120), sets=tuple(sets)))
     return found
+
+
+def _exchange_of(world: RankedSet) -> str:
+    """'fp16 / dense, row_wise': precision of the embeddings, gradients, sharding."""
+    return f"{world.comm} / {world.grad_comm}, {world.sharding}"
 
 
 def _alike(world: RankedSet, *, is_weak: bool) -> object:
@@ -100,6 +100,9 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
             drawings.append(
                 small_scaling([one for one in series if one.dots], axes, id_=f"{id_}{number}", description=about)
             )
+    if len(lines) > 1:
+        names = [Series(name=line.name, hue=hue, dots=()) for hue, line in enumerate(lines)]
+        drawings.append(scaling_legend(names, id_=f"{id_}-lines"))
     return [
         Prose(text=_scaling_lead(lines)),
         Multiples(drawings=tuple(drawings)),
@@ -134,7 +137,8 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     return (
         f"{told}: samples/s per rank, over those of the smallest world ({plural(line.sets[0].num_ranks, 'rank')})."
         f"{several} All values are measured, geometric means over the runs that reached the target; each rank's "
-        "threads are those of its configuration."
+        "threads are those of its configuration. Lines are named by the embeddings' and the gradients' exchange, the "
+        "sharding and the batch."
     )
 
 

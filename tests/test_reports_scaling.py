@@ -102,6 +102,18 @@ def test_results_over_ranks_stand_at_the_values_of_their_table(tmp_path: Path) -
         ElementTree.fromstring(drawing)
 
 
+def test_several_lines_are_named(tmp_path: Path) -> None:
+    write_world(tmp_path, "a", 1, rate=1000.0)
+    write_world(tmp_path, "b", 2, rate=1900.0)
+    write_world(tmp_path, "c", 2, rate=2000.0, comm="fp16", grad_comm="topk:0.01")
+    section = scaling_section(gathered(tmp_path), "g")
+    (multiples,) = blocks_of(section, Multiples)
+    legend = ElementTree.fromstring(multiples.drawings[-1])
+    told = [one.text for one in legend.iter(f"{SVG}text")]
+    assert told[:2] == ["Lines", "fp32 / dense, row_wise, 512 per step"]
+    assert "fp16 / topk:0.01, row_wise, 512 per step" in {one.text for one in legend.iter(f"{SVG}title")}
+
+
 def test_only_what_differs_in_ranks_alone_makes_a_line(tmp_path: Path) -> None:
     write_world(tmp_path, "a", 2, rate=1000.0, implementation="torchrec")
     write_world(tmp_path, "b", 4, rate=1900.0, implementation="other")
@@ -114,7 +126,7 @@ def test_a_batch_that_grows_with_the_ranks_is_a_line_of_its_own(tmp_path: Path) 
     write_world(tmp_path, "b", 2, rate=1900.0, batch=512)
     (table,) = blocks_of(scaling_section(gathered(tmp_path), "g"), Table)
     assert column(table, "Global batch") == ["256", "512"]
-    assert {row[0].sub.split(",")[0] for row in table.rows} == {"256 samples per rank"}
+    assert {row[0].sub for row in table.rows} == {"fp32 / dense, row_wise, 256 per rank"}
 
 
 def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> None:

@@ -48,6 +48,19 @@ def small_scaling(series: Sequence[Series], axes: Axes, *, id_: str, description
     return _draw(series, axes, *_SMALL, 56.0, id_, axes.y_name, description)
 
 
+def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
+    """The names of the lines, as one more of the drawings."""
+    marks: list[Markup] = [svg.text(0, 13, "Lines", class_="axis")]
+    for number, one in enumerate(series):
+        at = 36.0 + 30.0 * number
+        mark = (svg.line(4, at, 30, at, "curve"), svg.circle(17, at, 4.5, "dot-counted"))
+        words = svg.text(38, at + 4, svg.fit(one.name, _SMALL[0] - 38))
+        marks.append(svg.group(*mark, words, class_=hue(one.hue), hint=one.name))
+    about = f"Names of the lines: {'; '.join(one.name for one in series)}"
+    width, height = _SMALL
+    return svg.drawing(*marks, width=width, height=height, id_=id_, title="Lines", description=about)
+
+
 def link_figure(series: Sequence[Series], axes: Axes, *, id_: str, title: str, description: str) -> Figure:
     return draw_both(
         lambda width, drawn_id: _draw(series, axes, width, _HEIGHT, 62.0, drawn_id, title, description),
