@@ -1,7 +1,7 @@
 """A sweep: the run sets of a matrix of configurations, their runs interleaved in time with shared seeds.
 
 <sweep>/sweep.json          axes, configurations, seeds; what failed
-<sweep>/<NN>-<values>/      one ordinary run set per configuration
+<sweep>/<NN>-<values>/      one ordinary run set per configuration; with profile.json where that was asked for
 
 Round k makes run k of every configuration, with the same seed in all. Rounds go forwards and backwards in turn
 (A B, B A, A B …), so that a drift of the system that is even in time weighs on all configurations alike.
@@ -19,6 +19,7 @@ from harness.axes import Axis, Point
 from harness.config import RunConfig
 from harness.errors import ExitCode, HarnessError
 from harness.files import read_json, write_json
+from harness.profile.launch import PROFILE_FILE, profile_set
 from harness.run_set import hold_lock, locked, open_run_set
 from harness.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
 from harness.throughput import collect_processes, is_measured, measure_process
@@ -46,16 +47,19 @@ class Progress:
     number: int
     total: int
     label: str
-    run_index: int
+    run_index: int | None
 
 
 OnRun = Callable[[Progress], None]
 
 
-def start_sweep(axes: Sequence[Axis], configurations: Sequence[Configuration], request: RunRequest) -> Path:
+def start_sweep(
+    axes: Sequence[Axis], configurations: Sequence[Configuration], request: RunRequest, *, with_profile: bool = False
+) -> Path:
     """Create the sweep's folder with a run set per configuration; sweep.json comes last, so one with it is whole.
 
     `request` holds for all; its data folder and threads are each configuration's own. Its base seed must be drawn.
+    `with_profile` says that each configuration is profiled once, when all runs are made.
     """
     first = configurations[0].config
     created = datetime.now(UTC)
@@ -72,6 +76,7 @@ def start_sweep(axes: Sequence[Axis], configurations: Sequence[Configuration], r
         "throughput_steps": request.throughput_steps,
         "num_runs": request.num_runs,
         "base_seed": request.base_seed,
+        "with_profile": with_profile,
         "axes": [{"key": axis.key, "values": list(axis.texts)} for axis in axes],
         "configurations": [
             _create(folder, index, configuration, request) for index, configuration in enumerate(configurations)
@@ -83,7 +88,13 @@ def start_sweep(axes: Sequence[Axis], configurations: Sequence[Configuration], r
 
 def _create(folder: Path, index: int, configuration: Configuration, request: RunRequest) -> dict[str, Any]:
     point = configuration.point
-    record: dict[str, Any] = {"label": point.label, "values": point.texts, "folder": None, "failure": None}
+    record: dict[str, Any] = {
+        "label": point.label,
+        "values": point.texts,
+        "folder": None,
+        "failure": None,
+        "profile_failure": None,
+    }
     if configuration.problem is not None:
         reason, code = configuration.problem
         return {**record, "failure": {"reason": reason, "exit_code": int(code), "run_index": None}}
@@ -126,18 +137,18 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
                 record["failure"] = None
                 _refuse_elsewhere(folder / record["folder"])
         for progress, record in _rounds(content):
-            set_folder = folder / record["folder"]
-            if record["failure"] is not None or _is_done(set_folder, progress.run_index):
+            set_folder, run_index = folder / record["folder"], progress.run_index
+            if record["failure"] is not None or run_index is None or _is_done(set_folder, run_index):
                 continue
             if on_run is not None:
                 on_run(progress)
             try:
-                _advance(set_folder, content, progress.run_index, quiet=quiet)
+                _advance(set_folder, content, run_index, quiet=quiet)
             except HarnessError as error:
                 record["failure"] = {
                     "reason": str(error).partition("\n")[0],
                     "exit_code": int(error.exit_code),
-                    "run_index": progress.run_index,
+                    "run_index": run_index,
                 }
                 write_json(folder / SWEEP_FILE, content)
         if content["mode"] == "throughput":
@@ -145,8 +156,26 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
                 if record["folder"] is not None and record["failure"] is None:
                     run_set, set_content = open_run_set(folder / record["folder"])
                     collect_processes(run_set, set_content)
+        if content["with_profile"]:
+            _profile(folder, content, on_run)
         write_json(folder / SWEEP_FILE, content)
     return content
+
+
+def _profile(folder: Path, content: Mapping[str, Any], on_run: OnRun | None) -> None:
+    """Profile every configuration that was measured and has no profile yet; what fails is recorded beside it."""
+    records = [one for one in content["configurations"] if one["folder"] is not None and one["failure"] is None]
+    for number, record in enumerate(records, start=1):
+        run_set, set_content = open_run_set(folder / record["folder"])
+        if (run_set.extra / PROFILE_FILE).exists():
+            continue
+        if on_run is not None:
+            on_run(Progress(number=number, total=len(records), label=f"profile {record['label']}", run_index=None))
+        record["profile_failure"] = None
+        try:
+            profile_set(run_set, set_content, num_steps=None, trace=None, on_progress=lambda doing: None)
+        except HarnessError as error:
+            record["profile_failure"] = str(error).partition("\n")[0]
 
 
 def _rounds(content: Mapping[str, Any]) -> Iterator[tuple[Progress, dict[str, Any]]]:

@@ -1,7 +1,7 @@
 """extra/profile.json as the reports use it. The file may come from anyone: what does not fit reads as not known."""
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -108,9 +108,13 @@ class ProfileRecord:
     eval_flop_per_s: float | None
 
 
-def find_profiles(path: Path) -> tuple[ProfileRecord, ...]:
-    """The profiles of the set at `path` and of those at most two levels below it, at most _MAX_PROFILES."""
+def find_profiles(path: Path, outside: Collection[Path] = ()) -> tuple[ProfileRecord, ...]:
+    """The profiles of the set at `path` and of those at most two levels below it, at most _MAX_PROFILES.
+
+    None of sets that lie directly in a folder of `outside` (resolved).
+    """
     found = [path / _FILE, *sorted(path.glob(f"*/{_FILE}")), *sorted(path.glob(f"*/*/{_FILE}"))]
+    found = [file for file in found if file.resolve().parents[2] not in outside]
     problems: list[str] = []
     records = (read_profile(file, problems) for file in found[:_MAX_PROFILES])
     return tuple(record for record in records if record is not None)

@@ -52,8 +52,9 @@ def gather_sweeps(paths: Sequence[Path]) -> tuple[SweepFacts, ...]:
 
 
 def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:
-    """Every profile at or below `paths`, each once."""
-    return tuple(dict.fromkeys(record for path in paths for record in find_profiles(path)))
+    """Every profile at or below `paths`, each once, but for those of a sweep, whose table says what they found."""
+    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
+    return tuple(dict.fromkeys(record for path in paths for record in find_profiles(path, swept)))
 
 
 def gather_sets(

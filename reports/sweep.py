@@ -13,6 +13,7 @@ from reports.comparison import Comparison, compare_sides
 from reports.energy import Energy, read_energy
 from reports.facts import SetFacts, gather
 from reports.formatting import printable
+from reports.profile_record import ProfileRecord, read_profile
 from reports.sides import Sample, Side, side_of
 from reports.statistics import LogSummary, log_summary
 from reports.untrusted import as_list, as_mapping, items_of, positive_of, read_json, text_of, whole_of
@@ -55,6 +56,8 @@ class SweepRow:
     training_flop: float | None = None
     embedding_bytes: float | None = None
     comparison: Comparison | None = None
+    profile: ProfileRecord | None = None
+    profile_failure: str | None = None
 
     @property
     def num_runs(self) -> int:
@@ -165,6 +168,8 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False) -> SweepFact
             failure=_failure(record),
             num_planned=planned,
             facts=facts.get(set_folder) if set_folder else None,
+            profile=read_profile(set_folder / "extra" / "profile.json", problems) if set_folder else None,
+            profile_failure=text_of(record, "profile_failure", 300),
         )
         rows.append(_with_processes(row, set_folder, problems) if mode == "throughput" and set_folder else row)
     return SweepFacts(

@@ -12,6 +12,7 @@ from reports.formatting import (
     count,
     interval,
     num_bytes,
+    percent,
     plural,
     printable,
     si,
@@ -81,6 +82,8 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
             Column(name="GFLOP/s", is_number=True, help="computed FLOP × measured samples/s"),
             Column(name="FLOP/byte", is_number=True, help="computed; of embedding rows"),
         ]
+    if any(row.profile for row in sweep.rows):
+        columns.append(Column(name="Bound by", help="share of the profiled step"))
     columns += [Column(name="Runs", is_number=True), Column(name="Against the first")]
     rows = tuple(_row(sweep, row, unit) for row in sweep.rows)
     caption = f"{printable(sweep.name)}: {plural(len(rows), 'configuration')}"
@@ -111,8 +114,18 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
             Cell(text=_small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)),
             Cell(text=_small(flop / rows_bytes if flop and rows_bytes else None)),
         ]
+    if any(one.profile for one in sweep.rows):
+        cells.append(Cell(text=bound_words(row)))
     cells += [Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"), Cell(text=against_first(row))]
     return tuple(cells)
+
+
+def bound_words(row: SweepRow) -> str:
+    """'gather 61 %, compute 30 %': what bounds the phases of a step, those of a tenth of its time and more."""
+    if row.profile is None:
+        return MISSING
+    shares = sorted(row.profile.bound_shares, key=lambda entry: -entry[1])
+    return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares if share >= 0.1) or MISSING
 
 
 def against_first(row: SweepRow) -> str:
@@ -151,9 +164,9 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
             notes.append(
                 "The data was made up and in memory: reading input is not in these times. Ids follow a power law."
             )
-        notes.append(
-            "FLOP and bytes are computed from the configuration. 'dlrmbench profile' says what bounds a step."
-        )
+        told = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
+        notes.append(f"FLOP and bytes are computed from the configuration.{told}")
+    notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     why = explain_missing(energy for row in sweep.rows for energy in row.energies)
     notes += [why] if why else []
     sources = sorted({one.source for row in sweep.rows for one in row.energies if one and one.parts})
@@ -320,6 +333,7 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "training_flop_per_sample": row.training_flop,
         "embedding_bytes_per_sample": row.embedding_bytes,
         "data_kind": row.data_kind,
+        "bound_by": bound_words(row) if row.profile else None,
         "verdict": row.comparison.verdict if row.comparison else None,
         "failure": row.failure,
     }

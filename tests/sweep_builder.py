@@ -24,6 +24,11 @@ COMPUTED = {
     "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
 }  # fmt: skip
 
+PROFILE = {
+    "phases": [{"phase": "embedding_forward", "measured": {"time_s": 1.0}, "computed": {}}],
+    "step": {"measured": {}, "computed": {"bound_shares": {"gather": 0.61, "compute": 0.3, "overhead": 0.09}}},
+}
+
 
 @dataclass
 class FastWorkers:
@@ -43,7 +48,9 @@ class FastWorkers:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fail(spec):
             return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
-        if "num_steps" in spec:
+        if "trace" in spec:
+            on_event({"event": "profile", "content": PROFILE})
+        elif "num_steps" in spec:
             on_event(throughput_answer(spec, len(self.launches)))
         else:
             _train(spec, spec_path.parent)
@@ -93,3 +100,4 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
 def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> None:
     monkeypatch.setattr("harness.runner.launch_worker", workers)
     monkeypatch.setattr("harness.throughput.launch_worker", workers)
+    monkeypatch.setattr("harness.profile.launch.launch_worker", workers)

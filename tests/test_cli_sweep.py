@@ -123,6 +123,26 @@ def test_a_configuration_that_runs_out_of_memory_is_recorded_and_the_others_go_o
     assert len(workers.launches) == 4 + 3
 
 
+def test_each_configuration_is_profiled_once_after_all_runs(
+    sweep: Sweep, workers: FastWorkers, tmp_path: Path
+) -> None:
+    workers.fail = lambda spec: "trace" in spec and spec["tables"]["runtime"]["threads"] == 2
+    arguments = ("--axis", "runtime.threads=1,2", "--throughput", "3", "--profile", "--format", "json")
+    done = sweep(*arguments)
+    assert done.exit_code == 0, done.output
+    assert ["trace" in spec for spec in workers.launches] == [False] * 10 + [True] * 2
+    first, second = json.loads(done.stdout)["configurations"]
+    assert first["bound_by"] == "gather 61 %, compute 30 %"
+    assert second["bound_by"] is None
+    records = content_of(the_sweep(tmp_path))["configurations"]
+    assert [record["profile_failure"] is None for record in records] == [True, False]
+
+    workers.fail = lambda spec: False
+    assert CliRunner().invoke(cli, ["resume", str(the_sweep(tmp_path)), "-q"]).exit_code == 0
+    assert len(workers.launches) == 13  # only what had failed
+    assert content_of(the_sweep(tmp_path))["configurations"][1]["profile_failure"] is None
+
+
 def test_a_batch_that_the_dataset_does_not_hold_fails_that_configuration_alone(sweep: Sweep, tmp_path: Path) -> None:
     done = sweep("--axis", "train.global_batch_size=256,10000000", "-n", "1")
     assert done.exit_code == ExitCode.USAGE, done.output

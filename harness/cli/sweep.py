@@ -37,6 +37,10 @@ _WORST_FIRST = (
     "--throughput", "throughput_steps", type=click.IntRange(min=1), metavar="STEPS",
     help="Measure samples/s over STEPS in at least 5 processes each; then any key may vary, also model.* and data.*.",
 )  # fmt: skip
+@click.option(
+    "--profile", "with_profile", is_flag=True,
+    help="Profile each configuration once, after all runs: the table then says what bounds its step.",
+)  # fmt: skip
 @click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
 @click.option(
     "--format", "form", type=click.Choice(["table", "json", "csv", "md"]), default="table", show_default=True,
@@ -51,6 +55,7 @@ def sweep(
     seed: int | None,
     timeout_s: float | None,
     throughput_steps: int | None,
+    with_profile: bool,
     strict_env: bool,
     form: str,
     quiet: bool,
@@ -106,6 +111,7 @@ def sweep(
             num_threads=configurations[0].num_threads,
             command=["dlrmbench", *sys.argv[1:]],
         ),
+        with_profile=with_profile,
     )
     if not quiet:
         click.echo(f"{len(points)} configurations, {num_runs} runs each, in {folder}", err=True)
@@ -163,7 +169,8 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
     def on_run(progress: Progress) -> None:
         if not quiet:
             of = f"[{progress.number}/{progress.total}]"
-            click.echo(f"{of} {progress.label}, run {progress.run_index + 1}", err=True)
+            run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
+            click.echo(f"{of} {progress.label}{run}", err=True)
 
     try:
         content = complete_sweep(folder, quiet=quiet, on_run=on_run)
