@@ -111,10 +111,10 @@ class ProfileRecord:
 def find_profiles(path: Path, outside: Collection[Path] = ()) -> tuple[ProfileRecord, ...]:
     """The profiles of the set at `path` and of those at most two levels below it, at most _MAX_PROFILES.
 
-    None of sets that lie directly in a folder of `outside` (resolved).
+    None that lie below a folder of `outside` (resolved).
     """
     found = [path / _FILE, *sorted(path.glob(f"*/{_FILE}")), *sorted(path.glob(f"*/*/{_FILE}"))]
-    found = [file for file in found if file.resolve().parents[2] not in outside]
+    found = [file for file in found if not any(above in outside for above in file.resolve().parents)]
     problems: list[str] = []
     records = (read_profile(file, problems) for file in found[:_MAX_PROFILES])
     return tuple(record for record in records if record is not None)
