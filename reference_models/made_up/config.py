@@ -22,7 +22,8 @@ def parse_made_up(table: Mapping[str, Any]) -> DataConfig:
     """
     section = Section(
         "data", table,
-        ("kind", "name", "num_dense", "num_embeddings", "multi_hot", "train_samples", "eval_samples", "seed", *SHAPE_KEYS),
+        ("kind", "name", "num_dense", "num_embeddings", "multi_hot", "train_samples", "eval_samples", "seed",
+         *SHAPE_KEYS),
     )  # fmt: skip
     rows = section.wholes("num_embeddings", low=1) if "num_embeddings" in table else None
     hots = section.wholes("multi_hot", low=1) if "multi_hot" in table else None
