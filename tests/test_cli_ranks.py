@@ -132,6 +132,21 @@ def kill_and_resume(tmp_path: Path, data_root: Path, draw: random.Random) -> Non
 
 
 @pytest.mark.long
+def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_root: Path) -> None:
+    process = start_command(*options(data_root, "--ranks", 2, "--throughput", 100000), cwd=tmp_path)
+    try:
+        pid = find_rank(process.pid, 1, module="harness.throughput_rank")
+        time.sleep(10)
+        os.kill(pid, signal.SIGKILL)
+        output, _ = process.communicate(timeout=60)
+    finally:
+        kill_group(process)
+    assert process.returncode == 9, output
+    assert "rank 1 was killed by SIGKILL" in output
+    assert "Traceback" not in output
+
+
+@pytest.mark.long
 def test_a_rank_that_stands_still_ends_the_run_within_a_minute(tmp_path: Path, data_root: Path) -> None:
     process = start_command(*options(data_root, "-n", 1, "--ranks", 2), cwd=tmp_path)
     try:
