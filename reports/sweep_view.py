@@ -61,7 +61,7 @@ def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
 
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
-    """One row per configuration; the same columns on the page and in the terminal."""
+    """One row per configuration; the same on the page and in the terminal."""
     unit = _unit(sweep)
     columns = [Column(name=printable(key), is_number=True) for key, _ in sweep.axes]
     if sweep.mode == "to_target":
@@ -85,9 +85,13 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     if any(row.profile for row in sweep.rows):
         columns.append(Column(name="Bound by", help="share of the profiled step"))
     columns += [Column(name="Runs", is_number=True), Column(name="Against the first")]
-    rows = tuple(_row(sweep, row, unit) for row in sweep.rows)
+    made = [_row(sweep, row, unit) for row in sweep.rows]
+    # A column without a single value only takes width; the notes say why there is none.
+    kept = [n for n in range(len(columns)) if n < len(sweep.axes) or any(row[n].text != MISSING for row in made)]
+    rows = tuple(tuple(row[n] for n in kept) for row in made)
     caption = f"{printable(sweep.name)}: {plural(len(rows), 'configuration')}"
-    return Table(id=id_, caption=caption, columns=tuple(columns), rows=rows, is_sortable=len(rows) > 1)
+    shown = tuple(columns[n] for n in kept)
+    return Table(id=id_, caption=caption, columns=shown, rows=rows, is_sortable=len(rows) > 1)
 
 
 def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
@@ -116,7 +120,10 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
         ]
     if any(one.profile for one in sweep.rows):
         cells.append(Cell(text=bound_words(row)))
-    cells += [Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"), Cell(text=against_first(row))]
+    cells += [
+        Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"),
+        Cell(text=brief_verdict(row), note=against_first(row)),
+    ]
     return tuple(cells)
 
 
@@ -138,7 +145,7 @@ def against_first(row: SweepRow) -> str:
 
 
 def brief_verdict(row: SweepRow) -> str:
-    """As `against_first`, in a few words for the terminal."""
+    """As `against_first`, in a few words for a column."""
     whole = row.comparison.whole if row.comparison else None
     if row.failure:
         return "failed"
@@ -166,6 +173,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
             )
         told = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
         notes.append(f"FLOP and bytes are computed from the configuration.{told}")
+    notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     why = explain_missing(energy for row in sweep.rows for energy in row.energies)
     notes += [why] if why else []

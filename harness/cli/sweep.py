@@ -197,8 +197,7 @@ def _write_page(folder: Path) -> Path:
 def _show(facts: Any, form: str) -> None:
     from harness.cli.escaping import markdown_safe, spreadsheet_safe
     from harness.cli.table import echo_table
-    from reports.formatting import MISSING
-    from reports.sweep_view import brief_verdict, rows_as_records, sweep_notes, sweep_table
+    from reports.sweep_view import rows_as_records, sweep_notes, sweep_table
 
     if form == "json":
         content = {
@@ -219,22 +218,15 @@ def _show(facts: Any, form: str) -> None:
         return
     table = sweep_table(facts, "sweep")
     heads = [f"{column.name} ({column.help})" if column.help else column.name for column in table.columns]
-    rows = [
-        [*(cell.text for cell in row[:-1]), brief_verdict(one)]
-        for row, one in zip(table.rows, facts.rows, strict=True)
-    ]
+    rows = [[cell.text for cell in row] for row in table.rows]
     if form == "md":
         click.echo("| " + " | ".join(map(markdown_safe, heads)) + " |")
         click.echo("|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|")
         for row in rows:
             click.echo("| " + " | ".join(map(markdown_safe, row)) + " |")
         return
-    shown = [number for number in range(len(heads)) if any(row[number] != MISSING for row in rows)]
-    aligns = "".join("r" if table.columns[number].is_number else "l" for number in shown)
-    echo_table([table.columns[number].name for number in shown], [[row[n] for n in shown] for row in rows], aligns)
-    for row in facts.rows:
-        if row.failure:
-            click.echo(f"{row.label} failed: {row.failure}")
+    aligns = "".join("r" if column.is_number else "l" for column in table.columns)
+    echo_table([column.name for column in table.columns], rows, aligns)
     for note in sweep_notes(facts):
         click.echo(note)
 

@@ -109,7 +109,7 @@ def _panel(
     width: float,
 ) -> Markup:
     bottom, start, stop = top + _HEIGHT - _BOTTOM, left + _LEFT, left + width - _RIGHT
-    xs = place(positions, start + 8, stop - 8)
+    xs = place(positions, start + 12, stop - 20)
     marks: list[Markup] = [svg.text(left, top + 30, svg.fit(quantity, width), class_="axis")]
     if panel.name:
         marks.append(svg.text(left, top + 14, svg.fit(panel.name, width), class_="name"))
