@@ -56,9 +56,15 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
         yield at(
             judged[-1][0] if judged else stop,
             "the run claims success without having met the target",
-            found="no evaluation" if best is None else f"{best:.6g}",
-            expected=f"at least {target:.6g}",
+            found="no evaluation" if best is None else _apart(best, target),
+            expected=f"at least {target:.6g}" + (", at most 1" if best is not None and best > 1 else ""),
         )
+
+
+def _apart(quality: float, target: float) -> str:
+    """A quality with as many digits as tell it from the target."""
+    short = f"{quality:.6g}"
+    return repr(quality) if quality != target and short == f"{target:.6g}" else short
 
 
 @rule(
@@ -77,12 +83,17 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     best = max((quality for _, quality in evaluations_inside_run(subject.log)), default=None)
     target = _target(subject)
     reason = stop.metadata.get(keys.REASON)
+    is_met = best is not None and target is not None and best >= target
     yield at(
         stop,
-        "the run did not converge" + (f" ({show(reason)})" if reason else ""),
-        found="no evaluation" if best is None else f"best quality {best:.6g}",
-        expected="status success" if target is None else f"at least {target:.6g}",
+        ("the run says aborted" if is_met else "the run did not converge") + (f" ({show(reason)})" if reason else ""),
+        found="status aborted" if is_met else "no evaluation" if best is None else _best(best, target),
+        expected="status success" if target is None or is_met else f"at least {target:.6g}",
     )
+
+
+def _best(quality: float, target: float | None) -> str:
+    return f"best quality {quality:.6g}" if target is None else f"best quality {_apart(quality, target)}"
 
 
 @rule(
@@ -113,17 +124,18 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
-    """Training on after the target was met only costs time; in this harness's logs it cannot happen."""
+    """The first evaluation that meets the target is the last: what was trained after it is not the result. In the
+    Open division of benchmarks whose target binds there too it is only said."""
     target = _target(subject)
     if target is None:
         return
     evaluations = evaluations_inside_run(subject.log)
-    met = next((i for i, (_, quality) in enumerate(evaluations) if quality >= target), None)
-    if met is not None and met < len(evaluations) - 1:
-        severity: Severity = "error" if subject.is_ours else "info"
+    met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
+    if met is not None and (more := len(evaluations) - 1 - met) > 0:
+        severity: Severity = "error" if subject.is_ours or subject.is_closed else "info"
         yield at(
             evaluations[met][0],
-            f"the target was met {len(evaluations) - 1 - met} evaluations before the run stopped",
+            f"the target was met {more} evaluation{'s' if more > 1 else ''} before the run stopped",
             found=f"{evaluations[met][1]:.6g}",
             expected="run_stop after it",
             severity=severity,
