@@ -7,6 +7,7 @@ from rules import keys
 from rules.log import RunLog
 from rules.rule import Problem, Rule, Severity, rule, show
 from rules.subject import SetSubject
+from rules.timing import NO_MILLISECONDS
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
 INCOMPLETE = "RS101"
@@ -60,14 +61,14 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
 )
 def runs_differ(subject: SetSubject) -> Iterator[Problem]:
     """No two logs are the same file or the same run: the same bytes, or the same run_start to the millisecond
-    and the same qualities. No official tool compares logs with one another."""
+    (where stamps are milliseconds). No official tool compares logs with one another."""
     by_digest: dict[str, RunLog] = {}
     by_start: dict[float, RunLog] = {}
     for log in subject.logs:
         start = log.first(keys.RUN_START)
         twin = by_digest.setdefault(log.sha256, log)
         what = "is the same file as"
-        if twin is log and start is not None:
+        if twin is log and start is not None and start.time_ms >= NO_MILLISECONDS:
             twin = by_start.setdefault(start.time_ms, log)
             what = "is the same run as"
         if twin is not log:
@@ -104,6 +105,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
+    if len({repr(log.value(key)) for log in subject.logs}) < 2:
+        return
     groups: dict[str, list[RunLog]] = defaultdict(list)
     for log in subject.logs:
         line = log.first(key)

@@ -5,11 +5,13 @@ from itertools import pairwise
 
 from rules import keys
 from rules.demands import EITHER_OR, EVENT_TYPES, POINT, TENSORS_OF_DLRM, demands_of, kinds_of
+from rules.log import LogLine, RunLog
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
 
 _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
 _CLOCK_SKEW_MS = 1000
+_DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
 _COMMON = "compliance_checker training_*/common.yaml"
 
@@ -73,7 +75,8 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
     """Every key that the rules demand occurs; those demanded once occur once. The same value twice is a warning
-    as in the official checker, different values are an error."""
+    as in the official checker, different values are an error, and so are a second run_start and run_stop of another
+    time or status: the result would depend on which one counts."""
     for demand in demands_of(subject):
         lines = subject.log.all(demand.key)
         if not lines:
@@ -81,14 +84,16 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
                 message=f"{demand.key} is missing", found="no record", expected=f"{demand.key}: {demand.kind.name}"
             )
         elif demand.count == "once" and len(lines) > 1:
-            same = all(line.value == lines[0].value for line in lines)
+            same = len({repr(line.value) for line in lines}) == 1
+            differ = demand.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
             is_event = demand.key in EVENT_TYPES
             yield at(
                 lines[1],
-                f"{demand.key} occurs {len(lines)} times" + ("" if is_event or same else " with different values"),
-                found=", ".join(dict.fromkeys(show(line.value) for line in lines[:5])),
+                f"{demand.key} occurs {len(lines)} times"
+                + (" with different times or statuses" if differ else "" if is_event or same else _DIFFERENT),
+                found=", ".join(dict.fromkeys(_says(line) if differ else show(line.value) for line in lines[:5])),
                 expected="exactly one record",
-                severity="warning" if same and not (is_event and subject.is_ours) else "error",
+                severity="warning" if same and not differ and not (is_event and subject.is_ours) else "error",
                 remedy="Let only rank 0 log settings.",
             )
     if not subject.is_ours:
@@ -96,6 +101,12 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
             if not any(subject.log.all(key) for key in some):
                 what = " or ".join(some)
                 yield Problem(message=f"{what} is missing", found="no record", expected=f"at least one {what}")
+
+
+def _says(line: LogLine) -> str:
+    """What of a run's start or end bears on the result."""
+    status = line.metadata.get(keys.STATUS)
+    return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 
 
 @rule(
@@ -129,18 +140,18 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool
     looks at it, so in official logs it is a warning (the reference itself logs init_stop as a start), and an error
     only where no start or stop of init and run is what it should be: such a log is not mllog's."""
-    bounds = [line for line in subject.log.lines if line.key in _BOUNDS]
+    bounds = [line for key in _BOUNDS for line in subject.log.all(key)]
     is_foreign = bool(bounds) and all(line.event_type != EVENT_TYPES[line.key] for line in bounds)
     severity: Severity = "error" if subject.is_ours or is_foreign else "warning"
-    demanded = set(kinds_of(subject)) | set(EVENT_TYPES) | {keys.WEIGHTS_INITIALIZATION}
-    for line in subject.log.lines:
-        expected = EVENT_TYPES.get(line.key, POINT)
-        if line.key in demanded and line.event_type != expected:
+    wrong = [line for line in subject.log.lines if line.event_type != EVENT_TYPES.get(line.key, POINT)]
+    demanded = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
+    for line in wrong:
+        if line.key in demanded:
             yield at(
                 line,
                 f"{line.key} is logged as {show(line.event_type)}",
                 found=show(line.event_type),
-                expected=expected,
+                expected=EVENT_TYPES.get(line.key, POINT),
                 severity=severity,
             )
 
@@ -156,13 +167,11 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
     of several nodes differ, so in official logs up to a second is only a warning."""
     log = subject.log
-    order = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
-    position = {id(line): index for index, line in enumerate(log.lines)}
-    for before, after in pairwise(order):
+    for before, after in pairwise(_BOUNDS):
         one, other = log.last(before), log.first(after)
         if one is None or other is None:
             continue
-        if position[id(one)] > position[id(other)]:
+        if _stands_after(one, other, log):
             yield at(one, f"{before} stands after {after}", found=f"line {one.line_num}", expected=f"before {after}")
         elif (late_ms := one.time_ms - other.time_ms) > 0:
             severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
@@ -173,6 +182,12 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
                 expected=f"{before} first",
                 severity=severity,
             )
+
+
+def _stands_after(one: LogLine, other: LogLine, log: RunLog) -> bool:
+    if one.line_num != other.line_num:
+        return one.line_num > other.line_num
+    return next(line for line in log.lines if line is one or line is other) is other
 
 
 @rule(

@@ -12,6 +12,8 @@ from rules.subject import LogSubject, applies_to_ours
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000
 _BEGIN_MS = 1_514_764_800_000
+NO_MILLISECONDS = 1e12
+"""Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
 _END_MS = 4_102_444_800_000
 
 
@@ -33,17 +35,19 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
                 yield _inverted(before, line, "error")
         return
     inversions = [(a, b) for a, b in pairwise(lines) if b.time_ms < a.time_ms]
+    if not inversions:
+        return
     last: dict[int | None, LogLine] = {}
     disorder = []
     for line in lines:
         latest = last.get(line.rank)
-        if line.key != keys.CACHE_CLEAR and latest is not None and line.time_ms < latest.time_ms - _CLOCK_STEP_MS:
-            disorder.append((latest, line))
         if latest is None or line.time_ms >= latest.time_ms:
             last[line.rank] = line
+        elif line.time_ms < latest.time_ms - _CLOCK_STEP_MS and line.key != keys.CACHE_CLEAR:
+            disorder.append((latest, line))
     if disorder:
         yield _inverted(*disorder[0], "warning", len(disorder))
-    elif inversions:
+    else:
         yield _inverted(*inversions[0], "info", len(inversions))
 
 
@@ -154,10 +158,12 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
-    """cache_clear says true. False is honest, and worth knowing when times are compared."""
+    """cache_clear says true. False is honest, and worth knowing when times are compared; else it says nothing."""
     for line in subject.log.all(keys.CACHE_CLEAR)[:1]:
-        if line.value is False:
-            yield at(line, "the cache was not cleared", found=show(line.metadata.get("method")), expected="true")
+        if line.value is not True:
+            what = "the cache was not cleared" if line.value is False else "cache_clear does not say whether it was"
+            method = line.metadata.get("method")
+            yield at(line, what + (f" ({show(method)})" if method else ""), found=show(line.value), expected="true")
 
 
 @rule(
@@ -184,11 +190,12 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
-    """No record is stamped before MLPerf began (2018) or after 2100: seconds taken for milliseconds, or a clock
-    that was not set."""
-    severity: Severity = "error" if subject.is_ours else "warning"
+    """No record is stamped before MLPerf began (2018) or after 2100: a clock that was not set. In official logs that
+    is a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds
+    make the result a thousandth of what it was."""
     for line in subject.log.lines:
         if not _BEGIN_MS <= line.time_ms <= _END_MS:
+            severity: Severity = "error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning"
             yield at(
                 line,
                 f"{line.key} has an impossible time stamp",

@@ -1,0 +1,38 @@
+"""Further ways to break rules on logs, beside the one of rule_cases.py: by the rule's code and what is broken."""
+
+from dataclasses import replace
+from typing import Any
+
+from log_builder import with_record
+from rule_cases import LogCase, Records, official
+
+from rules import keys
+
+
+def _in_seconds(records: Records) -> Records:
+    return [{**record, "time_ms": record["time_ms"] // 1000} for record in records]
+
+
+def _twice(records: Records, key: str, later_ms: int = 0, **changes: Any) -> Records:
+    """A second record of a key behind the first."""
+    first = next(record for record in records if record["key"] == key)
+    second = {**first, "time_ms": first["time_ms"] + later_ms, **changes}
+    return [one for record in records for one in (record, second)[: 1 + (record["key"] == key)]]
+
+
+VARIANTS: dict[tuple[str, str], LogCase] = {
+    ("ST104", "second run_start at another time"): official(
+        lambda records: _twice(records, keys.RUN_START, later_ms=1), keys.RUN_START, index=1
+    ),
+    ("ST104", "second run_stop of another status"): official(
+        lambda records: _twice(records, keys.RUN_STOP, metadata={"status": "aborted"}), keys.RUN_STOP, index=1
+    ),
+    ("TI106", "no boolean"): official(
+        lambda records: with_record(records, keys.CACHE_CLEAR, value="perhaps"), keys.CACHE_CLEAR, is_error=False
+    ),
+    ("TI108", "seconds"): official(_in_seconds, keys.CACHE_CLEAR),
+    ("QU105", "official"): official(
+        lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1
+    ),
+}
+CASES = [replace(case.verdict_case(code), name=name) for (code, name), case in VARIANTS.items()]
