@@ -9,6 +9,7 @@ from harness.errors import ExitCode, HarnessError
 from harness.files import read_json
 from harness.package_code import RunRecord, read_run_record
 from harness.run_set import RUN_SET_FILE
+from harness.submission import UNSPECIFIED
 from rules.benchmarks import shipped_names
 from rules.checker import check_set
 from rules.log import printable, read_log
@@ -100,6 +101,12 @@ def refuse_twins(sets: Sequence[PackagedSet]) -> None:
 
 
 def refuse_other_submitter(sets: Sequence[PackagedSet], submitter: str) -> None:
+    if submitter == UNSPECIFIED:
+        raise HarnessError(
+            f"--submitter {submitter!r} stands for no organisation: it is what a log says when none was given. Set "
+            "the submitter before running, with --submitter or in the [submission] table of --config, and run again.",
+            ExitCode.USAGE,
+        )
     for one in sets:
         for run in one.runs:
             if run.organization != submitter:

@@ -1,5 +1,6 @@
 """Errors of this package. The command line turns them into exit codes in one place."""
 
+import json
 from difflib import get_close_matches
 
 
@@ -21,3 +22,10 @@ def did_you_mean(word: str, known: list[str]) -> str:
     if close:
         return f" Did you mean {close[0]!r}?"
     return f" Known: {', '.join(sorted(known))}."
+
+
+def why_no_json(error: json.JSONDecodeError, line: str, start: int) -> str:
+    """What is wrong with the record that begins at `start` of a line; that it is cut where it ends too early."""
+    if error.pos > start and (error.msg.startswith("Unterminated") or error.pos >= len(line.rstrip())):
+        return "not valid JSON: the record is cut off before its end"
+    return f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos - start + 1} of the record"

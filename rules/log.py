@@ -11,12 +11,14 @@ import hashlib
 import json
 import math
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
-from rules.errors import InputError
+from rules.errors import InputError, why_no_json
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_NUM_RECORDS = 200_000
@@ -28,9 +30,14 @@ MAX_DEPTH = 16
 _EXCERPT_CHARS = 120
 _PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
+_EXACT = 2**53
+_HELD_BYTES = 256 << 10
+"""Logs smaller than this are read at once: all published ones. Larger ones are read line by line."""
 _TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
-_AFTER_TOKEN = (b" ", b"\t", b"{")
+_BEGINNINGS = (b":::MLLOG ", b":::MLLOG\t", b":::MLLOG{")
+_PLAIN = b":::MLLOG {"
+_PLAIN_START = len(_PLAIN) - 1
 _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
@@ -46,9 +53,9 @@ _FOREIGN = {
 """First bytes of files that cannot be read as they are."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class LogLine:
-    """One `:::MLLOG` record. `line_num` counts the file's lines from 1.
+class LogLine(NamedTuple):
+    """One `:::MLLOG` record. `line_num` counts the file's lines from 1. A tuple, since a frozen dataclass takes four
+    times as long to make and most of a log's judging is the making of these.
 
     `problems` says what the record lacks although it could be read: no metadata, no value, no event type.
     """
@@ -128,6 +135,10 @@ def read_log(path: str | Path) -> RunLog:
 
     try:
         with path.open("rb") as stream:
+            if len(data := stream.read(_HELD_BYTES)) < _HELD_BYTES:
+                lines, unparsed = _collect(BytesIO(data), str(path))
+                return _run_log(str(path), lines, unparsed, hashlib.sha256(data).hexdigest(), len(data))
+            stream.seek(0)
             lines, unparsed = _collect(chunks(stream), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
@@ -142,9 +153,9 @@ def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
 
 
 def _run_log(path: str, lines: list[LogLine], unparsed: list[Unparsed], sha256: str, num_bytes: int) -> RunLog:
-    by_key: dict[str, list[LogLine]] = {}
+    by_key: dict[str, list[LogLine]] = defaultdict(list)
     for line in lines:
-        by_key.setdefault(line.key, []).append(line)
+        by_key[line.key].append(line)
     return RunLog(
         path=path,
         lines=tuple(lines),
@@ -175,11 +186,10 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
             break
         else:
             rank = int(match[1]) if prefix and (match := _RANK.match(prefix)) else None
-            if (plain := _plain_record(text)) is not None:
-                is_glued = not prefix and bool(lines) and lines[-1].line_num == line_num
-                lines.append(LogLine(path=path, line_num=line_num, rank=rank, is_glued=is_glued, **plain))
-                continue
             continues = not prefix and bool(lines) and lines[-1].line_num == line_num
+            if (plain := _plain_line(text, path, line_num, rank, continues)) is not None:
+                lines.append(plain)
+                continue
             for index, (parsed, is_glued) in enumerate(_records(text)):
                 if isinstance(parsed, str):
                     reject(line_num, parsed, text)
@@ -202,12 +212,12 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
                 if chunk.startswith(mark):
                     yield line_num, chunk[:_EXCERPT_CHARS], True, mark
         ends = chunk.endswith(b"\n")
-        if ends and not held and _TOKEN not in chunk:
-            line_num, begins = line_num + 1, True
-            continue
-        if ends and not held and chunk.startswith(_TOKEN) and chunk[len(_TOKEN) :][:1] in _AFTER_TOKEN and begins:
+        if ends and begins and chunk.startswith(_BEGINNINGS):
             yield line_num, chunk, True, b""
             line_num += 1
+            continue
+        if ends and not held and _TOKEN not in chunk:
+            line_num, begins = line_num + 1, True
             continue
         text = held + chunk
         held = b""
@@ -233,15 +243,29 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
         yield line_num, held, True, b""
 
 
-def _plain_record(text: bytes) -> dict[str, Any] | None:
-    """The fields of a line that is one sound record and nothing else, as nearly all are; None says nothing."""
-    if text.count(_TOKEN) > 1:
+def _plain_line(text: bytes, path: str, line_num: int, rank: int | None, is_glued: bool) -> LogLine | None:
+    """The record of a line that is one sound record and nothing else, as nearly all are. None says nothing of the
+    line: `_records` reads any, and says what is wrong."""
+    if not text.startswith(_PLAIN):
         return None
     try:
-        line = text[len(_TOKEN) :].decode("utf-8").lstrip(" \t").rstrip()
-        return None if "\r" in line else _fields(_DECODER.decode(line), line)
-    except (ValueError, RecursionError):
+        line = text.decode()
+        record, end = _PLAIN_DECODER.raw_decode(line, _PLAIN_START)
+        key, value, time_ms = record["key"], record["value"], record["time_ms"]
+        event_type, metadata, namespace = record["event_type"], record["metadata"], record.get("namespace", "")
+    except (ValueError, KeyError, RecursionError):
         return None
+    if not (type(metadata) is dict and type(key) is type(event_type) is type(namespace) is str and key):
+        return None
+    if not ((type(time_ms) is int or type(time_ms) is float) and 0 <= time_ms < 1e15):
+        return None
+    if "\\u" in line or line.count("{") + line.count("[") > MAX_DEPTH or line.find("\r", 0, end) >= 0:
+        return None
+    # As many colons as different keys: no key occurs twice, and nothing is hidden in deeper objects.
+    num_keys = len(record) + len(metadata) + (len(value) if type(value) is dict else 0)
+    if line.count(":", _PLAIN_START) != num_keys or line[end:].strip():
+        return None
+    return LogLine(path, line_num, time_ms, event_type, key, value, metadata, namespace, (), rank, is_glued)
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
@@ -265,7 +289,7 @@ def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
                 value, end = _DECODER.raw_decode(line, start)
                 yield _fields(value, line[start:end]), is_glued
             except json.JSONDecodeError as error:
-                yield f"not valid JSON: {error.msg} at character {error.pos - start + 1} of the record", is_glued
+                yield why_no_json(error, line, start), is_glued
             except RecursionError:
                 yield "nested too deeply", is_glued
             except ValueError as error:
@@ -288,6 +312,7 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _EXPECTED = ("value", "event_type", "metadata")
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
+_PLAIN_DECODER = json.JSONDecoder()
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
@@ -351,6 +376,8 @@ def printable(text: str) -> str:
 
 def as_number(value: object) -> float | None:
     """A finite number as float; None for anything else, booleans and huge integers included."""
+    if type(value) is float:
+        return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -362,6 +389,8 @@ def as_number(value: object) -> float | None:
 
 def as_whole(value: object) -> int | None:
     """A whole number of at most 64 bits as int (2.0 is one); None for anything else."""
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return value
     number = as_number(value)
     if number is None or number != int(number) or abs(number) >= _MAX_WHOLE:
         return None

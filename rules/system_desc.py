@@ -109,7 +109,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
                 message=f"{field} is no string" + ("; the official checker crashes on it" if crashes else ""),
                 path=_path(subject),
                 found=show(value),
-                expected=show(str(value)[:40]),
+                expected="a string" if isinstance(value, dict | list) or value is None else show(str(value)[:40]),
                 severity="error" if crashes and not subject.is_own else None,
             )
 

@@ -168,6 +168,13 @@ def test_a_submitter_that_the_logs_do_not_name_is_refused(organization: str, tmp
     assert "--submitter" in str(error) and "[submission]" in str(error)
 
 
+def test_a_placeholder_is_no_submitter_although_the_logs_name_it(tmp_path: Path) -> None:
+    source = make_set(tmp_path / "set", runs=make_runs(TINY, organization="unspecified"))
+    (source / "systems" / "example.json").write_text(json.dumps(make_system_desc(submitter="unspecified")))
+    error = refused([source], tmp_path / "out", submitter="unspecified")
+    assert error.exit_code == ExitCode.USAGE and "stands for no organisation" in str(error)
+
+
 def test_a_submitter_that_one_log_or_the_description_does_not_name_is_refused(tmp_path: Path) -> None:
     runs = make_runs(TINY)
     runs[3] = with_record(runs[3], "submission_org", value="Other")

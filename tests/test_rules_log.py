@@ -69,7 +69,7 @@ def test_glued_records_are_both_read() -> None:
 @pytest.mark.parametrize(
     ("text", "reason"),
     [
-        (GOOD[:60], "not valid JSON"),
+        (GOOD[:60], "cut off before its end"),
         (":::MLLOG ", "not valid JSON"),
         (":::MLLOG {}", "no 'key'"),
         (":::MLLOG []", "not a JSON object"),

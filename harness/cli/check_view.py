@@ -83,14 +83,18 @@ def _benchmarks(verdict: Verdict) -> str:
 def _echo_parts(verdict: Verdict, show_all: bool) -> None:
     """The verdicts of the level below, a line each, worst first."""
     parts = _worst_first(verdict.parts)
-    below = "submissions" if verdict.level == "round" else "sets"
-    _echo(f"  {len(parts)} {below}: {_counts(parts)}" if parts else f"  no {below}", indent=2)
+    below = "submission" if verdict.level == "round" else "set"
+    _echo(f"  {_number(len(parts), below)}: {_counts(parts)}" if parts else f"  no {below}s", indent=2)
     for part in parts if show_all else parts[:MAX_PARTS]:
-        found = [f"{part.count(each)} {each}s" for each in SEVERITIES[:2] if part.count(each)]
+        found = [_number(part.count(each), each) for each in SEVERITIES[:2] if part.count(each)]
         name = str(PurePath(part.subject).relative_to(verdict.subject))
         _echo(f"    {part.outcome:<10} {name}" + (f"  ({', '.join(found)})" if found else ""), indent=15)
     if len(parts) > MAX_PARTS and not show_all:
         click.echo(f"    and {len(parts) - MAX_PARTS} more: {_counts(parts[MAX_PARTS:])} (-v shows all)")
+
+
+def _number(number: int, what: str) -> str:
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"
 
 
 def group_findings(findings: Sequence[Finding]) -> list[Group]:
@@ -196,7 +200,7 @@ def echo_explanation(one: Rule[Any]) -> None:
     click.echo(f"{style(one.code, bold=True)}  {one.title}")
     for text in (
         one.explanation,
-        f"Severity: {one.severity}, unless said otherwise above.",
+        f"Severity: {one.severity} in general; a finding may be another where what is judged says so (see above).",
         f"Source: {one.source}",
         f"Fix: {one.remedy}",
         f"Not judged where one of these is broken: {', '.join(sorted(one.requires))}." if one.requires else "",
