@@ -40,8 +40,9 @@ class FactorComparison:
     procedure tests this factor within its family, and it is what `verdict` goes by, together with the smallest
     effect asked for. `p_value` (Student's t), `permutation_p` and `cliffs_delta` (share of pairs of runs in which
     new is larger, minus the share in which it is smaller) are shown and decide nothing. `runs_needed` is how many
-    runs per side would settle an inconclusive verdict with 80 % probability, None where more than 1,000 would;
-    `reason` says why there is no verdict where more is wrong than a wide interval. None is not known.
+    runs per side would settle an inconclusive verdict with 80 % probability, None where more than 1,000 would or
+    no number can be promised; `reason` says why there is no verdict where more is
+    wrong than a wide interval. None is not known.
     """
 
     name: str
@@ -268,8 +269,11 @@ def _finish(
         if difference is not None and level is not None:
             factors.append(_judge(factor, difference, level, pairing, min_effect))
         elif factor.ratio is not None:
-            told = f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new})"
-            factors.append(replace(factor, reason=told, runs_needed=MIN_RUNS))
+            told = (
+                f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
+                f"at least {MIN_RUNS} per side are needed to be judged"
+            )
+            factors.append(replace(factor, reason=told))
         else:
             factors.append(factor)
     share = _share_verdict(draft, share_level)
@@ -300,7 +304,9 @@ def _judge(
         verdict=verdict,
         runs_needed=needed,
     )
-    return factor if verdict not in ("faster", "slower") else _allow_for_drift(factor, pairing)
+    # Also where more runs are asked for: they would not settle what drift may explain.
+    is_large = abs(float(difference.mean)) >= math.log1p(min_effect)
+    return _allow_for_drift(factor, pairing) if is_large else factor
 
 
 def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorComparison:
@@ -317,7 +323,7 @@ def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorCompar
         f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system "
         "may explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
     )
-    return replace(factor, verdict="inconclusive", reason=told)
+    return replace(factor, verdict="inconclusive", runs_needed=None, reason=told)
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:

@@ -30,7 +30,7 @@ def sentence(comparison: Comparison) -> str:
     if comparison.verdict == "no difference shown":
         return (
             f"No difference of {percent(comparison.min_effect, 0)} or more in {_WHOLE[whole.name]}: "
-            f"{_range(whole)}{f' ({made_of})' if made_of else ''}."
+            f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
         )
     settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
     but = ", ".join(_settled(one) for one in settled)
@@ -74,7 +74,7 @@ def needs(factor: FactorComparison) -> str:
 def _why_inconclusive(whole: FactorComparison) -> str:
     if whole.reason is None:
         return f"and {_range(whole)} is possible; {needs(whole)}"
-    return whole.reason if whole.runs_needed is None else f"{whole.reason}; {needs(whole)}"
+    return whole.reason
 
 
 def _range(whole: FactorComparison) -> str:
@@ -83,17 +83,24 @@ def _range(whole: FactorComparison) -> str:
     if interval is None:
         return "no interval"
     low, high = (1 / interval.high, 1 / interval.low) if whole.is_inverse else (interval.low, interval.high)
-    return f"{speed(low, 2)} to {speed(high, 2)}"
+    return f"{speed(low, 2)} to {speed(high, 2)} ({percent(interval.confidence)} interval, Holm-adjusted)"
 
 
 def _parts(comparison: Comparison) -> str:
-    """The factors, largest effect first, whose product is the whole; those below half a percent are left out."""
+    """The factors, largest effect first, whose product is the whole; those below half a percent are left out.
+
+    One that works against the whole is told by its own size: '1.18x the other way from convergence' divides.
+    """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
     known = [(one, one.time_ratio) for one in comparison.factors[1:] if one.time_ratio is not None]
     known.sort(key=lambda entry: -abs(math.log(entry[1])))
     shown = [entry for entry in known if abs(math.log(entry[1])) >= 0.005] or known[:1]
-    return ", ".join(f"{times(1 / ratio if is_faster else ratio)} from {_CAUSES[one.name]}" for one, ratio in shown)
+    return ", ".join(_part(1 / ratio if is_faster else ratio, _CAUSES[one.name]) for one, ratio in shown)
+
+
+def _part(share: float, cause: str) -> str:
+    return f"{times(share)} from {cause}" if share >= 1 else f"{times(1 / share)} the other way from {cause}"
 
 
 def _capital(text: str) -> str:

@@ -13,6 +13,7 @@ from log_builder import make_records, write_set
 
 from reports.comparison import FACTOR_NAMES, Comparison, compare_all, compare_sets, compare_sides
 from reports.facts import gather
+from reports.formatting import percent
 from reports.sides import Side
 from reports.wording import sentence
 from rules.benchmarks import load_benchmark
@@ -95,10 +96,12 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     }
     whole = comparison.whole
     assert whole is not None and whole.runs_needed is not None and whole.runs_needed > 10
+    assert whole.adjusted_interval is not None
     assert comparison.verdict == "inconclusive"
     assert comparison.is_regression
     assert sentence(comparison) == (
-        "Inconclusive in time to train: 1.050x slower, and 1.012x faster to 1.12x slower is possible; "
+        "Inconclusive in time to train: 1.050x slower, and 1.012x faster to 1.12x slower "
+        f"({percent(whole.adjusted_interval.confidence)} interval, Holm-adjusted) is possible; "
         f"about {whole.runs_needed} runs per side would tell. Settled: throughput is 1.050x slower."
     )
 
@@ -162,8 +165,28 @@ def test_fewer_than_five_runs_are_inconclusive_whatever_they_say(number: int) ->
     for one in comparison.factors:
         assert one.ratio is not None
         assert (one.interval is None) == (number == 1)
-        assert (one.adjusted_interval, one.runs_needed) == (None, 5)
-    assert f"fewer than 5 runs (base {number}, new 10); about 5 runs per side would tell" in sentence(comparison)
+        # Five runs allow a verdict; how many it takes to reach one is not known.
+        assert (one.adjusted_interval, one.runs_needed) == (None, None)
+    told = sentence(comparison)
+    assert f"fewer than 5 runs (base {number}, new 10); at least 5 per side are needed to be judged" in told
+    assert "would tell" not in told
+
+
+def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
+    """A wide interval and speeds that lie far apart: the number of runs is not what is missing."""
+    wild = [1000.0, 1300.0, 800.0, 1250.0, 900.0]
+    sides = [make_side(label, LUCK[:5], [rate / by for rate in wild]) for label, by in (("a", 1.0), ("b", 1.06))]
+    comparison = compare(*sides)
+    whole = comparison.whole
+    assert whole is not None and (whole.verdict, whole.runs_needed) == ("inconclusive", None)
+    assert "a disturbed system may explain it" in str(whole.reason)
+    assert "would tell" not in sentence(comparison)
+
+
+def test_a_factor_that_works_against_the_whole_is_told_as_such() -> None:
+    new = make_side("b", [one / 1.1 for one in LUCK], [rate / 1.5 for rate in RATES])
+    told = sentence(compare(make_side("a", LUCK, RATES), new))
+    assert told == "1.36x slower: 1.50x from throughput, 1.10x the other way from convergence."
 
 
 def test_identical_values_are_no_difference_and_no_certainty() -> None:
