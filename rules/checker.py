@@ -30,7 +30,7 @@ from rules.log import RunLog, printable, read_log
 from rules.parallel import map_in_order
 from rules.power_files import read_set_power
 from rules.results import read_run_result
-from rules.rounds import infer_round
+from rules.rounds import infer_round, named_round
 from rules.rule import SEVERITIES, Finding, Outcome, Rule, judge
 from rules.scoring import judge_set_convergence
 from rules.second_opinion import with_second_opinion
@@ -77,14 +77,18 @@ def check_log(
     benchmark_file: str | Path | None = None,
     ruleset: str | None = None,
     second_opinion: bool = True,
+    is_one_of_many: bool = False,
 ) -> Verdict:
-    """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition."""
+    """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition and,
+    unless it is one of many, for a ruleset without its benchmark."""
     path = Path(path)
     result_set = find_result_sets(path)[0]
     log = read_log(path)
     benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
+    ruleset, foreign_round = _applicable(benchmark, ruleset, is_one_of_many)
     round_name = infer_round(benchmark, result_set.round, ruleset)
-    verdict = _judge_log(log, benchmark, round_name, _source(benchmark, result_set, round_name, ruleset))
+    source = _source(benchmark, result_set, round_name, ruleset)
+    verdict = _judge_log(log, benchmark, round_name, source, foreign_round)
     return with_second_opinion((verdict,))[0] if second_opinion else verdict
 
 
@@ -100,14 +104,18 @@ def check_set(
 
 
 def judge_set(
-    result_set: ResultSet, benchmark_file: str | Path | None = None, ruleset: str | None = None
+    result_set: ResultSet,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    is_one_of_many: bool = False,
 ) -> JudgedSet:
     """The verdict on a set and its logs, with what the levels above need."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
+    ruleset, foreign_round = _applicable(benchmark, ruleset, is_one_of_many)
     round_name = infer_round(benchmark, result_set.round, ruleset)
     source = _source(benchmark, result_set, round_name, ruleset)
-    verdicts = [_judge_log(log, benchmark, round_name, source) for log in logs]
+    verdicts = [_judge_log(log, benchmark, round_name, source, foreign_round) for log in logs]
     subject = make_set_subject(result_set, logs, benchmark, round_name)
     own = judge(SET_RULES, subject, str(result_set.folder))
     outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
@@ -159,7 +167,8 @@ def check_paths(
     targets = [target for path in paths for target in find_targets(path)]
     units = [unit for target in targets for unit in _units(target)]
     num_logs = sum(map(_num_logs, units))
-    function = partial(_judge_unit, benchmark_file=benchmark_file, ruleset=ruleset)
+    many = len(units) > 1
+    function = partial(_judge_unit, benchmark_file=benchmark_file, ruleset=ruleset, is_one_of_many=many)
     judged: list[Verdict | JudgedSet] = []
     num_done = 0
     processes = num_processes if num_logs >= MANY_LOGS else 1
@@ -190,11 +199,11 @@ def _num_logs(unit: Path | ResultSet) -> int:
 
 
 def _judge_unit(
-    unit: Path | ResultSet, benchmark_file: str | Path | None, ruleset: str | None
+    unit: Path | ResultSet, benchmark_file: str | Path | None, ruleset: str | None, is_one_of_many: bool
 ) -> Verdict | JudgedSet:
     if isinstance(unit, ResultSet):
-        return judge_set(unit, benchmark_file, ruleset)
-    return check_log(unit, benchmark_file, ruleset, second_opinion=False)
+        return judge_set(unit, benchmark_file, ruleset, is_one_of_many)
+    return check_log(unit, benchmark_file, ruleset, second_opinion=False, is_one_of_many=is_one_of_many)
 
 
 def _assemble(target: Target, found: Iterator[Verdict | JudgedSet]) -> Verdict:
@@ -269,8 +278,19 @@ def _definition_of_set(
     return find_definition(usual, benchmark_file, result_set.definition_file)
 
 
-def _judge_log(log: RunLog, benchmark: Benchmark | None, round_name: str | None, source: str) -> Verdict:
-    outcomes = judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path)
+def _applicable(
+    benchmark: Benchmark | None, asked: str | None, is_one_of_many: bool
+) -> tuple[str | None, str | None]:
+    """The round asked for where it has the benchmark, else (of many) none; then the one that has not."""
+    if asked is None or benchmark is None or not is_one_of_many or named_round(asked) in benchmark.rounds:
+        return asked, None
+    return None, named_round(asked)
+
+
+def _judge_log(
+    log: RunLog, benchmark: Benchmark | None, round_name: str | None, source: str, foreign_round: str | None = None
+) -> Verdict:
+    outcomes = judge(LOG_RULES, make_log_subject(log, benchmark, round_name, foreign_round), log.path)
     findings = _sorted(outcomes)
     return Verdict(
         subject=printable(log.path),

@@ -9,6 +9,14 @@ from rules.results import RunResult
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
 
 
+def named_round(asked: str) -> str:
+    """The official round that a user names. Raises DefinitionError where there is none."""
+    wanted = asked.removeprefix("v").removesuffix(".0") if asked.count(".") == 2 else asked.removeprefix("v")
+    if wanted not in OFFICIAL_ROUNDS:
+        raise DefinitionError(f"unknown ruleset {asked!r}. Known: {', '.join(OFFICIAL_ROUNDS)}.")
+    return wanted
+
+
 def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None) -> str | None:
     """The round whose rules apply: the one asked for, else the tree's, else the benchmark's last.
 
@@ -16,9 +24,7 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
     Raises DefinitionError when the round asked for does not exist or had no such benchmark.
     """
     if asked is not None:
-        wanted = asked.removeprefix("v").removesuffix(".0") if asked.count(".") == 2 else asked.removeprefix("v")
-        if wanted not in OFFICIAL_ROUNDS:
-            raise DefinitionError(f"unknown ruleset {asked!r}. Known: {', '.join(OFFICIAL_ROUNDS)}.")
+        wanted = named_round(asked)
         if benchmark is not None and not benchmark.rounds:
             raise DefinitionError(
                 f"{benchmark.name} is judged by its own definition; --ruleset is for official names."

@@ -330,6 +330,29 @@ def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
             yield at(line, "cache_clear stands after init_start", expected="before init_start")
 
 
+@rule(
+    "ST115",
+    "the benchmark is one of the round that was asked for",
+    source="training_rules.adoc: each round has its own benchmarks",
+    remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
+    requires={"ST101"},
+)
+def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
+    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. One that is
+    not is judged by the round that it would be judged by without."""
+    if subject.foreign_round is None or subject.benchmark is None:
+        return
+    rounds = ", ".join(subject.benchmark.rounds)
+    line = subject.log.first(keys.SUBMISSION_BENCHMARK)
+    yield Problem(
+        message=f"ruleset {subject.foreign_round} has no benchmark {subject.benchmark.name}",
+        line_num=line.line_num if line is not None else None,
+        found=show(subject.benchmark.name),
+        expected=f"a benchmark of round {subject.foreign_round}; this one "
+        + (f"was in {rounds}" if rounds else "has its own rules"),
+    )
+
+
 RULES: tuple[Rule[LogSubject], ...] = (
     records_can_be_read,
     one_record_per_line,
@@ -343,4 +366,5 @@ RULES: tuple[Rule[LogSubject], ...] = (
     weights_initialization,
     no_placeholders,
     settings_inside_init,
+    benchmark_of_round,
 )

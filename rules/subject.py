@@ -31,6 +31,8 @@ class LogSubject:
     division: Division
     is_official: bool
     is_ours: bool
+    foreign_round: str | None = None
+    """The round that was asked for, where it has no such benchmark."""
     memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
     """What several rules work out of it, so that it is worked out once."""
 
@@ -106,7 +108,9 @@ class RoundSubject:
     submissions: tuple[SubmissionSubject, ...]
 
 
-def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str | None) -> LogSubject:
+def make_log_subject(
+    log: RunLog, benchmark: Benchmark | None, round_name: str | None, foreign_round: str | None = None
+) -> LogSubject:
     says_ours = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return LogSubject(
         log=log,
@@ -115,6 +119,7 @@ def make_log_subject(log: RunLog, benchmark: Benchmark | None, round_name: str |
         division=find_division(log.value(keys.SUBMISSION_DIVISION)),
         is_official=benchmark is not None and benchmark.status == "official",
         is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
+        foreign_round=foreign_round,
     )
 
 

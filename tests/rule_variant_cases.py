@@ -1,12 +1,16 @@
 """Further ways to break rules on logs, beside the one of rule_cases.py: by the rule's code and what is broken."""
 
 from dataclasses import replace
+from functools import partial
+from pathlib import Path
 from typing import Any
 
-from log_builder import with_record
-from rule_cases import LogCase, Records, official
+from log_builder import make_records, with_record, write_log
+from rule_cases import DCNV2, DLRM, LogCase, Records, official
+from verdict_cases import VerdictCase, check
 
 from rules import keys
+from rules.benchmarks import Benchmark
 
 
 def _in_seconds(records: Records) -> Records:
@@ -35,4 +39,23 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
         lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1
     ),
 }
-CASES = [replace(case.verdict_case(code), name=name) for (code, name), case in VARIANTS.items()]
+
+
+def _two_logs(folder: Path, benchmark: Benchmark) -> Path:
+    write_log(folder / "a" / "result_0.txt", make_records(DCNV2, ours=False, num_evals=4))
+    write_log(folder / "b" / "result_1.txt", make_records(benchmark, ours=False, num_evals=4))
+    return folder
+
+
+CASES = [
+    *(replace(case.verdict_case(code), name=name) for (code, name), case in VARIANTS.items()),
+    VerdictCase(
+        code="ST115",
+        write_bad=partial(_two_logs, benchmark=DLRM),
+        write_good=partial(_two_logs, benchmark=DCNV2),
+        file="result_1.txt",
+        line=3,
+        also=frozenset({"RS101"}),
+        check=partial(check, ruleset="5.1"),
+    ),
+]
