@@ -116,16 +116,19 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
-    given = [key for key in wanted if key in line.metadata]
-    what = " or ".join(wanted)
-    if not given:
-        yield at(line, f"{line.key} does not say how far training has come", found=f"no {what}", expected=what)
-    for key in given:
+    is_given = False
+    for key in wanted:
+        if key not in line.metadata:
+            continue
+        is_given = True
         number = as_number(line.metadata[key])
         if number is None or number < 0:
             yield at(
                 line, f"{line.key}: {key} is no number", found=show(line.metadata[key]), expected="a number from 0"
             )
+    if not is_given:
+        what = " or ".join(wanted)
+        yield at(line, f"{line.key} does not say how far training has come", found=f"no {what}", expected=what)
 
 
 @rule(
