@@ -30,11 +30,14 @@ def energy_per_sample_j(one: SetFacts) -> float | None:
     return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
 
 
-def cost_to_train(score_s: float | None, price_per_hour: float | None) -> float | None:
-    """Derived: the score times the price, in the price's currency."""
-    if score_s is None or price_per_hour is None or not math.isfinite(score_s):
+def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
+    """Derived: the measured Olympic mean times the price, in the price's currency.
+
+    Not the score: an RCP factor normalises a time for comparing it, but nobody pays for the added minutes.
+    """
+    if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
         return None
-    return score_s / 3600.0 * price_per_hour
+    return mean_s / 3600.0 * price_per_hour
 
 
 def cost_text(cost: float | None) -> str:
@@ -63,14 +66,14 @@ def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
                 note=f"{each}measured by {'; '.join(sources)}",
             )
         )
-    cost = cost_to_train(one.result.score_s, one.price_per_hour)
+    cost = cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
     if cost is not None:
         found.append(
             KeyNumber(
                 name="Cost to train",
                 value=cost_text(cost),
                 unit="in the price's currency",
-                note=f"derived: score × the given price of {one.price_per_hour:g} per hour",
+                note=f"derived: Olympic mean × the given price of {one.price_per_hour:g} per hour",
             )
         )
     return tuple(found)
@@ -84,13 +87,13 @@ def cost_columns(group: Sequence[SetFacts]) -> tuple[Column, ...]:
     prices = {one.price_per_hour for one in group if one.price_per_hour is not None}
     if prices:
         told = " or ".join(f"{price:g}" for price in sorted(prices))
-        columns.append(Column(name="Cost", is_number=True, help=f"derived: score × {told} per hour"))
+        columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {told} per hour"))
     return tuple(columns)
 
 
 def cost_cells(one: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
     """One configuration's cells below `columns`."""
-    energy_j, cost = mean_energy_j(one), cost_to_train(one.result.score_s, one.price_per_hour)
+    energy_j, cost = mean_energy_j(one), cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
     cells = {
         "Energy": Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}"),
         "Cost": Cell(text=cost_text(cost)),

@@ -8,6 +8,7 @@ import os
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,7 @@ from reports.render import embed_json, finite, render_html
 from reports.sweep import SweepFacts, find_sweeps, read_sweep_facts
 from reports.tables import configuration_row, runs_table
 from reports.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
-from rules.errors import InputError, did_you_mean
+from rules.errors import InputError
 from rules.sets import find_result_sets
 
 # Of a run, what the page carries for programs.
@@ -114,17 +115,23 @@ def render_report(
 
 
 def find_baseline(sets: Sequence[SetFacts], name: str | None) -> SetFacts | None:
-    """The set of that label, or whose label is the only one that holds it. Raises InputError where none is meant."""
+    """The set of that label, or whose label is the only one that holds it, in upper or lower case.
+
+    Raises InputError where none or several are meant.
+    """
     if name is None:
         return None
-    exact = [one for one in sets if one.label == name]
-    found = exact or [one for one in sets if name in one.label]
+    wanted = name.casefold()
+    exact = [one for one in sets if one.label == name] or [one for one in sets if one.label.casefold() == wanted]
+    found = exact or [one for one in sets if wanted in one.label.casefold()]
     if len(found) == 1:
         return found[0]
     labels = [one.label for one in sets]
+    close = get_close_matches(name, labels, n=1)
+    meant = f" Did you mean {close[0]!r}?" if close and not found else ""
     why = "is no configuration here" if not found else "fits several configurations"
     known = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    raise InputError(f"--baseline {printable(name)}: {why}.{did_you_mean(name, labels)} There are: {known}.")
+    raise InputError(f"--baseline {printable(name)}: {why}.{meant} There are: {known}.")
 
 
 def gather_throughput(paths: Sequence[Path]) -> tuple[ThroughputSet, ...]:

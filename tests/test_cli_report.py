@@ -49,10 +49,15 @@ def test_the_baseline_is_the_first_or_the_one_named(dlrmbench: Command, results:
     assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
     assert dlrmbench("report", results, "--baseline", "set").returncode == 0
     assert "Against set; above 1× is slower" in page.read_text(encoding="utf-8")
+    assert dlrmbench("report", results, "--baseline", "OTHER").returncode == 0
+    assert "Against other; above 1× is slower" in page.read_text(encoding="utf-8")
     done = dlrmbench("report", results, "--baseline", "oter")
-    assert done.returncode == 8
+    assert done.returncode == 2
     assert "--baseline oter: is no configuration here. Did you mean 'other'?" in done.stderr
+    assert done.stderr.count("other, set") == 1
     assert "There are: other, set." in done.stderr
+    done = dlrmbench("report", results, "--baseline", "nothing alike")
+    assert done.stderr.count("other, set") == 1
 
 
 def test_a_benchmark_of_ones_own_can_be_given(dlrmbench: Command, results: Path) -> None:

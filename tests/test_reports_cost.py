@@ -10,9 +10,10 @@ from click.testing import CliRunner
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
-from reports.cost import cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
+from reports.cost import cost_cells, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
 from reports.facts import SetFacts, gather
 from reports.report import render_report
+from reports.view import Column
 
 PART = {"name": "package-0", "source": "RAPL (powercap)", "energy_j": 100.0}
 
@@ -66,23 +67,28 @@ def test_the_page_says_how_energy_was_measured_or_why_not(measured: Path) -> Non
     assert "readable by root only" in page
 
 
-def test_cost_is_the_score_times_the_price_and_called_derived(measured: Path) -> None:
+def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: Path) -> None:
     assert cost_to_train(1800.0, 3.0) == 1.5
     assert cost_to_train(None, 3.0) is cost_to_train(10.0, None) is cost_to_train(float("inf"), 3.0) is None
     assert [cost_text(value) for value in (None, 0.00123456, 12.5, 123456.0)] == ["—", "0.001235", "12.5", "123,456"]
     facts = facts_of(measured)
     page = render_report([replace(facts, price_per_hour=7200.0)])
-    assert facts.result.score_s is not None
-    assert f">{cost_text(2 * facts.result.score_s)}<" in page.replace("\n", "")
-    assert "derived: score × the given price of 7200 per hour" in page
+    assert facts.result.olympic_mean_s is not None
+    assert f">{cost_text(2 * facts.result.olympic_mean_s)}<" in page.replace("\n", "")
+    assert "derived: Olympic mean × the given price of 7200 per hour" in page
     assert "Cost to train" not in render_report([facts])
+    # A factor makes the score worse, not the bill.
+    scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, rcp_factor=1.5)
+    assert cost_cells(replace(facts, price_per_hour=7200.0, result=scaled), (Column(name="Cost"),))[0].text == (
+        cost_text(2 * facts.result.olympic_mean_s)
+    )
 
 
 def test_several_configurations_have_cost_and_energy_in_their_table(measured: Path, tmp_path: Path) -> None:
     other = write_run_set(tmp_path / "other", interrupted=False)
     sets = gather([measured, other], second_opinion=False)
     page = render_report([replace(one, price_per_hour=2.0) for one in sets])
-    assert "derived: score × 2 per hour" in page
+    assert "derived: Olympic mean × 2 per hour" in page
     assert "measured; mean per run" in page
 
 
@@ -91,7 +97,12 @@ def test_score_prints_the_cost_with_its_price(measured: Path) -> None:
     done = CliRunner().invoke(cli, arguments)
     assert done.exit_code == 0, done.output
     assert "cost to train" in done.output
-    assert "derived: score at 3600 per hour" in done.output
+    assert "derived: Olympic mean at 3600 per hour" in done.output
     (record,) = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).output)["scores"]
-    assert record["cost_to_train"] == pytest.approx(record["score_s"])
+    assert record["cost_to_train"] == pytest.approx(record["olympic_mean_s"])
+    table = CliRunner().invoke(cli, [*arguments, "--format", "md"]).output
+    assert "| cost at 3600 per hour |" in table
+    assert f"| {cost_text(record['cost_to_train'])} |" in table
+    assert "| 95 % interval |" in table
+    assert " to " in table.splitlines()[2].split("|")[5]
     assert CliRunner().invoke(cli, ["score", str(measured), "--price-per-hour", "0"]).exit_code == 2

@@ -102,7 +102,7 @@ def check(
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option(
     "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
-    help="Of the system, in any currency: adds the cost to train, derived from the score.",
+    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
 )  # fmt: skip
 def score(
     paths: tuple[Path, ...],

@@ -30,7 +30,7 @@ _DEFAULT_PAGE = Path("report.html")
 )  # fmt: skip
 @click.option(
     "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
-    help="Of the system, in any currency: adds the cost to train, derived from the score.",
+    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
 )  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official compliance checker.")
 def report(
@@ -56,6 +56,7 @@ def report(
     from dataclasses import replace
 
     from reports.report import (
+        find_baseline,
         gather_profiles,
         gather_sets,
         gather_sweeps,
@@ -63,6 +64,7 @@ def report(
         render_report,
         write_whole,
     )
+    from rules.errors import InputError
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
@@ -72,6 +74,11 @@ def report(
         replace(one, price_per_hour=price_per_hour)
         for one in gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     )
+    try:
+        find_baseline(sets, baseline)
+    except InputError as error:
+        # A name on the command line, not a file, is wrong.
+        raise click.UsageError(str(error)) from None
     text = render_report(
         sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles, baseline=baseline,
         measured=measured,

@@ -58,7 +58,7 @@ def describe_score(
         "rcp_factor": result.rcp_factor,
         "no_score_reason": result.no_score_reason,
         "price_per_hour": price_per_hour,
-        "cost_to_train": cost_to_train(result.score_s, price_per_hour),
+        "cost_to_train": cost_to_train(result.olympic_mean_s, price_per_hour),
         "runs": [
             {"file": _name(run), "converged": run.converged, "time_to_train_s": run.time_to_train_s, "seed": run.seed}
             for run in result.runs
@@ -133,7 +133,9 @@ def _rows(record: Record) -> list[tuple[str, str]]:
             rows.append((label, f"{show(summary['geometric_mean'])} (geometric mean{varies})"))
     if record["cost_to_train"] is not None:
         price = f"{record['price_per_hour']:g}"
-        rows.append(("cost to train", f"{cost_text(record['cost_to_train'])} (derived: score at {price} per hour)"))
+        rows.append(
+            ("cost to train", f"{cost_text(record['cost_to_train'])} (derived: Olympic mean at {price} per hour)")
+        )
     if record["rcp_outcome"]:
         factor = f"; factor {record['rcp_factor']:.10g}" if record["rcp_factor"] is not None else ""
         rows.append(("RCP", f"{record['rcp_outcome']}{factor} ({printable(record['rcp_reason'])})"))
@@ -167,9 +169,11 @@ def score_csv(records: Sequence[Record]) -> str:
 
 def score_markdown(records: Sequence[Record]) -> str:
     """One row per set."""
+    prices = {record["price_per_hour"] for record in records if record["price_per_hour"] is not None}
+    cost_name = f" cost at {min(prices):g} per hour |" if prices else ""
     lines = [
-        "| result set | benchmark | score | Olympic mean | RCP factor | runs | note |",
-        "|---|---|---:|---:|---:|---:|---|",
+        f"| result set | benchmark | score | Olympic mean | 95 % interval | RCP factor | runs |{cost_name} note |",
+        f"|---|---|---:|---:|---:|---:|---:|{'---:|' if prices else ''}---|",
     ]
     for record in records:
         factor = record["rcp_factor"]
@@ -178,10 +182,18 @@ def score_markdown(records: Sequence[Record]) -> str:
             record["benchmark"] or "unknown",
             duration(record["score_s"]) if record["score_s"] is not None else "none",
             duration(record["olympic_mean_s"]) if record["olympic_mean_s"] is not None else "none",
+            _bounds(record),
             "-" if factor is None else f"{factor:.6f}",
             f"{record['num_converged']}/{record['num_runs']}",
+            *([cost_text(record["cost_to_train"])] if prices else []),
             ("INVALID; " if record["verdict"] == "invalid" else "")
             + (record["no_score_reason"] or record["standing"] or ""),
         )
         lines.append("| " + " | ".join(markdown_safe(str(cell)) for cell in cells) + " |")
     return "\n".join(lines)
+
+
+def _bounds(record: Record) -> str:
+    if record["interval_low_s"] is None:
+        return "none"
+    return f"{duration(record['interval_low_s'])} to {duration(record['interval_high_s'])}"
