@@ -157,7 +157,7 @@ def test_a_flood_of_line_ends_takes_no_memory_to_refuse(flood: bytes) -> None:
 
 
 def test_a_ctrl_c_while_parsing_is_not_lost() -> None:
-    """Once in some hundred times it arrives while pyarrow drops an object, where Python can only print it."""
+    """One of twenty may be: one was, once, on a machine with three times the work it could do; why is not known."""
     block = make_text(500)
     main = threading.main_thread().ident
     assert main is not None
