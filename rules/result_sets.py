@@ -5,6 +5,7 @@ from collections.abc import Iterator
 
 from rules import keys
 from rules.log import RunLog
+from rules.results import RunResult
 from rules.rule import Problem, Rule, Severity, rule, show
 from rules.subject import SetSubject
 from rules.timing import NO_MILLISECONDS
@@ -12,6 +13,7 @@ from rules.timing import NO_MILLISECONDS
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
 INCOMPLETE = "RS101"
 NOT_CONVERGED = "RS105"
+_FEWEST_EVALUATIONS = 3
 
 
 def _known(subject: SetSubject) -> str | None:
@@ -189,6 +191,34 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
         )
 
 
+@rule(
+    "RS115",
+    "every run has results of its own",
+    source=f"{_RESULTS}: N runs with different seeds",
+    remedy="Look whether a log was copied and its stamps changed; else say why two trainings came out alike.",
+    severity="warning",
+)
+def results_differ(subject: SetSubject) -> Iterator[Problem]:
+    """No two runs of a set evaluate to the same qualities, all digits, in the same order. Trainings that differ in
+    their seeds do not; runs with fewer than three evaluations are not compared."""
+    by_qualities: dict[tuple[float, ...], RunResult] = {}
+    for log, run in zip(subject.logs, subject.runs, strict=True):
+        qualities = tuple(one.quality for one in run.evaluations)
+        if len(qualities) < _FEWEST_EVALUATIONS:
+            continue
+        twin = by_qualities.setdefault(qualities, run)
+        if twin is run or twin.log_sha256 == run.log_sha256 or twin.started_ms == run.started_ms:
+            continue
+        line = log.first(keys.EVAL_ACCURACY)
+        yield Problem(
+            message=f"all evaluations have the qualities of {twin.path}",
+            path=run.path,
+            line_num=line.line_num if line is not None else None,
+            found=f"{len(qualities)} equal qualities",
+            expected="qualities of its own",
+        )
+
+
 def _plain(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
 
@@ -201,4 +231,5 @@ RULES: tuple[Rule[SetSubject], ...] = (
     few_not_converged,
     directory_names_benchmark,
     organization_matches,
+    results_differ,
 )

@@ -5,7 +5,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from log_builder import make_records, with_record, write_log
+from log_builder import make_records, make_runs, with_record, write_log, write_set
 from rule_cases import DCNV2, DLRM, LogCase, Records, official
 from verdict_cases import VerdictCase, check
 
@@ -47,7 +47,26 @@ def _two_logs(folder: Path, benchmark: Benchmark) -> Path:
     return folder
 
 
+def _alike(folder: Path, is_alike: bool) -> Path:
+    runs = make_runs(DCNV2, ours=False)
+    if is_alike:
+        qualities = [record["value"] for record in runs[0] if record["key"] == keys.EVAL_ACCURACY]
+        evals = (record for record in runs[3] if record["key"] == keys.EVAL_ACCURACY)
+        for record, quality in zip(evals, qualities, strict=True):
+            record["value"] = quality
+    write_set(folder / "Example", DCNV2, runs, ours=False)
+    return folder / "Example" / "results"
+
+
 CASES = [
+    VerdictCase(
+        code="RS115",
+        write_bad=partial(_alike, is_alike=True),
+        write_good=partial(_alike, is_alike=False),
+        file="result_3.txt",
+        line=28,
+        is_error=False,
+    ),
     *(replace(case.verdict_case(code), name=name) for (code, name), case in VARIANTS.items()),
     VerdictCase(
         code="ST115",
