@@ -140,7 +140,7 @@ def _hint(one: _Drawn) -> str:
 def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: str) -> Table:
     """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
     most = max((len(line.points) for line in lines), default=0)
-    heads = [_place(lines, number) for number in range(min(most, MAX_ROWS))]
+    heads = _heads(lines, min(most, MAX_ROWS))
     rows = tuple(
         (
             Cell(text=name),
@@ -156,13 +156,16 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: s
         caption="ROC AUC at each evaluation, one row per run",
         columns=(Column(name="Run"), *(Column(name=head, is_number=True) for head in heads)),
         rows=rows,
+        style="evaluations",
     )
 
 
-def _place(lines: Sequence[QualityLine], number: int) -> str:
-    """By its place in the epoch where all runs look at the same places."""
-    places = {epochs(line.points[number][0]) for line in lines if number < len(line.points)}
-    return f"epoch {places.pop()}" if len(places) == 1 else f"evaluation {count(number + 1)}"
+def _heads(lines: Sequence[QualityLine], number: int) -> list[str]:
+    """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
+    places = [{epochs(line.points[at][0]) for line in lines if at < len(line.points)} for at in range(number)]
+    if all(len(some) == 1 for some in places):
+        return [f"epoch {some.pop()}" for some in places]
+    return [f"evaluation {count(at + 1)}" for at in range(number)]
 
 
 def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:

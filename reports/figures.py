@@ -36,12 +36,23 @@ def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
     return time_unit(run.result.time_to_train_s for one in sets for run in one.runs)
 
 
-def fate_words(run: RunFacts, has_score: bool) -> str:
+def fate_words(run: RunFacts, one: SetFacts) -> str:
+    """How a run of `one` enters its score."""
     if run.fate == "failed":
-        return "did not converge; dropped as slowest" if run.is_dropped else "did not converge"
+        # A log without run_stop, and without a word on why, is one that somebody or something cut off.
+        is_cut = run.result.status is None and run.result.abort_reason is None
+        words = "unfinished: no run_stop" if is_cut else "did not converge"
+        return f"{words}; dropped as slowest" if run.is_dropped else words
     if run.is_dropped:
-        return "dropped: fastest or slowest"
-    return "counted" if has_score else "reached the target"
+        return f"dropped: {_extreme(run, one)}"
+    return "counted" if one.result.olympic_mean_s is not None else "reached the target"
+
+
+def _extreme(run: RunFacts, one: SetFacts) -> str:
+    """Of runs that tie in time, the scoring drops the first ones as the fastest."""
+    times = [math.inf if each.time_s is None else each.time_s for each in one.runs]
+    order = sorted(range(len(times)), key=times.__getitem__)
+    return "fastest" if one.runs.index(run) in order[: one.result.num_runs_dropped] else "slowest"
 
 
 def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
@@ -63,8 +74,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                     label=run.label,
                     time_s=run.time_s,
                     fate=run.fate,
-                    hint=f"run {run.label}: {unit.text(run.result.time_to_train_s)}, "
-                    f"{fate_words(run, one.result.olympic_mean_s is not None)}",
+                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, one)}",
                 )
                 for run in one.runs
             ),
@@ -75,7 +85,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         )
         for position, one in enumerate(sets)
     ]
-    lead = _strips_sentence(sets)
+    lead = strips_sentence(sets)
     if len(sets) == 1:
         lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
@@ -84,7 +94,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         (
             Cell(text=f"run {run.label}"),
             Cell(text=unit.number(run.time_s)),
-            Cell(text=fate_words(run, one.result.olympic_mean_s is not None)),
+            Cell(text=fate_words(run, one)),
         )
         for one in sets
         for run in one.runs
@@ -111,7 +121,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     )  # fmt: skip
 
 
-def _strips_sentence(sets: Sequence[SetFacts]) -> str:
+def strips_sentence(sets: Sequence[SetFacts]) -> str:
     """How many runs, how many without a time, and how much luck there is within a configuration."""
     num_runs = sum(len(one.runs) for one in sets)
     failed = sum(not run.result.converged for one in sets for run in one.runs)

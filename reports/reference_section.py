@@ -106,7 +106,7 @@ def _chart(
             columns=(
                 Column(name="Point"),
                 Column(name="Batch size", is_number=True),
-                Column(name="Epochs", is_number=True),
+                Column(name="Epochs", is_number=True, help="Olympic mean"),
                 Column(name="Fewest acceptable", is_number=True),
                 Column(name="Outcome"),
             ),
@@ -142,8 +142,9 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
         if found.point is None or found.mean_epochs is None:
             return f"No test: {printable(found.reason)}."
         told = (
-            f"{epochs(found.mean_epochs)} epochs on average, where the reference needs {epochs(found.point.mean)} "
-            f"and at least {epochs(found.point.min_epochs)} are acceptable: {found.status}."
+            f"{epochs(found.mean_epochs)} epochs (Olympic mean), where the reference needs "
+            f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
+            f"{found.status}."
         )
         factor = one.result.rcp_factor
         return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
@@ -151,6 +152,7 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
     passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(one.result.rcp_factor not in (None, 1.0) for one, _ in judged)
     told = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
-    told += f" {scaled} of them are scaled for being faster than its mean." if scaled else ""
+    verb = "is" if scaled == 1 else "are"
+    told += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
     untested = [one.label for one, found in judged if found is None or found.point is None]
     return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")

@@ -149,7 +149,7 @@ def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[
         Cell(text=f"run {run.label}", sort=run.label, id=id_),
         *([Cell(text=one.label)] if shown.configuration else []),
         _status_cell(one, run),
-        Cell(text=unit.number(result.time_to_train_s)),
+        Cell(text=unit.number(run.time_s), sub=_stopped(run, unit)),
         Cell(text=epochs(result.epochs_to_converge)),
         Cell(text=quality(result.final_quality)),
         Cell(text=throughput(result.throughput_samples_per_s)),
@@ -195,11 +195,17 @@ def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
 
 
 def _status_cell(one: SetFacts, run: RunFacts) -> Cell:
-    words = fate_words(run, one.result.olympic_mean_s is not None)
+    words = fate_words(run, one)
     if run.fate == "failed":
         reason = run.result.abort_reason or run.result.status
         return Cell(text=f"✕ {words}" + (f" ({printable(reason, 80)})" if reason else ""), kind="bad")
     return Cell(text=f"{'○' if run.is_dropped else '●'} {words}")
+
+
+def _stopped(run: RunFacts, unit: TimeUnit) -> str:
+    """What a run took that has no time to train."""
+    took_s = run.result.time_to_train_s
+    return f"stopped at {unit.number(took_s)}" if run.time_s is None and took_s is not None else ""
 
 
 def _moment_cell(time_ms: float | None) -> Cell:

@@ -1,6 +1,7 @@
 """The parts of one group of comparable configurations, in the order in which a reviewer asks."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison import Comparison
@@ -8,7 +9,15 @@ from reports.comparison_section import comparison_sections
 from reports.convergence_section import convergence_section
 from reports.exchange_section import exchange_section
 from reports.facts import SetFacts
-from reports.figures import MAX_HUES, column_unit, hue_number, runs_chart, throughput_chart, time_chart
+from reports.figures import (
+    MAX_HUES,
+    column_unit,
+    hue_number,
+    runs_chart,
+    strips_sentence,
+    throughput_chart,
+    time_chart,
+)
 from reports.formatting import MISSING, interval, plural
 from reports.reference_section import reference_section
 from reports.reproduce_section import reproduce_section
@@ -50,6 +59,8 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> Section | None:
     chart = runs_chart(group[:MAX_STRIPS], f"{id_}-strips")
     if chart is None:
         return None
+    if len(group) > MAX_STRIPS:
+        chart = replace(chart, lead=f"{strips_sentence(group)} Drawn first: configurations 1 to {MAX_STRIPS}.")
     blocks: list[Block] = [chart]
     for start in range(MAX_STRIPS, len(group), MAX_STRIPS):
         part = group[start : start + MAX_STRIPS]
@@ -58,7 +69,7 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> Section | None:
             blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(more,)))
     scored = [one for one in group if one.result.olympic_mean_s is not None]
     if len(scored) > 1 and group[0].status == "official":
-        blocks += _overlaps(scored[:MAX_STRIPS], group, f"{id_}-scores")
+        blocks += _overlaps(scored, group, f"{id_}-scores")
     return Section(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
 
 
@@ -100,15 +111,19 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
             )
         )
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
-    apart = sum(not _do_overlap(a, b) for a, b in pairs)
+    together = sum(_do_overlap(a, b) for a, b in pairs)
     lead = (
-        f"{apart} of {plural(len(pairs), 'pair')} of intervals do not overlap."
+        f"{together} of {plural(len(pairs), 'pair')} of intervals {'overlaps' if len(pairs) == 1 else 'overlap'}."
         if pairs
         else "No two intervals are known."
     )
+    if len(drawn) > MAX_STRIPS:
+        lead += f" The first {MAX_STRIPS} are drawn; the table has all."
     title = "Scores and their intervals"
     chart = Chart(
-        figure=scores_figure(drawn, unit, id_=id_, title=title, description=f"One row per configuration. {lead}"),
+        figure=scores_figure(
+            drawn[:MAX_STRIPS], unit, id_=id_, title=title, description=f"One row per configuration. {lead}"
+        ),
         heading=title,
         lead=lead,
         table=Table(
@@ -147,6 +162,8 @@ def _time_section(group: Sequence[SetFacts], id_: str) -> Section | None:
             continue
         if blocks:
             blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(chart,)))
+        elif len(group) > MAX_STRIPS:
+            blocks.append(replace(chart, lead=f"Configurations 1 to {MAX_STRIPS}: {chart.lead}"))
         else:
             blocks.append(chart)
     if len(group) <= MAX_HUES:

@@ -149,7 +149,7 @@ def _score_number(one: SetFacts) -> KeyNumber:
         return KeyNumber(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([one])
     words = f"{unit.name}, unverified" if one.status == "official" else unit.name
-    note = f"Olympic mean of {plural(len(one.runs), 'run')}"
+    note = f"measured; Olympic mean of {plural(len(one.runs), 'run')}"
     if one.interval is not None:
         note += f", 95 % interval {interval(unit.number(one.interval.low), unit.number(one.interval.high))}"
     if one.result.rcp_factor is not None and one.result.rcp_factor != 1.0:
@@ -175,7 +175,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
     columns = [
         Column(name="Configuration"),
         Column(name="Verdict"),
-        Column(name="Time to train", is_number=True, help=f"{unit.name}; 95 % interval"),
+        Column(name="Time to train", is_number=True, help=f"measured, {unit.name}; 95 % interval"),
     ]
     if is_scaled:
         columns.append(Column(name="Olympic mean", is_number=True, help=f"{unit.name}; before its RCP factor"))

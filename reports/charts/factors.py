@@ -16,6 +16,7 @@ from reports.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
 _MOST_LOG2 = 6.0
+_SHORT = {"no difference shown": "no diff. shown"}
 # Round numbers either side of 1, the ones far from it first.
 _TICKS = (
     1024, 0.001, 256, 0.004, 64, 0.016, 16, 0.06, 8, 0.125, 4, 0.25, 2, 0.5, 3, 0.33, 1.5, 0.7, 1.2, 0.8, 0.6,
@@ -90,7 +91,7 @@ def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
 
 def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, description: str) -> Markup:
     is_wide = width > 600
-    left, right = (190.0, 196.0) if is_wide else (116.0, 56.0)
+    left, right = (190.0, 196.0) if is_wide else (184.0, 76.0)
     low, high = log2_domain(panels)
     x = svg.Scale(low, high, left, width - right)
     top = 22.0
@@ -129,10 +130,17 @@ def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *,
     thick = _BAR + 5 if bar.is_whole else _BAR
     corners = (min(zero, end), middle - thick / 2, max(abs(end - zero), 1.0), thick)
     box = svg.boxes([corners], kind_of(bar.verdict))
-    words = ratio(bar.time_ratio) + (f"  {bar.verdict}" if is_wide else "")
-    at, anchor = (width - 186, "start") if is_wide else (width, "end")
-    value = svg.text(at, middle + 4.5, words, class_=weight, anchor=anchor)
-    return svg.group(name, box, _whisker(bar, x, middle), value)
+    words: tuple[Markup, ...]
+    if is_wide:
+        words = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)
+    else:
+        # The verdict's words need a line of their own.
+        told = _SHORT.get(bar.verdict, bar.verdict)
+        words = (
+            svg.text(width, middle + 0.5, ratio(bar.time_ratio), class_=weight, anchor="end"),
+            svg.text(width, middle + 11, told, class_="tiny", anchor="end"),
+        )
+    return svg.group(name, box, _whisker(bar, x, middle), *words)
 
 
 def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:
