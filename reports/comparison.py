@@ -86,7 +86,7 @@ class Comparison:
     `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
     fewer runs reach the target on one side (`converged_p`, Fisher's exact test, in the family). `is_paired` says that
     runs of equal seeds were compared with each other; `num_shared_seeds` counts those. `status` is base's. `changes`
-    are (name, base, new) of what was set differently.
+    are (name, base, new) of settings and software that differ. `invalid_sides` names the sides that the rules reject.
     """
 
     base: str
@@ -109,6 +109,7 @@ class Comparison:
     verdict: Verdict = "inconclusive"
     changes: tuple[tuple[str, str | None, str | None], ...] = ()
     notes: tuple[str, ...] = ()
+    invalid_sides: tuple[str, ...] = ()
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((one for one in self.factors if one.name == name), None)
@@ -289,6 +290,7 @@ def _finish(
         verdict=share or factors[0].verdict,
         changes=list_changes(base, new),
         notes=_notes(base, new, pairing),
+        invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
 
 

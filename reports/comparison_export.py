@@ -6,11 +6,11 @@ from typing import Any
 
 import pandas as pd
 
-from reports.comparison import Comparison, FactorComparison
+from reports.comparison import DRIFT_REACH, Comparison, FactorComparison
 from reports.documents import plain
 from reports.formatting import duration, percent, plural, si
 from reports.glossary import status_line
-from reports.statistics import Interval
+from reports.statistics import MIN_RUNS, Interval
 from reports.wording import sentence
 
 SCHEMA_VERSION = 1
@@ -98,8 +98,8 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
-    """A factor's row for readers, by FACTOR_COLUMNS; None is not known."""
-    interval = factor.interval
+    """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
+    interval = factor.adjusted_interval or factor.interval
     reach = f" ({ratio_text(interval.low)} – {ratio_text(interval.high)})" if interval else ""
     return [
         NAMES[factor.name],
@@ -137,9 +137,15 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
     told = [status_line(comparison.status)]
     if comparison.is_cross_system:
-        told.append("cross-system: the sides were measured on different systems.")
+        told.append("cross-system: the sides' systems are described or named differently.")
     if comparison.is_paired:
         told.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
+        least_p = 2.0 / 2**comparison.num_shared_seeds
+        if comparison.factors and least_p > 1.0 - comparison.confidence:
+            told.append(
+                f"perm. p: cannot fall below {least_p:.4g} with {plural(comparison.num_shared_seeds, 'pair')}, "
+                "however far apart they are."
+            )
     if comparison.olympic_ratio is not None:
         scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
         if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
@@ -162,8 +168,14 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     methods = sorted({factor.interval.method for factor in factors if factor.interval})
     confidence, effect = comparisons[0].confidence, comparisons[0].min_effect
     num_tests = sum(factor.adjusted_interval is not None for factor in factors)
+    which = f"Each is {percent(confidence)}, and decides nothing below {MIN_RUNS} runs per side."
+    if num_tests:
+        which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
+        which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
     return (
-        f"Intervals of {percent(confidence)}: {'; '.join(methods)}; the run is the unit. A verdict goes by the "
-        f"interval at Holm's level within {plural(num_tests, 'test')} and by a smallest effect of {percent(effect)}; "
-        "the permutation test's p and Cliff's delta decide nothing."
+        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
+        "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
+        f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, they must also lie "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed apart, samples to converge excepted. The "
+        "permutation test's p and Cliff's delta decide nothing."
     )

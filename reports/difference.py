@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reports.documents import read_document
-from reports.extras import Extras, read_extras, read_run_set
+from reports.extras import SURROUNDINGS, Extras, read_extras, read_run_set
 from reports.formatting import printable
 from reports.sources import is_document
 from reports.throughput_sets import find_throughput_sets
@@ -21,13 +21,6 @@ SCHEMA_VERSION = 1
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
-# Of what a run set records of its surroundings, these are not software.
-_SURROUNDINGS = frozenset(
-    {
-        "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
-        "memory_limit_bytes", "architecture", "instruction_sets", "container", "virtualization",
-    }
-)  # fmt: skip
 # Records that tell of a run's course and not of how it was set.
 _COURSE = frozenset(
     {
@@ -146,7 +139,7 @@ def _of_extras(extras: Extras, system_file: str) -> dict[str, dict[str, Setting]
     for one in record.config:
         settings["configuration"][one.key] = Setting(value=one.value, source=one.source or "unknown")
     for name, value in record.environment:
-        section = "system" if name in _SURROUNDINGS else "software"
+        section = "system" if name in SURROUNDINGS else "software"
         settings[section][name] = Setting(value=value, source="detected")
     if record.harness_version is not None:
         settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")

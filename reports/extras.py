@@ -126,6 +126,23 @@ def read_extras(result_set: ResultSet) -> Extras:
     )
 
 
+# Of what a run set records of its surroundings, these are not software.
+SURROUNDINGS = frozenset(
+    {
+        "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
+        "memory_limit_bytes", "architecture", "instruction_sets", "container", "virtualization",
+    }
+)  # fmt: skip
+
+
+def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
+    """The code that made the set, and the software around it, as (name, value)."""
+    if record is None:
+        return ()
+    code = (("dlrmbench", record.harness_version),) if record.harness_version is not None else ()
+    return (*code, *((name, value) for name, value in record.environment if name not in SURROUNDINGS))
+
+
 def read_run_set(content: Mapping[str, Any]) -> RunSetRecord:
     config = (
         ConfigValue(

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from reports.extras import software_of
 from reports.facts import SetFacts, Status
 from reports.formatting import printable
 from rules.results import Evaluation, RunResult
@@ -35,8 +36,8 @@ class Sample:
 class Side:
     """One side. `samples` are the runs that converged, or the processes of a throughput measurement.
 
-    `runs` are all runs, `settings` what was set, by name, `hardware` the fields of the system description that
-    say what it is. `num_tolerated` runs may fail to converge: Olympic scoring drops as many.
+    `runs` are all runs, `settings` what was set and the software, by name, `hardware` the fields of the
+    system description that say what it is. `num_tolerated` runs may fail to converge: Olympic scoring drops as many.
     `outcome` is what the rules say of the set.
     """
 
@@ -75,7 +76,11 @@ def side_of(one: SetFacts) -> Side:
         num_runs=len(result.runs),
         system=one.result_set.system,
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
-        settings=(*logged_settings(result.runs), *((value.key, value.value) for value in config)),
+        settings=(
+            *logged_settings(result.runs),
+            *((value.key, value.value) for value in config),
+            *software_of(one.extras.run_set),
+        ),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,
         round=result.round,

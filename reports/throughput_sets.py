@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.extras import read_run_set
+from reports.extras import read_run_set, software_of
 from reports.formatting import printable
 from reports.sides import HARDWARE, Sample, Side
 from reports.untrusted import as_list, as_mapping, positive_of, read_json, text_of, whole_of
@@ -94,7 +94,7 @@ def _settings(measured: ThroughputSet, record: Mapping[str, Any]) -> tuple[tuple
     named = (("benchmark", measured.benchmark), ("data_kind", measured.data_kind))
     known = tuple((name, value) for name, value in named if value is not None)
     run_set = read_run_set(record)
-    return (*known, *((value.key, value.value) for value in run_set.config))
+    return (*known, *((value.key, value.value) for value in run_set.config), *software_of(run_set))
 
 
 def _sample(num_samples: float, took_s: float, seed: int | None) -> Sample:

@@ -47,7 +47,8 @@ def systems_differ(base: Side, new: Side) -> bool:
     one, other = dict(base.hardware), dict(new.hardware)
     if one and other:
         return any(one[key].strip() != other[key].strip() for key in one.keys() & other.keys())
-    return base.system != new.system
+    # Without a name, or without a description and a name of its own, nothing says that they differ.
+    return base.system is not None and new.system is not None and base.system != new.system
 
 
 def list_changes(base: Side, new: Side) -> tuple[tuple[str, str | None, str | None], ...]:

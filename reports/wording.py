@@ -12,7 +12,16 @@ _WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
 
 
 def sentence(comparison: Comparison) -> str:
-    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it."""
+    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it.
+
+    What compares with a set that the rules reject says so first: no verdict on it stands by itself.
+    """
+    told = _sentence(comparison)
+    names = " and ".join(comparison.invalid_sides)
+    return f"INVALID by the rules: {names}. {told}" if names else told
+
+
+def _sentence(comparison: Comparison) -> str:
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."

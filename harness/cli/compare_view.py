@@ -27,6 +27,8 @@ def _echo_comparison(comparison: Comparison) -> None:
     word = "REFUSED" if comparison.refusal is not None else comparison.verdict.upper()
     colour = _COLOURS[comparison.verdict] if comparison.refusal is None else "red"
     title = f"{printable(comparison.new)} against {printable(comparison.base)}"
+    if comparison.invalid_sides:
+        word, colour = f"INVALID ({' and '.join(comparison.invalid_sides)}), {word.lower()}", "red"
     click.echo(f"{style(word, colour=colour, bold=True)}  {title}")
     _echo(sentence(comparison), indent="  ")
     if comparison.refusal is not None:
@@ -36,7 +38,7 @@ def _echo_comparison(comparison: Comparison) -> None:
     if comparison.changes:
         click.echo()
         shown = comparison.changes[:_MAX_CHANGES]
-        echo_table(("set differently", "base", "new"), shown, "lll")
+        echo_table(("differs", "base", "new"), shown, "lll")
         if len(comparison.changes) > len(shown):
             _echo(f"and {len(comparison.changes) - len(shown)} more; 'dlrmbench diff' lists all.")
     if told := remarks(comparison):
@@ -54,14 +56,16 @@ def compare_markdown(comparisons: Sequence[Comparison]) -> str:
     """For job summaries: a heading, the sentence and a table per comparison."""
     parts = []
     for comparison in comparisons:
-        word = "refused" if comparison.refusal is not None else comparison.verdict
+        word: str = "refused" if comparison.refusal is not None else comparison.verdict
+        if comparison.invalid_sides:
+            word = f"INVALID ({' and '.join(comparison.invalid_sides)}), {word}"
         parts.append(f"## {markdown_safe(comparison.new)} against {markdown_safe(comparison.base)}: {word}")
         parts.append(markdown_safe(sentence(comparison)))
         if comparison.refusal is not None:
             continue
         parts.append(_table(FACTOR_COLUMNS, [factor_cells(factor) for factor in comparison.factors]))
         if comparison.changes:
-            parts.append(_table(("set differently", "base", "new"), comparison.changes[:_MAX_CHANGES]))
+            parts.append(_table(("differs", "base", "new"), comparison.changes[:_MAX_CHANGES]))
         parts += [markdown_safe(remark) for remark in remarks(comparison)]
     return "\n\n".join([*parts, markdown_safe(method_line(comparisons))]).rstrip()
 
