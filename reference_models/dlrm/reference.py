@@ -168,7 +168,9 @@ class ReferenceWorkload:
             optimizer.zero_grad()
         self._enter(Phase.LOSS)
         loss.backward()  # type: ignore[no-untyped-call]
-        for phase, optimizer in zip((Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER), optimizers, strict=True):
+        # A control that trains no table has the dense weights' optimizer alone.
+        phases = (Phase.SPARSE_OPTIMIZER, Phase.DENSE_OPTIMIZER)[-len(optimizers) :]
+        for phase, optimizer in zip(phases, optimizers, strict=True):
             self._enter(phase)
             optimizer.step()
         return loss.detach()
