@@ -179,7 +179,7 @@ def gather_exchange(
     *,
     num_steps: int,
     step_s: float,
-    link_bytes_per_s: float | None,
+    link: tuple[float, int] | None,
 ) -> Exchange:
     """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
 
@@ -195,8 +195,9 @@ def gather_exchange(
         "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
     }
     told = world.gather(here)
-    whole = {**_over_ranks(told), "link_bytes_per_s": link_bytes_per_s} if told is not None else {}
-    return world.broadcast(whole)
+    speed, sent_bytes = link if link is not None else (None, None)
+    measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes}
+    return world.broadcast({**_over_ranks(told), **measured} if told is not None else {})
 
 
 def _over_ranks(told: list[dict[str, Any]]) -> Exchange:

@@ -12,8 +12,10 @@ _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
 
-def measure_link(world: World, device: torch.device) -> float | None:
-    """Bytes per second one way between rank 0 and the last rank, on every rank; None in a world of one.
+def measure_link(world: World, device: torch.device) -> tuple[float, int] | None:
+    """Bytes per second one way between rank 0 and the last rank, and the bytes that each of them sent to find out.
+
+    On every rank; None in a world of one.
 
     The last rank is the one most likely to be on another machine. Messages of 1 MiB go there and back over the
     ranks' own group, from and to the memory of `device`, for about 0.3 s.
@@ -25,7 +27,7 @@ def measure_link(world: World, device: torch.device) -> float | None:
     took_s = _there_and_back(world, message, 1)
     number = world.broadcast(max(_FEWEST, min(_MOST, int(_WANTED_S / max(took_s, 1e-9)))))
     took_s = _there_and_back(world, message, number)
-    return world.broadcast(2 * number * MESSAGE_BYTES / took_s)
+    return world.broadcast((2 * number * MESSAGE_BYTES / took_s, (number + 2) * MESSAGE_BYTES))
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:

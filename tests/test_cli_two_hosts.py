@@ -87,7 +87,9 @@ def expected_bytes(record: dict[str, Any], batch_size: int, rank: int) -> float:
     shared = sum(value for kind, value in evaluation.items() if kind != "evaluation_gather")
     per_evaluation = shared / 2 + (evaluation["evaluation_gather"] if rank == 1 else 0)
     return float(
-        num_steps * exchange["sent_bytes_per_step_by_rank"][rank] + (len(record["evaluations"]) + 1) * per_evaluation
+        exchange["link_sent_bytes"]
+        + num_steps * exchange["sent_bytes_per_step_by_rank"][rank]
+        + (len(record["evaluations"]) + 1) * per_evaluation
     )
 
 

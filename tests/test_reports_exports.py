@@ -81,8 +81,8 @@ def test_markdown_is_exactly_this(pair: Path) -> None:
     assert export_markdown(gather([pair])) == (
         "## pinned, closed division\n\n"
         "Own benchmark: not an MLPerf® result, and not comparable with one.\n\n"
-        "| Configuration | Verdict | Time to train (measured, s) | Epochs (to converge) | Samples/s | Final AUC (mean) "
-        "| Runs (converged / needed) | RCP | Batch size |\n"
+        "| Configuration | Verdict | Time to train (measured, s) | Epochs (to converge) | Samples/s "
+        "| Final AUC (mean) | Runs (converged / needed) | RCP | Batch size |\n"
         "|:--|:--|--:|--:|--:|--:|--:|:--|--:|\n"
         "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 1 warning) | — | 0.548 (CV 12.9 %) | 10,000 (CV 0.0 %) "
         "| 0.75050 | 2 / 5 | no RCP | 500 (rate 0.1) |\n"

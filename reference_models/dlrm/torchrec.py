@@ -261,10 +261,8 @@ class TorchRecWorkload(ReferenceWorkload):
         with CollectiveCounter(self._world.rank, self._world.size) as evaluation:
             self._collectives = None
             self.evaluate()
-        link_bytes_per_s = measure_link(self._world, self._device)
-        return gather_exchange(
-            self._world, steps, evaluation, num_steps=num_steps, step_s=step_s, link_bytes_per_s=link_bytes_per_s
-        )
+        link = measure_link(self._world, self._device)
+        return gather_exchange(self._world, steps, evaluation, num_steps=num_steps, step_s=step_s, link=link)
 
 
 def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
