@@ -24,6 +24,7 @@ from rules import (
     timing,
 )
 from rules.benchmarks import Benchmark
+from rules.collection import no_full_collections
 from rules.definitions import find_definition
 from rules.errors import DefinitionError, did_you_mean
 from rules.log import RunLog, printable, read_log
@@ -173,13 +174,14 @@ def check_paths(
     num_done = 0
     processes = num_processes if num_logs >= MANY_LOGS else 1
     results = map_in_order(function, units, processes, preload=("rules.checker", "scipy.special"))
-    for unit, one in zip(units, results, strict=True):
-        judged.append(one)
-        num_done += _num_logs(unit)
-        if told is not None:
-            told(num_done, num_logs)
-    found = iter(judged)
-    verdicts = tuple(_assemble(target, found) for target in targets)
+    with no_full_collections():
+        for unit, one in zip(units, results, strict=True):
+            judged.append(one)
+            num_done += _num_logs(unit)
+            if told is not None:
+                told(num_done, num_logs)
+        found = iter(judged)
+        verdicts = tuple(_assemble(target, found) for target in targets)
     return with_second_opinion(verdicts) if second_opinion else verdicts
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from rules import keys
-from rules.log import as_number
+from rules.log import LogLine, as_number
 from rules.results import evaluations_inside_run
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_known, applies_to_ours
@@ -11,6 +11,14 @@ from rules.subject import LogSubject, applies_to_known, applies_to_ours
 NOT_CONVERGED = "QU103"
 """The code that a set may forgive: one run of a set may fail to converge."""
 _RESULTS = 'training_rules.adoc, "Run Results": the clock stops when the quality target is met'
+
+
+def _evaluations(subject: LogSubject) -> tuple[tuple[LogLine, float], ...]:
+    """The evaluations inside the run, which several rules look at."""
+    if "evaluations" not in subject.memo:
+        subject.memo["evaluations"] = evaluations_inside_run(subject.log)
+    evaluations: tuple[tuple[LogLine, float], ...] = subject.memo["evaluations"]
+    return evaluations
 
 
 def _target(subject: LogSubject) -> float | None:
@@ -49,7 +57,7 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
         return
-    evaluations = evaluations_inside_run(subject.log)
+    evaluations = _evaluations(subject)
     judged = evaluations[-1:] if subject.is_ours else evaluations
     if not any(target <= quality <= 1.0 for _, quality in judged):
         best = max((quality for _, quality in judged), default=None)
@@ -80,7 +88,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     stop = subject.log.last(keys.RUN_STOP)
     if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    best = max((quality for _, quality in evaluations_inside_run(subject.log)), default=None)
+    best = max((quality for _, quality in _evaluations(subject)), default=None)
     target = _target(subject)
     reason = stop.metadata.get(keys.REASON)
     is_met = best is not None and target is not None and best >= target
@@ -109,7 +117,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    for line, quality in evaluations_inside_run(subject.log):
+    for line, quality in _evaluations(subject):
         if quality >= target:
             yield at(line, "the target was met, yet the run is aborted", found=f"{quality:.6g}", expected="success")
             return
@@ -129,7 +137,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     target = _target(subject)
     if target is None:
         return
-    evaluations = evaluations_inside_run(subject.log)
+    evaluations = _evaluations(subject)
     met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
     if met is not None and (more := len(evaluations) - 1 - met) > 0:
         severity: Severity = "error" if subject.is_ours or subject.is_closed else "info"

@@ -126,7 +126,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
         broken = sorted(one.requires & failed) if failed else []
         reason = f"{broken[0]} failed" if broken else one.applies(subject)
         findings = () if reason is not None else tuple(_findings(one, subject, path))
-        if any(finding.severity == "error" for finding in findings):
+        if findings and any(finding.severity == "error" for finding in findings):
             failed.add(one.code)
         outcomes.append(
             Outcome(
