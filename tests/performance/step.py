@@ -7,11 +7,12 @@ it is installed (requirements/torchrec-cpu.txt). Each trains once more in a proc
 """
 
 import argparse
+import importlib
 import importlib.util
-import resource
 import statistics
 import subprocess
 import sys
+from pathlib import Path
 
 import torch
 from jobs import make_batches, make_job, step_products
@@ -34,14 +35,22 @@ def parse() -> argparse.Namespace:
 
 
 def print_memory(options: argparse.Namespace) -> None:
-    """Peak resident memory of a few steps, less what the process held before the model was built."""
+    """Peak resident memory of a few steps, less what the process held before the model was built, in MiB (Linux)."""
     job = make_job(options.job, options.optimizer)
     batches = make_batches(job, MEMORY_STEPS)
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if options.memory_of == "torchrec":
+        importlib.import_module("torchrec")
+    Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making batches
+    before = status_kib("VmRSS")
     step = PEERS[options.memory_of](job, batches)
     for i in range(MEMORY_STEPS):
         step(i)
-    print(f"{(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024:.0f}")
+    print(f"{(status_kib('VmHWM') - before) / 1024:.0f}")
+
+
+def status_kib(key: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(key))
 
 
 def main() -> None:
