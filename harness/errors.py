@@ -32,6 +32,10 @@ class HarnessError(Exception):
         super().__init__(message)
         self.exit_code = exit_code
 
+    def __reduce__(self) -> tuple[type["HarnessError"], tuple[str, ExitCode]]:
+        """With both arguments, so that it reaches the other ranks whole."""
+        return HarnessError, (str(self), self.exit_code)
+
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
     """The exit code of an error that has a message for the user; None for a defect of ours."""
