@@ -60,8 +60,8 @@ SET_RULES: tuple[Rule[SetSubject], ...] = (
 )
 SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (*submission.RULES, *shared_runs.SUBMISSION_RULES)
 ROUND_RULES: tuple[Rule[RoundSubject], ...] = shared_runs.ROUND_RULES
-MANY_LOGS = 512
-"""From this many logs on, judging takes longer than more processes take to start (about a second)."""
+MANY_LOGS = 1000
+"""From this many logs on, judging takes longer (about a second) than more processes take to start and to answer."""
 
 
 def find_rule(code: str) -> Rule[Any]:
