@@ -44,7 +44,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
     depends on another key stands below it, since the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
     log, division = subject.log, subject.division.name.capitalize()
-    for key, general in (subject.benchmark.closed if subject.is_closed else subject.benchmark.open).items():
+    for key, general in subject.allowed.items():
         constraint = general.resolve(log.value)
         is_free = not subject.is_closed and general.free
         other = log.first(general.other) if general.other is not None else None
@@ -92,13 +92,14 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
     """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
-    train_samples. Only eval_samples of dlrm_dcnv2 is looked at by the official checker; where it is not, up to 1 %
-    is a warning."""
+    train_samples. What the division fixes (eval_samples of dlrm_dcnv2) is HP101's; of the rest, which the official
+    checker does not look at, up to 1 % is a warning."""
     assert subject.benchmark is not None
     batch = as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
     for key in (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES):
         expected = subject.data_samples(key)
-        if expected is None or (key == keys.TRAIN_SAMPLES and not subject.is_closed):
+        is_judged = key in subject.allowed and not subject.allowed[key].free
+        if expected is None or is_judged or (key == keys.TRAIN_SAMPLES and not subject.is_closed):
             continue
         for line in subject.log.all(key):
             number = as_number(line.value)
@@ -130,4 +131,39 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
             yield at(line, "unknown precision", found=show(line.value), expected=", ".join(PRECISIONS))
 
 
-RULES: tuple[Rule[LogSubject], ...] = (allowed_values, batch_fits, dataset_size, known_precision)
+@rule(
+    "HP105",
+    "what Open leaves free is said",
+    source='training_rules.adoc, "Divisions"; compliance_checker open_<benchmark>.yaml',
+    remedy="Nothing, if Open is meant; else log submission_division closed and run by its rules.",
+    severity="info",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def open_is_said(subject: LogSubject) -> Iterator[Problem]:
+    """A log of the Open division is told which rules of Closed it was not held against, and which of its values
+    Closed would not allow."""
+    if subject.is_closed:
+        return
+    assert subject.benchmark is not None
+    dropped = ["HP101 (hyperparameters)"] if not subject.benchmark.open else ["HP101 (most hyperparameters)"]
+    dropped += [] if keys.TRAIN_SAMPLES in subject.benchmark.open else ["HP103 (train_samples)"]
+    if not subject.is_ours:
+        dropped += ["CA101 (interval of evaluations)", "ST104 (keys of Closed, the seed among them)"]
+        quality = subject.benchmark.stated_quality
+        dropped += [] if quality is not None and quality.binds_open else ["QU102 (quality target)"]
+    log, closed = subject.log, subject.benchmark.closed
+    others = [
+        key
+        for key, one in closed.items()
+        if (line := log.first(key)) and not one.resolve(log.value).allows(line.value)
+    ]
+    line = log.first(keys.SUBMISSION_DIVISION)
+    yield Problem(
+        message=f"judged by the Open division's rules, without {', '.join(dropped)}",
+        line_num=line.line_num if line is not None else None,
+        found="Open; " + (f"not as in Closed: {', '.join(others)}" if others else "every value is one of Closed"),
+    )
+
+
+RULES: tuple[Rule[LogSubject], ...] = (allowed_values, batch_fits, dataset_size, known_precision, open_is_said)

@@ -91,7 +91,8 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """Benchmark, version, definition, dataset, division and every hyperparameter are equal in all logs of a set;
-    organisation and platform too, but a difference there is only a warning."""
+    organisation and platform too, but a difference there is only a warning. Where the set's benchmark is known, a
+    log of another one is ST110's finding."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -100,6 +101,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     optimizer = {
         key for log in subject.logs for key in log.by_key if "opt_" in key or key == keys.LR_DECAY_START_STEPS
     }
+    if subject.benchmark is not None:
+        same.remove(keys.SUBMISSION_BENCHMARK)
     for key in (*same, *sorted(optimizer - set(same))):
         yield from _disagreement(subject, key, "error")
     for key in (keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM, keys.SUBMISSION_STATUS):

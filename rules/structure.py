@@ -117,10 +117,11 @@ def _says(line: LogLine) -> str:
     requires={"ST101"},
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
-    """The value of every required key is of its type; a boolean is never a number, nor a number in quotes."""
+    """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
+    division fixes the very value, HP101 says so instead."""
     for key, kind in kinds_of(subject).items():
         for line in subject.log.all(key):
-            if not kind.holds(line.value):
+            if not kind.holds(line.value) and not subject.is_refused_by_division(line):
                 yield at(
                     line,
                     f"{key} has a value of the wrong type or range",

@@ -6,9 +6,10 @@ from typing import Any
 
 from rules import keys
 from rules.benchmarks import Benchmark
+from rules.benchmarks.constraints import Constraint
 from rules.convergence import Convergence
 from rules.divisions import Division, find_division
-from rules.log import RunLog, as_number
+from rules.log import LogLine, RunLog, as_number
 from rules.power_files import SetPower
 from rules.results import RunResult
 from rules.rounds import round_number
@@ -43,6 +44,23 @@ class LogSubject:
     def is_at_least(self, round_name: str) -> bool:
         """Whether the rules are of this official round or a later one."""
         return self.round is not None and round_number(self.round) >= round_number(round_name)
+
+    @property
+    def allowed(self) -> Mapping[str, Constraint]:
+        """What the division allows for each key; none where the benchmark is not known."""
+        if self.benchmark is None:
+            return {}
+        return self.benchmark.closed if self.is_closed else self.benchmark.open
+
+    def is_refused_by_division(self, line: LogLine) -> bool:
+        """Whether rule HP101 says of a record that the division does not allow its value."""
+        general = self.allowed.get(line.key)
+        if general is None or (general.free and not self.is_closed):
+            return False
+        assert self.benchmark is not None
+        named = self.log.first(keys.SUBMISSION_BENCHMARK)
+        is_judged = named is None or named.value == self.benchmark.name
+        return is_judged and not general.resolve(self.log.value).allows(line.value)
 
     def data_samples(self, key: str) -> int | None:
         """train_samples or eval_samples that the definition fixes, None where the dataset decides."""

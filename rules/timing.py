@@ -26,14 +26,16 @@ _END_MS = 4_102_444_800_000
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
     """Each record's time_ms is at least that of the record before. In logs of others, nodes with clocks of their own
-    write into one file and cache_clear often comes last, so there only the records of one rank are held against
-    one another: what lies back by more than a second, beside cache_clear, is a warning; the rest is only said."""
+    write into one file, so there only the records of one rank are held against one another: what lies back by more
+    than a second is a warning; the rest is only said. cache_clear of others may stand anywhere: TI104 judges its
+    stamp."""
     lines = subject.log.lines
     if subject.is_ours:
         for before, line in pairwise(lines):
             if line.time_ms < before.time_ms:
                 yield _inverted(before, line, "error")
         return
+    lines = [line for line in lines if line.key != keys.CACHE_CLEAR]
     inversions = [(a, b) for a, b in pairwise(lines) if b.time_ms < a.time_ms]
     if not inversions:
         return
@@ -43,7 +45,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
         latest = last.get(line.rank)
         if latest is None or line.time_ms >= latest.time_ms:
             last[line.rank] = line
-        elif line.time_ms < latest.time_ms - _CLOCK_STEP_MS and line.key != keys.CACHE_CLEAR:
+        elif line.time_ms < latest.time_ms - _CLOCK_STEP_MS:
             disorder.append((latest, line))
     if disorder:
         yield _inverted(*disorder[0], "warning", len(disorder))

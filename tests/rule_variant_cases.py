@@ -35,6 +35,13 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
         lambda records: with_record(records, keys.CACHE_CLEAR, value="perhaps"), keys.CACHE_CLEAR, is_error=False
     ),
     ("TI108", "seconds"): official(_in_seconds, keys.CACHE_CLEAR),
+    # One fact, one finding: no ST105 beside the first, no HP103 beside the second.
+    ("HP101", "number in quotes"): official(
+        lambda records: with_record(records, keys.OPT_ADAGRAD_EPSILON, value="1e-8"), keys.OPT_ADAGRAD_EPSILON
+    ),
+    ("HP101", "seven samples"): official(
+        lambda records: with_record(records, keys.EVAL_SAMPLES, value=7), keys.EVAL_SAMPLES
+    ),
     ("QU105", "official"): official(
         lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1
     ),
@@ -45,6 +52,13 @@ def _two_logs(folder: Path, benchmark: Benchmark) -> Path:
     write_log(folder / "a" / "result_0.txt", make_records(DCNV2, ours=False, num_evals=4))
     write_log(folder / "b" / "result_1.txt", make_records(benchmark, ours=False, num_evals=4))
     return folder
+
+
+def _other_benchmark(folder: Path, name: str) -> Path:
+    runs = make_runs(DCNV2, ours=False)
+    runs[3] = with_record(runs[3], keys.SUBMISSION_BENCHMARK, value=name)
+    write_set(folder / "Example", DCNV2, runs, ours=False)
+    return folder / "Example" / "results"
 
 
 def _alike(folder: Path, is_alike: bool) -> Path:
@@ -68,6 +82,14 @@ CASES = [
         is_error=False,
     ),
     *(replace(case.verdict_case(code), name=name) for (code, name), case in VARIANTS.items()),
+    VerdictCase(  # without RS104 beside it
+        code="ST110",
+        write_bad=partial(_other_benchmark, name="dlrm"),
+        write_good=partial(_other_benchmark, name="dlrm_dcnv2"),
+        file="result_3.txt",
+        line=3,
+        name="in a set",
+    ),
     VerdictCase(
         code="ST115",
         write_bad=partial(_two_logs, benchmark=DLRM),

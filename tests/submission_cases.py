@@ -98,9 +98,10 @@ def _empty_set(top: Path) -> None:
         log.rename(log.with_name(log.name.replace("result", "run")))
 
 
-def _twin_sets(folder: Path) -> Path:
+def _twin_sets(folder: Path, num_accelerators: str = "4") -> Path:
+    """The same runs for two systems, the first of which has eight accelerators."""
     top = write_submission(folder, systems=(SYSTEM, "second"))
-    _change_json(top / "systems" / "second.json", {"accelerators_per_node": "4"})
+    _change_json(top / "systems" / "second.json", {"accelerators_per_node": num_accelerators})
     for log in set_folder(top).iterdir():
         (top / "results" / "second" / "dlrm_dcnv2" / log.name).write_bytes(log.read_bytes())
     return top
@@ -250,6 +251,7 @@ CASES = [
     _mild("SU112", after(good, lambda top: _remove(top, "benchmarks", "dlrm_dcnv2", SYSTEM, "README.md")), SYSTEM),
     _mild("SU113", after(good, lambda top: write(top / "benchmarks" / "more", "")), "Example", check=_check_cut),
     _case("SU201", _twin_sets, "result_0.txt"),
+    _mild("SU201", lambda folder: _twin_sets(folder, "8"), "result_0.txt", name="of equal hardware"),
     _case("RO101", _twin_submissions, "result_0.txt", good_round),
     _mild("RO102", after(good_round, lambda top: write(top / "notes" / "a.txt", "")), "notes", good_round),
     _mild(
