@@ -69,7 +69,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
     data, train = config.workload.data, config.workload.train
     data_dir = locate_dataset(data, data_root)
-    sizes, problem = _sizes(data, data_dir)
+    sizes, problem = read_sizes(data, data_dir)
     resources = read_resources()
     counts = memory = schedule = None
     if sizes is not None:
@@ -99,7 +99,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     return replace(plan, time=_estimate_time(config, counts, schedule, data_dir))
 
 
-def _sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
+def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
     """Sample counts and table sizes, from the dataset where it is ready, else from the definition."""
     try:
         dataset = open_dataset(data_dir, data)

@@ -1,6 +1,7 @@
 """Which implementation answers to which name. Nothing optional is imported before it is asked for."""
 
 from collections.abc import Callable
+from importlib.util import find_spec
 
 from reference_models.errors import ConfigError, did_you_mean
 from reference_models.workload import Workload, WorkloadSpec
@@ -37,15 +38,25 @@ def _torchrec(spec: WorkloadSpec, world: World) -> Workload:
 def explain_missing_torchrec(error: Exception) -> ConfigError:
     return ConfigError(
         f"torchrec cannot be imported: {error}. Install it beside torch with: pip install --no-deps -r "
-        "requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU)."
+        "requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source)."
     )
 
 
 IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized, "torchrec": _torchrec}
+WITHOUT_PHASES = ("torchrec",)
+"""Implementations whose step cannot be told apart into phases, and so cannot be profiled."""
+_NEEDS = {"torchrec": ("torchrec", "fbgemm_gpu")}
 
 
 def find_implementation(name: str) -> Loader:
-    """The loader of an implementation; ConfigError with a suggestion when there is none of that name."""
+    """The loader of an implementation. Nothing is imported.
+
+    Raises ConfigError, with a suggestion when there is none of that name, with the install line when what it needs
+    is not installed.
+    """
     if name not in IMPLEMENTATIONS:
         raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, list(IMPLEMENTATIONS))}")
+    for module in _NEEDS.get(name, ()):
+        if find_spec(module) is None:
+            raise explain_missing_torchrec(ModuleNotFoundError(f"No module named {module!r}"))
     return IMPLEMENTATIONS[name]

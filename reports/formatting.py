@@ -38,6 +38,7 @@ class TimeUnit:
         return number if number == MISSING else f"{number} {self.name}"
 
 
+MICROSECONDS = TimeUnit(name="µs", seconds=1e-6, digits=1)
 MILLISECONDS = TimeUnit(name="ms", seconds=1e-3, digits=1)
 SECONDS = TimeUnit(name="s", seconds=1.0, digits=2)
 MINUTES = TimeUnit(name="min", seconds=60.0, digits=3)
@@ -45,9 +46,11 @@ HOURS = TimeUnit(name="h", seconds=3600.0, digits=3)
 
 
 def time_unit(values_s: Iterable[float | None]) -> TimeUnit:
-    """The unit for a column, by its largest finite value: ms, s below 2 min, min below 3 h, h."""
+    """A column's unit, by its largest finite value: µs, ms from 1 ms, s from 1 s, min from 2 min, h from 3 h."""
     finite = [abs(value) for value in values_s if value is not None and math.isfinite(value)]
     largest = max(finite, default=1.0)
+    if 0.0 < largest < 1e-3:
+        return MICROSECONDS
     if largest < 1.0:
         return MILLISECONDS
     if largest < 120.0:

@@ -3,7 +3,10 @@
 import json
 from pathlib import Path
 
+import pytest
 from conftest import Command
+
+from harness.cli import main
 
 
 def plan(dlrmbench: Command, *arguments: object) -> dict[str, object]:
@@ -56,3 +59,32 @@ def test_criteo_data_must_be_prepared_first(dlrmbench: Command) -> None:
     done = dlrmbench("plan", "dlrm_kaggle")
     assert done.returncode == 0, done.stderr
     assert "data prepare" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["--device-memory", "8GB"], 2, "--device-memory describes the devices of --devices N"),
+        (["--devices-per-host", "8"], 2, "--devices-per-host describes the devices of --devices N"),
+        (["--devices", "8", "--device-memory", "141"], 2, "'141' has no unit. Write it like 141GB or 96GiB."),
+        (["--devices", "8", "--device-memory", "1e9"], 2, "'1e9' is not a number with a unit"),
+        (["--devices", "8", "--device-memory", "0GB"], 2, "'0GB' is not a number with a unit"),
+        (["--devices", "8", "--device-memory", "8GB/s"], 2, "'8GB/s' is not a number with a unit"),
+        (["--devices", "8", "--device-bandwidth", "2"], 2, "'2' has no unit. Write it like 450GB/s or 4.8TB/s."),
+        (["--devices", "8"], 8, "dlrmbench data prepare dlrm_kaggle --train FILE"),
+    ],
+)
+def test_devices_that_are_not_described_whole_are_refused(
+    arguments: list[str],
+    exit_code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["plan", "dlrm_kaggle", *arguments])
+    told = capsys.readouterr().err
+    assert left.value.code == exit_code, told
+    assert message in " ".join(told.split())

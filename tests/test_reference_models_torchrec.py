@@ -85,6 +85,7 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "topk whole": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:1"),
         "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise"),
         "odd batch": case("dlrm_tiny", tiny_dir, 1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
+        "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
     told = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
@@ -200,6 +201,25 @@ def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[s
 @needs_torchrec
 def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> None:
     assert tiny["dense"]["exchange"]["link_bytes_per_s"] > 1e6
+
+
+@needs_torchrec
+def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dict[str, dict[str, Any]]) -> None:
+    from harness.catalog import load_entry
+
+    made, workload = tiny["plan"], load_entry("dlrm_tiny").workload
+    assert (made["kind"], made["is_search_cut"]) == ("modelled", False)
+    rows = workload.data.num_embeddings or ()
+    assert [(one["table"], one["num_embeddings"]) for one in made["tables"]] == list(enumerate(rows))
+    for table in made["tables"]:
+        assert set(table["devices"]) <= set(range(4))
+        if table["sharding"] != "data_parallel":
+            assert sum(height * width for height, width in table["shard_shapes"]) == (
+                table["num_embeddings"] * workload.model.embedding_dim
+            )
+    weights = 4 * sum(rows) * workload.model.embedding_dim
+    assert sum(load["memory_bytes"] for load in made["loads"]) >= 2 * weights  # Adagrad's state is as large
+    assert made["step_s"] == max(load["step_s"] for load in made["loads"]) > 0
 
 
 @needs_torchrec

@@ -3,6 +3,8 @@
 Run by torchrun: `torchrec_ranks.py CASES.json OUT.json`. Rank 0 writes what it and the reference said in each case.
 """
 
+import contextlib
+import io
 import json
 import logging
 import sys
@@ -51,11 +53,25 @@ def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
     return losses
 
 
+def say(arguments: list[str]) -> dict[str, Any]:
+    """What one command prints, as JSON, without another start of torchrec."""
+    from harness.cli import cli
+
+    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+        cli.main(args=arguments, standalone_mode=False)
+    content: dict[str, Any] = json.loads(stdout.getvalue())
+    return content
+
+
 def main(cases_path: str, out_path: str) -> None:
     world = join_world("cpu", 60)
     reference: dict[str, Any] = {}
     told = []
     for case in json.loads(Path(cases_path).read_text()):
+        if "command" in case:
+            if world.rank == 0:
+                told.append(say(case["command"]))
+            continue
         key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
         if world.rank == 0 and key not in reference:
             workload = find_implementation("reference")(make_spec(case), SingleProcess())

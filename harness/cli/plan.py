@@ -12,6 +12,7 @@ from harness.cli.plan_devices import (
     devices_plan_json,
     devices_plan_text,
     make_devices_plan,
+    refuse_unused_options,
 )
 from harness.cli.table import render_table
 
@@ -48,10 +49,13 @@ def plan(
     """
     from harness.config import default_division, resolve
     from harness.plan import make_plan, plan_as_json
+    from reference_models.implementations import find_implementation
 
+    refuse_unused_options(click.get_current_context())
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
+    find_implementation(config.workload.runtime.implementation)
     if configured["num_devices"] is not None:
-        modelled = make_devices_plan(config, configured)
+        modelled = make_devices_plan(config, configured, configured["data_root"])
         show = devices_plan_json if output_format == "json" else devices_plan_text
         click.echo(show(config, modelled))
         return

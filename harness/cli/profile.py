@@ -56,8 +56,15 @@ def profile(
     from harness.profile.launch import find_or_start_set, profile_set
     from harness.resources import read_resources
     from harness.runner import RunRequest
+    from reference_models.implementations import WITHOUT_PHASES
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
+    if (implementation := config.workload.runtime.implementation) in WITHOUT_PHASES:
+        raise HarnessError(
+            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
+            "'optimized'.",
+            ExitCode.USAGE,
+        )
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)

@@ -137,12 +137,15 @@ def _configure(
     from harness.resources import read_resources
     from harness.sweep import Configuration
 
-    found = []
+    configs = []
     for point in points:
         config = resolve(
             benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
         )
         refuse_impossible(config.workload)
+        configs.append(config)
+    found = []
+    for point, config in zip(points, configs, strict=True):
         runtime = config.workload.runtime
         num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
         with generation_progress(config.workload.data, quiet=quiet) as on_progress:

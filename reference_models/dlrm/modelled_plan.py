@@ -3,10 +3,13 @@
 Everything is modelled by TorchRec's planner (its storage and performance estimators); nothing is measured.
 """
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
 from torchrec.distributed.planner.types import PlannerError, ShardingOption
 
 from reference_models.config import TrainConfig
@@ -15,6 +18,11 @@ from reference_models.dlrm.sharded_model import ShardedDLRM
 from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder, quiet_torchrec
 from reference_models.errors import ConfigError
 from reference_models.fused_tables import fused_parameters
+
+SEARCH_S = 60
+"""How long the planner compares whole plans, in seconds; what is best by then is taken. 64 devices need a few."""
+OnProgress = Callable[[int, int], None]
+"""Called with how many of how many tables have been looked at."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +65,10 @@ class DeviceLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ModelledPlan:
-    """`step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean."""
+    """`step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
+
+    `is_search_cut`: plans were left that nobody compared.
+    """
 
     devices: Devices
     sharding: str
@@ -66,6 +77,26 @@ class ModelledPlan:
     loads: tuple[DeviceLoad, ...]
     step_s: float
     balance: float
+    is_search_cut: bool
+
+
+class _ToldEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
+    """TorchRec's list of options, told table by table: with many devices each takes seconds to estimate."""
+
+    def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
+        super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)
+        self._on_progress = on_progress
+        self.ended_s = 0.0
+
+    def populate_estimates(self, sharding_options: list[ShardingOption]) -> None:
+        by_table: dict[str, list[ShardingOption]] = {}
+        for option in sharding_options:
+            by_table.setdefault(option.name, []).append(option)
+        for number, options in enumerate(by_table.values()):
+            super().populate_estimates(options)
+            if self._on_progress is not None:
+                self._on_progress(number + 1, len(by_table))
+        self.ended_s = time.monotonic()
 
 
 def plan_for_devices(
@@ -77,11 +108,12 @@ def plan_for_devices(
     num_dense: int,
     sharding: str,
     devices: Devices,
+    on_progress: OnProgress | None = None,
 ) -> ModelledPlan:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
     with quiet_torchrec():
-        options = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices)
-    return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size)
+        options, is_cut = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices, on_progress)
+    return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size, is_search_cut=is_cut)
 
 
 def _plan(
@@ -92,7 +124,8 @@ def _plan(
     num_dense: int,
     sharding: str,
     devices: Devices,
-) -> list[ShardingOption]:
+    on_progress: OnProgress | None,
+) -> tuple[list[ShardingOption], bool]:
     module = ShardedDLRM(
         model,
         build_tables(model, num_embeddings, train.opt_name),
@@ -112,20 +145,28 @@ def _plan(
     )
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
-    planner = EmbeddingShardingPlanner(topology=topology, batch_size=local_batch_size, constraints=constraints)
+    enumerator = _ToldEnumerator(topology, local_batch_size, constraints, on_progress)
+    planner = EmbeddingShardingPlanner(
+        topology=topology,
+        batch_size=local_batch_size,
+        constraints=constraints,
+        enumerator=enumerator,
+        stats=[],
+        timeout_seconds=SEARCH_S,
+    )
     sharder = make_sharder(sharding, fused_parameters(train), None)
     try:
         planner.plan(module, [sharder])
     except PlannerError as error:
         need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
         raise ConfigError(
-            f"{devices.num_devices} devices of {devices.memory_bytes / 2**30:.1f} GiB cannot hold the tables "
-            f"({need / 2**30:.1f} GiB of weights, and their optimizer's state and buffers) with sharding "
+            f"{devices.num_devices} devices of {devices.memory_bytes / 2**30:.3g} GiB cannot hold the tables "
+            f"({need / 2**30:.3g} GiB of weights, and their optimizer's state and buffers) with sharding "
             f"{sharding!r}. Take more or larger devices, or another sharding. TorchRec's planner says: "
             f"{str(error).strip().splitlines()[0]}"
         ) from error
     options: list[ShardingOption] = planner._best_plan
-    return options
+    return options, time.monotonic() - enumerator.ended_s > SEARCH_S
 
 
 def _read_plan(
@@ -134,6 +175,8 @@ def _read_plan(
     devices: Devices,
     sharding: str,
     global_batch_size: int,
+    *,
+    is_search_cut: bool,
 ) -> ModelledPlan:
     memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
     time_s = [0.0] * devices.num_devices
@@ -173,4 +216,5 @@ def _read_plan(
         ),
         step_s=max(time_s),
         balance=max(time_s) / mean_s if mean_s else 1.0,
+        is_search_cut=is_search_cut,
     )

@@ -50,15 +50,18 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 @contextmanager
 def quiet_torchrec() -> Iterator[None]:
     """Without the advice to its developers that TorchRec logs and warns of while it plans and wraps."""
-    logger = logging.getLogger("torchrec")
-    before = logger.level
-    logger.setLevel(logging.ERROR)
+    # Its planner writes to the root logger too.
+    loggers = [logging.getLogger("torchrec"), logging.getLogger()]
+    before = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.setLevel(logging.ERROR)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             yield
     finally:
-        logger.setLevel(before)
+        for logger, level in zip(loggers, before, strict=True):
+            logger.setLevel(level)
 
 
 def table_name(index: int) -> str:
