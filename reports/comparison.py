@@ -72,11 +72,17 @@ class FactorComparison:
         return self.ratio if self.ratio is None or not self.is_inverse else 1.0 / self.ratio
 
     @property
+    def shown_interval(self) -> Interval | None:
+        """The interval that readers see: the one that decides, else the one that nothing is decided by."""
+        return self.adjusted_interval or self.interval
+
+    @property
     def time_interval(self) -> Interval | None:
-        """`interval` as a factor on the time."""
-        if self.interval is None or not self.is_inverse:
-            return self.interval
-        return replace(self.interval, low=1.0 / self.interval.high, high=1.0 / self.interval.low)
+        """`shown_interval` as a factor on the time."""
+        shown = self.shown_interval
+        if shown is None or not self.is_inverse:
+            return shown
+        return replace(shown, low=1.0 / shown.high, high=1.0 / shown.low)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

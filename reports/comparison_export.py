@@ -99,7 +99,7 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
     """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
-    interval = factor.adjusted_interval or factor.interval
+    interval = factor.shown_interval
     reach = f" ({ratio_text(interval.low)} – {ratio_text(interval.high)})" if interval else ""
     return [
         NAMES[factor.name],
@@ -135,7 +135,20 @@ def p_text(p: float) -> str:
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
-    told = [status_line(comparison.status)]
+    told = [status_line(comparison.status), *circumstances(comparison)]
+    scores = olympic_words(comparison)
+    told += [scores] if scores else []
+    reasons: dict[str, list[str]] = {}
+    for one in comparison.factors:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(NAMES[one.name])
+    told += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
+    return tuple(told)
+
+
+def circumstances(comparison: Comparison) -> tuple[str, ...]:
+    """How the sides were measured, as far as it bears on what is compared: systems, pairs, runs without a time."""
+    told = []
     if comparison.is_cross_system:
         told.append("cross-system: the sides' systems are described or named differently.")
     if comparison.is_paired:
@@ -146,18 +159,17 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
                 f"perm. p: cannot fall below {least_p:.4g} with {plural(comparison.num_shared_seeds, 'pair')}, "
                 "however far apart they are."
             )
-    if comparison.olympic_ratio is not None:
-        scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
-        if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
-            scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
-        told.append(f"{scores}.")
-    told += [f"{note}." for note in comparison.notes]
-    reasons: dict[str, list[str]] = {}
-    for one in comparison.factors:
-        if one.reason:
-            reasons.setdefault(one.reason, []).append(NAMES[one.name])
-    told += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
-    return tuple(told)
+    return (*told, *(f"{note}." for note in comparison.notes))
+
+
+def olympic_words(comparison: Comparison) -> str:
+    """The ratio of the Olympic means, and of the normalised scores where it differs; empty without both means."""
+    if comparison.olympic_ratio is None:
+        return ""
+    scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
+    if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
+        scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
+    return f"{scores}."
 
 
 def method_line(comparisons: Sequence[Comparison]) -> str:

@@ -1,11 +1,13 @@
 """Every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
 
 import math
-import re
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.comparison import Comparison, FactorComparison, compare_all
+from reports.comparison_export import circumstances, method_line, olympic_words
 from reports.facts import SetFacts
 from reports.figures import sorted_cell
 from reports.formatting import (
@@ -15,27 +17,24 @@ from reports.formatting import (
     count,
     interval,
     percent,
-    plural,
     printable,
     ratio,
     throughput,
     time_unit,
 )
 from reports.verdict_section import names
-from reports.view import Block, Cell, Chart, Column, Fold, Prose, Section, Table
-from reports.wording import needs, sentence
+from reports.view import Block, Bullets, Cell, Chart, Column, Fold, Prose, Section, Table
+from reports.wording import needs, sentence, with_sign
 
 MAX_PANELS = 8
+MAX_BARS = 50
+MAX_WHOLE = 3
+"""Up to so many comparisons are told in sentences and by factor; more by their whole first."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
     "throughput": "Throughput",
     "overhead": "Evaluation and overhead",
-}
-_FACTOR = re.compile(r"(?<=[\d∞])x\b")
-_NOTES = {
-    "cross-system": "cross-system, measured on different systems, which is part of the difference",
-    "paired": "paired, because the runs have the seeds of runs of the baseline",
 }
 _KINDS = {"slower": "bad", "faster": "valid"}
 
@@ -53,15 +52,8 @@ def comparison_sections(
     if not comparisons:
         return ()
     name = f"{printable(baseline.label, 80)}"
-    why: list[Block] = []
     usable = [one for one in comparisons if one.factors]
-    for number in range(0, len(usable), MAX_PANELS):
-        chart = _chart(usable[number : number + MAX_PANELS], name, f"{id_}-why-chart{number // MAX_PANELS + 1}")
-        if number == 0:
-            why.append(chart)
-        else:
-            last = min(number + MAX_PANELS, len(usable))
-            why.append(Fold(summary=f"Configurations {number + 1} to {last}", blocks=(chart,)))
+    why = _charts(usable, name, f"{id_}-why-chart")
     refused = [one for one in comparisons if one.refusal is not None]
     why += [Prose(text=f"{one.new}: not compared, {printable(one.refusal)}.", kind="note") for one in refused[:12]]
     if len(refused) > 12:
@@ -72,6 +64,47 @@ def comparison_sections(
     return tuple(sections)
 
 
+def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
+    """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
+    is_many = len(comparisons) > MAX_PANELS
+    blocks: list[Block] = _told(comparisons)
+    for start in range(0, len(comparisons), MAX_BARS) if is_many else ():
+        part = comparisons[start : start + MAX_BARS]
+        chart = _overview(part, baseline, f"{id_}-all{start // MAX_BARS + 1}")
+        words = f"Configurations {start + 1} to {start + len(part)}"
+        blocks.append(Fold(summary=words, blocks=(chart,)) if start else chart)
+    for start in range(0, len(comparisons), MAX_PANELS):
+        part = comparisons[start : start + MAX_PANELS]
+        chart = _chart(part, baseline, f"{id_}{start // MAX_PANELS + 1}")
+        words = f"What the times of configurations {start + 1} to {start + len(part)} are made of"
+        blocks.append(Fold(summary=words, blocks=(chart,)) if is_many else chart)
+    return blocks
+
+
+def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
+    """One bar per configuration: its whole against the baseline."""
+    bars = [
+        replace(_bar(whole, is_whole=False), name=one.new, verdict=one.verdict)
+        for one in comparisons
+        if (whole := one.whole) is not None
+    ]
+    counts = Counter(bar.verdict for bar in bars)
+    lead = (
+        f"Against {baseline}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()) + "."
+    )
+    title = "Each configuration against the baseline"
+    return Chart(
+        figure=factors_figure(
+            [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole],
+            id_=id_, title=title, description=lead, interval_name=interval_name(comparisons),
+        ),
+        heading="",
+        lead=lead,
+        table=None,
+        table_note="The comparison table has the numbers.",
+    )  # fmt: skip
+
+
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     panels = [
         FactorPanel(
@@ -80,23 +113,34 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         )
         for one in comparisons
     ]
-    told = " ".join(with_sign(f"{one.new}: {sentence(one)}") for one in comparisons[:3])
+    told = " ".join(_one_told(one) for one in comparisons[:MAX_WHOLE])
     title = "What the difference is made of"
     return Chart(
         figure=factors_figure(
-            panels, id_=id_, title=title, description=f"Effects on the time against {baseline}. {told}"
+            panels,
+            id_=id_,
+            title=title,
+            description=f"Effects on the time against {baseline}. {told}",
+            interval_name=interval_name(comparisons),
         ),
         heading="",
-        lead=told if len(comparisons) <= 3 else "",
+        lead="",
         table=None,
         table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
         "because the axis is logarithmic. The comparison table has the numbers.",
     )
 
 
-def with_sign(text: str) -> str:
-    """Factors with the sign of the page's numbers: the terminal's '1.60x' is '1.60×'."""
-    return _FACTOR.sub("×", text)
+def _told(comparisons: Sequence[Comparison]) -> list[Block]:
+    """Each comparison in a sentence, where they are few."""
+    if len(comparisons) > MAX_WHOLE:
+        return []
+    told = tuple(_one_told(one) for one in comparisons)
+    return [Prose(text=told[0])] if len(told) == 1 else [Bullets(items=told, kind="told")]
+
+
+def _one_told(one: Comparison) -> str:
+    return with_sign(f"{one.new}: {sentence(one, base=one.base, new='this one')}")
 
 
 def _capital(text: str) -> str:
@@ -116,21 +160,16 @@ def _bar(factor: FactorComparison, *, is_whole: bool) -> FactorBar:
 
 
 def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Section:
-    first = comparisons[0]
-    family = f"{plural(sum(len(one.factors) for one in comparisons), 'test')}"
-    how = (
-        f"Ratios are of geometric means over the runs that converged, {baseline} = 1. A verdict goes by the interval "
-        f"at the level that Holm's procedure leaves it among {family}, and by the smallest effect that matters, "
-        f"{percent(first.min_effect, 0)}; p and δ are shown and decide nothing."
-    )
-    blocks: list[Block] = [Prose(text=how)]
-    if len(comparisons) <= 3:
+    blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over the runs that converged, {baseline} = 1.")]
+    if len(comparisons) <= MAX_WHOLE:
         blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=False))
     else:
         blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=True))
         table = _table(comparisons, f"{id_}-comparison-factors", whole_only=False)
         blocks.append(Fold(summary=f"All factors of all {len(comparisons)} comparisons", blocks=(table,)))
     blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
+    if method := method_line(comparisons):
+        blocks.append(Prose(text=method, kind="note"))
     return Section(
         id=f"{id_}-comparison", heading="Comparison with the baseline", name="Comparison", blocks=tuple(blocks)
     )
@@ -140,13 +179,17 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """What must be known beside the table; what several comparisons share is said once, with their names."""
     said: dict[str, list[str]] = {}
     for one in comparisons:
-        for note in (*one.notes, *_tags(one)):
-            said.setdefault(_NOTES.get(note, f"{note}"), []).append(one.new)
-    every = len(comparisons)
-    return tuple(
-        _capital(printable(note, 400)) + "." if len(labels) == every else f"{names(labels)}: {printable(note, 400)}."
-        for note, labels in said.items()
-    )
+        told = [*circumstances(one), *([olympic_words(one)] if len(comparisons) <= MAX_WHOLE else [])]
+        for note in told:
+            is_of_base = note.startswith("base: ")
+            said.setdefault(f"{one.base}{note[4:]}" if is_of_base else note, []).append(one.new)
+    found = []
+    for note, labels in said.items():
+        is_of_new = note.startswith("new: ")
+        is_of_all = len(labels) == len(comparisons) and not is_of_new
+        words = note.removeprefix("new: ")
+        found.append(printable(_capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
+    return tuple(note for note in found if note)
 
 
 def _tags(one: Comparison) -> tuple[str, ...]:
@@ -167,12 +210,12 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
             rows.append(_row(one, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
     columns = (
         Column(name="Configuration" if whole_only else "Configuration and factors"),
+        Column(name="Verdict"),
+        Column(name="Ratio", is_number=True, help=interval_name(comparisons)),
         Column(name="Baseline", is_number=True, help="runs"),
         Column(name="This", is_number=True, help="runs"),
-        Column(name="Ratio", is_number=True, help="95 % interval"),
         Column(name="p", is_number=True, help="permutation"),
         Column(name="δ", is_number=True, help="Cliff's"),
-        Column(name="Verdict"),
     )
     # Factors belong below their configuration, so only a table without them can be sorted.
     return Table(
@@ -181,20 +224,34 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
     )  # fmt: skip
 
 
+def interval_name(comparisons: Sequence[Comparison]) -> str:
+    """What the intervals shown are: the adjusted ones that decide, unless there are too few runs for any."""
+    adjusted = [factor.adjusted_interval for one in comparisons for factor in one.factors]
+    told = percent(comparisons[0].confidence, 0) if comparisons else ""
+    return f"{told} interval" + (", Holm-adjusted" if any(adjusted) else "")
+
+
 def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
-    told, bounds = _words(factor, unit), factor.interval
+    told, bounds = _words(factor, unit), factor.shown_interval
     shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
     quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(one)))
     is_whole = factor is one.whole
+    verdict = one.verdict if is_whole else factor.verdict
+    if is_whole and one.verdict != factor.verdict:
+        hint = f"by the runs that reach the target: {one.num_new_converged} of {one.num_new}, against "
+        hint += f"{one.num_base_converged} of {one.num_base}"
+    if is_whole and one.invalid_sides:
+        rejected = " and ".join(one.base if side == "base" else "this one" for side in one.invalid_sides)
+        hint = f"INVALID by the rules: {rejected}" + (f"; {hint}" if hint else "")
     return (
         Cell(text=one.new, sub=quantity, kind="whole") if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
+        Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
+        Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
         sorted_cell(told[0], factor.base_value, sub=str(factor.num_base)),
         sorted_cell(told[1], factor.new_value, sub=str(factor.num_new)),
-        Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
         Cell(text=_p(factor.permutation_p)),
         Cell(text=MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
-        Cell(text=factor.verdict, kind=_KINDS.get(factor.verdict, ""), sub=printable(hint, 160) if hint else ""),
     )
 
 

@@ -78,8 +78,9 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                 )
                 for run in one.runs
             ),
-            olympic_mean_s=one.result.olympic_mean_s,
-            mean_label=("" if len(sets) > 1 else "Olympic mean ") + unit.text(one.result.olympic_mean_s),
+            mean_s=(mean_s := _shown_mean_s(one)),
+            is_score=one.result.olympic_mean_s is not None,
+            mean_label=_mean_name(one, is_lone=len(sets) == 1) + unit.text(mean_s),
             low_s=one.interval.low if one.interval else None,
             high_s=one.interval.high if one.interval else None,
         )
@@ -119,6 +120,20 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         table=table if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
     )  # fmt: skip
+
+
+def _shown_mean_s(one: SetFacts) -> float | None:
+    """The Olympic mean; without one the geometric mean of several runs that reached the target."""
+    if one.result.olympic_mean_s is not None:
+        return one.result.olympic_mean_s
+    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
+
+
+def _mean_name(one: SetFacts, *, is_lone: bool) -> str:
+    if not is_lone:
+        return ""
+    return "Olympic mean " if one.result.olympic_mean_s is not None else "geometric mean "
 
 
 def strips_sentence(sets: Sequence[SetFacts]) -> str:

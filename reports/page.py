@@ -9,7 +9,7 @@ from importlib.metadata import PackageNotFoundError, version
 from markupsafe import Markup
 
 from reports.comparison import Comparison
-from reports.comparison_section import compare_group, with_sign
+from reports.comparison_section import compare_group
 from reports.facts import SetFacts
 from reports.formatting import plural, printable
 from reports.glossary import GLOSSARY, footnotes, status_line
@@ -23,7 +23,7 @@ from reports.throughput_section import throughput_section
 from reports.throughput_sets import ThroughputSet
 from reports.verdict_section import badge, headline, tags, verdict_notes, verdict_table
 from reports.view import GroupView, PageView
-from reports.wording import speed
+from reports.wording import speed, with_sign
 from rules.rounds import why_not_comparable
 
 _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
@@ -134,7 +134,7 @@ def group_view(
         id=id_,
         heading=heading if not twins else f"{heading} ({len(twins) + 1})",
         status_line=status_line(first.status),
-        table=verdict_table(group, f"{id_}-verdicts"),
+        table=verdict_table(group, f"{id_}-verdicts", comparisons),
         notes=(*(_why_apart(first, twin[0]) for twin in twins), *verdict_notes(group)),
         sections=group_sections(group, base, comparisons, id_),
         finding=_finding(comparisons) if len(comparisons) == 1 else "",

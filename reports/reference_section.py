@@ -155,4 +155,7 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
     verb = "is" if scaled == 1 else "are"
     told += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
     untested = [one.label for one, found in judged if found is None or found.point is None]
+    reasons = {one.result.no_score_reason for one, found in judged if found is None or found.point is None}
+    if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):
+        return f"Not tested, and no result is drawn: {printable(reason)}."
     return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")

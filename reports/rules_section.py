@@ -112,7 +112,7 @@ def _finding_table(found: Sequence[_Placed], id_: str, *, several: bool) -> Tabl
         )
     rows: list[tuple[Cell, ...]] = []
     for texts, same in list(alike.items())[:MAX_SHOWN]:
-        places = [place(one, finding) for one, finding in same]
+        places = list(dict.fromkeys(place(one, finding) for one, finding in same))
         labels = list(dict.fromkeys(one.label for one, _ in same))
         rows.append(
             (

@@ -84,6 +84,7 @@ class _Shown:
     energy: bool
     cache: bool
     memory: ByteUnit
+    day: str
 
 
 def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
@@ -105,6 +106,7 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
             if run.attempt
             for value in (run.attempt.peak_rss_bytes, run.attempt.peak_device_bytes)
         ),
+        day=_common_day(sets),
     )
     columns = [
         Column(name="Run"),
@@ -135,11 +137,11 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
         rows += [_attempt_row(one, number, shown) for number in range(len(one.unfinished))]
     return Table(
         id=id_,
-        caption="All runs and attempts",
+        caption="All runs and attempts" + (f", started on {shown.day} (UTC)" if shown.day else ""),
         columns=tuple(columns),
         rows=tuple(rows),
         is_sortable=len(rows) > 1,
-        style="runs",
+        style="runs long-names" if shown.configuration and any(len(one.label) > 24 for one in sets) else "runs",
     )
 
 
@@ -164,7 +166,7 @@ def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[
     if shown.energy:
         energy_j = attempt.energy.energy_j if attempt and attempt.energy else None
         cells.append(sorted_cell(energy_text(energy_j), energy_j))
-    cells.append(_moment_cell(result.started_ms))
+    cells.append(_moment_cell(result.started_ms, shown))
     if shown.cache:
         cells.append(Cell(text=printable(result.cache_clear, 120) if result.cache_clear else "not logged"))
     cells.append(Cell(text=short_digest(result.log_sha256)))
@@ -188,7 +190,7 @@ def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
     cells += [_bytes_cell(attempt.peak_rss_bytes, shown)] if shown.peak else []
     cells += [_bytes_cell(attempt.peak_device_bytes, shown)] if shown.device else []
     cells += [Cell(text=MISSING)] if shown.energy else []
-    cells.append(Cell(text=attempt.started_utc or MISSING) if moment is None else _moment_cell(moment))
+    cells.append(Cell(text=attempt.started_utc or MISSING) if moment is None else _moment_cell(moment, shown))
     cells += [Cell(text=MISSING)] if shown.cache else []
     cells.append(Cell(text="no result"))
     return tuple(cells)
@@ -208,9 +210,17 @@ def _stopped(run: RunFacts, unit: TimeUnit) -> str:
     return f"stopped at {unit.number(took_s)}" if run.time_s is None and took_s is not None else ""
 
 
-def _moment_cell(time_ms: float | None) -> Cell:
+def _common_day(sets: Sequence[SetFacts]) -> str:
+    """The day on which everything started, which the caption then says; else empty."""
+    moments = [run.result.started_ms for one in sets for run in one.runs]
+    moments += [epoch_ms(attempt.started_utc) for one in sets for attempt in one.unfinished]
+    days = {utc(moment).partition(" ")[0] for moment in moments}
+    return days.pop() if len(days) == 1 and MISSING not in days else ""
+
+
+def _moment_cell(time_ms: float | None, shown: _Shown) -> Cell:
     """The unit stands in the column's heading; the text sorts as it is written, to the second."""
-    return Cell(text=utc(time_ms).removesuffix(" UTC"))
+    return Cell(text=utc(time_ms).removesuffix(" UTC").removeprefix(f"{shown.day} "))
 
 
 def _bytes_cell(value: float | None, shown: _Shown) -> Cell:

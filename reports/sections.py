@@ -37,7 +37,7 @@ def group_sections(
     """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
     systems, reproduction; those that the records have nothing for are left out."""
     made = (
-        verdict_section(group, id_),
+        verdict_section(group, id_, comparisons),
         _strips_section(group, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),
@@ -115,7 +115,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
     lead = (
         f"{together} of {plural(len(pairs), 'pair')} of intervals {'overlaps' if len(pairs) == 1 else 'overlap'}."
         if pairs
-        else "No two intervals are known."
+        else "Fewer than two configurations have an interval."
     )
     if len(drawn) > MAX_STRIPS:
         lead += f" The first {MAX_STRIPS} are drawn; the table has all."

@@ -154,7 +154,7 @@ def brief_verdict(row: SweepRow) -> str:
     if whole is None or whole.time_ratio is None:
         return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
     told = speed(whole.time_ratio)
-    return told if row.comparison.verdict in told else f"{told}: {row.comparison.verdict}"
+    return told if row.comparison.verdict in told else f"{row.comparison.verdict}: {told}"
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:

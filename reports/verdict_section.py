@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 
+from reports.comparison import Comparison
 from reports.cost import cost_cells, cost_columns, cost_numbers
 from reports.facts import SetFacts
 from reports.figures import column_unit, sorted_cell
@@ -26,6 +27,7 @@ from reports.glossary import registered, status_line
 from reports.statistics import log_summary
 from reports.tables import configuration_row
 from reports.view import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
+from reports.wording import speed, with_sign
 from reports.worlds import ranks_words
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
@@ -33,7 +35,7 @@ _USUAL_SPREAD = 0.10
 MAX_WARNINGS = 12
 
 
-def verdict_section(group: Sequence[SetFacts], id_: str) -> Section:
+def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Section:
     """The large numbers of a lone configuration, the table, and what to know before believing it."""
     blocks: list[Block] = []
     if len(group) == 1:
@@ -41,7 +43,7 @@ def verdict_section(group: Sequence[SetFacts], id_: str) -> Section:
     warnings = group_warnings(group)
     if warnings:
         blocks.append(Bullets(items=warnings, kind="warnings"))
-    blocks.append(verdict_table(group, f"{id_}-verdicts"))
+    blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
     blocks += [Prose(text=note, kind="note") for note in verdict_notes(group)]
     return Section(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
 
@@ -167,8 +169,9 @@ def _runs_note(one: SetFacts) -> str:
     return ", ".join(parts)
 
 
-def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
-    """One row per configuration: verdict, score and what it is made of."""
+def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
+    """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
+    against = {one.new: one for one in comparisons}
     unit = column_unit(group)
     is_scaled = any(one.result.rcp_factor not in (None, 1.0) for one in group)
     has_peak = any(run.attempt and run.attempt.peak_rss_bytes for one in group for run in one.runs)
@@ -179,6 +182,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
     ]
     if is_scaled:
         columns.append(Column(name="Olympic mean", is_number=True, help=f"{unit.name}; before its RCP factor"))
+    columns += [Column(name="Against", help=printable(comparisons[0].base, 40))] if comparisons else []
     columns += [
         Column(name="Epochs", is_number=True, help="to converge"),
         Column(name="Samples/s", is_number=True),
@@ -190,10 +194,19 @@ def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
     if has_peak:
         columns.append(Column(name="Peak memory", is_number=True))
     more = cost_columns(group)
-    caption = f"{plural(len(group), 'configuration')}; epochs and samples/s are geometric means over converged runs"
+    what = "epochs and samples/s are geometric means over converged runs"
+    unscored = "times without a score, " if any(one.result.score_s is None for one in group) else ""
+    caption = f"{plural(len(group), 'configuration')}; {unscored}{what}"
     rows = tuple(
         (
-            *_verdict_row(one, unit, is_linked=len(group) > 1, is_scaled=is_scaled, has_peak=has_peak),
+            *_verdict_row(
+                one,
+                unit,
+                is_linked=len(group) > 1,
+                is_scaled=is_scaled,
+                has_peak=has_peak,
+                against=_against(against.get(one.label)) if comparisons else None,
+            ),
             *cost_cells(one, more),
         )
         for one in group
@@ -204,11 +217,11 @@ def verdict_table(group: Sequence[SetFacts], id_: str) -> Table:
 
 
 def _verdict_row(
-    one: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool
+    one: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
 ) -> tuple[Cell, ...]:
     row = configuration_row(one)
     shown = badge(one)
-    unverified = " unverified" if one.status == "official" and one.result.score_s is not None else ""
+    unverified = ["unverified"] if one.status == "official" and one.result.score_s is not None else []
     # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
     bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else ""
     is_its_score = one.result.rcp_factor in (None, 1.0)
@@ -220,10 +233,11 @@ def _verdict_row(
             kind=shown.kind,
             sub=f"{plural(row['num_errors'], 'error')}, {plural(row['num_warnings'], 'warning')}",
         ),
-        Cell(text=unit.number(row["score_s"]) + unverified, kind="strong", sub=bounds if is_its_score else ""),
+        _time_cell(one, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
     ]
     if is_scaled:
         cells.append(Cell(text=unit.number(row["olympic_mean_s"]), sub="" if is_its_score else bounds))
+    cells += [against] if against is not None else []
     cells += [
         Cell(text=epochs(row["epochs_to_converge"]), sub=_spread(row["epochs_cv"])),
         Cell(text=throughput(row["throughput_samples_per_s"]), sub=_spread(row["throughput_cv"])),
@@ -241,6 +255,29 @@ def _verdict_row(
     if has_peak:
         cells.append(sorted_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]))
     return tuple(cells)
+
+
+def _time_cell(one: SetFacts, unit: TimeUnit, beside: str) -> Cell:
+    """The score; without one what the runs that reached the target took, which is said to be no score."""
+    if one.result.score_s is not None:
+        return Cell(text=unit.number(one.result.score_s), kind="strong", sub=beside)
+    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if summary is None:
+        return Cell(text=MISSING, sub="no score")
+    return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
+
+
+def _against(comparison: Comparison | None) -> Cell:
+    """The verdict of the comparison in few words, what is not settled with its word first."""
+    if comparison is None:
+        return Cell(text="baseline", kind="quiet")
+    whole = comparison.whole
+    if comparison.refusal is not None or whole is None:
+        return Cell(text="not compared", kind="quiet")
+    told = with_sign(speed(whole.time_ratio)) if whole.time_ratio is not None else ""
+    if comparison.verdict in told:
+        return Cell(text=told, kind="bad" if comparison.verdict == "slower" else "valid")
+    return Cell(text=comparison.verdict, sub=told)
 
 
 def _spread(fraction: float | None) -> str:

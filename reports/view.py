@@ -153,7 +153,7 @@ class Bullets:
 
     block: ClassVar[str] = "bullets"
     items: tuple[str, ...]
-    kind: Literal["warnings", "missing"] = "missing"
+    kind: Literal["warnings", "missing", "told"] = "missing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,6 +1,7 @@
 """A comparison in one sentence, and its verdicts in words."""
 
 import math
+import re
 
 from reports.comparison import Comparison, FactorComparison
 from reports.formatting import percent
@@ -8,26 +9,27 @@ from reports.power import MAX_RUNS
 
 # What a factor of the time is called in a sentence.
 _CAUSES = {"samples_to_converge": "convergence", "throughput": "throughput", "overhead": "evaluation and overhead"}
+_FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
 
 
-def sentence(comparison: Comparison) -> str:
-    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it.
+def sentence(comparison: Comparison, *, base: str = "base", new: str = "new") -> str:
+    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' `base` and `new` are what the sides are called.
 
     What compares with a set that the rules reject says so first: no verdict on it stands by itself.
     """
-    told = _sentence(comparison)
-    names = " and ".join(comparison.invalid_sides)
+    told = _sentence(comparison, base)
+    names = " and ".join({"base": base, "new": new}[side] for side in comparison.invalid_sides)
     return f"INVALID by the rules: {names}. {told}" if names else told
 
 
-def _sentence(comparison: Comparison) -> str:
+def _sentence(comparison: Comparison, base: str) -> str:
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."
     converged = (
         f"{comparison.num_new_converged} of {comparison.num_new} runs reach the target, against "
-        f"{comparison.num_base_converged} of {comparison.num_base} of base"
+        f"{comparison.num_base_converged} of {comparison.num_base} of {base}"
     )
     if comparison.verdict != whole.verdict:
         return f"{_capital(comparison.verdict)}: {converged}."
@@ -62,6 +64,11 @@ def speed(time_ratio: float, digits: int = 2) -> str:
     if float(text[:-1].replace(",", "")) == 1:
         return "equally fast"
     return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
+
+
+def with_sign(text: str) -> str:
+    """Factors with the sign of the page's numbers: the terminal's '1.60x' is '1.60×'."""
+    return _FACTOR.sub("×", text)
 
 
 def times(factor: float, digits: int = 2) -> str:

@@ -29,7 +29,14 @@ def strip(*times: float | None, name: str = HOSTILE, mean: float | None = 10.0) 
         for i, time in enumerate(times)
     )
     return RunStrip(
-        name=name, hue=0, dots=dots, olympic_mean_s=mean, mean_label="10 s", low_s=mean, high_s=mean and mean + 1
+        name=name,
+        hue=0,
+        dots=dots,
+        mean_s=mean,
+        is_score=True,
+        mean_label="10 s",
+        low_s=mean,
+        high_s=mean and mean + 1,
     )
 
 

@@ -1,12 +1,18 @@
 """What a comparison tells of itself: rejected sides, the interval that decides, its method, unlike systems."""
 
+from pathlib import Path
+
 import pytest
 from comparison_builder import make_side
+from report_builder import write_run_set
 
 from reports.comparison import Comparison, compare_sides
 from reports.comparison_export import factor_cells, method_line, remarks
+from reports.comparison_section import comparison_sections
 from reports.extras import read_run_set, software_of
+from reports.facts import gather
 from reports.sides import Side
+from reports.view import Chart, Fold, Prose, Table
 from reports.wording import sentence
 
 LUCK = [0.65, 0.70, 0.70, 0.75, 0.70, 0.65, 0.75, 0.70, 0.70, 0.75]
@@ -22,6 +28,7 @@ def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
     comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW, outcome="invalid"))
     assert comparison.invalid_sides == ("new",)
     assert sentence(comparison).startswith("INVALID by the rules: new. ")
+    assert sentence(comparison, new="this one").startswith("INVALID by the rules: this one. ")
     assert not sentence(compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))).startswith("INVALID")
 
 
@@ -32,6 +39,33 @@ def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:
     assert f"({whole.adjusted_interval.low:.3f} – {whole.adjusted_interval.high:.3f})" in str(factor_cells(whole)[3])
     line = method_line([comparison])
     assert "Holm-adjusted to hold 95.0 % over 4 tests" in line and "2 standard deviations" in line
+
+
+def test_the_page_tells_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
+    (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
+    news = [make_side("b", LUCK, SLOW, system="other", outcome="invalid"), make_side("c", LUCK[:4], SLOW[:4])]
+    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    _, section = comparison_sections((), base, comparisons, "g")
+    told = [block.text for block in section.blocks if isinstance(block, Prose)]
+    assert told[-1] == method_line(comparisons)
+    assert "b: cross-system: the sides' systems are described or named differently." in told
+    assert "b: the rules reject this set; 'dlrmbench check' says why." in told
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules: this one")
+    assert "fewer than 5 runs" in table.rows[4][1].sub
+
+
+def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_verdicts(tmp_path: Path) -> None:
+    (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
+    news = [make_side(f"b{n}", LUCK, SLOW) for n in range(6)] + [make_side(f"c{n}", LUCK, RATES) for n in range(4)]
+    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    why, _ = comparison_sections((), base, comparisons, "g")
+    charts = [block for block in why.blocks if isinstance(block, Chart)]
+    verdicts = [one.verdict for one in comparisons]
+    assert len(charts) == 1 and f"{verdicts.count(verdicts[0])} {verdicts[0]}" in charts[0].lead
+    assert all(f">{one.new}<" in charts[0].figure.wide for one in comparisons)
+    assert "Samples to converge" not in charts[0].figure.wide
+    assert sum(isinstance(block, Fold) for block in why.blocks) == 2
 
 
 @pytest.mark.parametrize(("number", "is_told"), [(5, True), (6, False)])

@@ -15,9 +15,11 @@ from log_builder import make_runs, with_record, write_set
 from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_run_set
 
+from reports.comparison_section import compare_group
 from reports.facts import gather
 from reports.page import comparable_groups
 from reports.report import render_report, write_report
+from reports.verdict_section import verdict_table
 from rules.benchmarks import load_benchmark
 
 TINY_RUNS = make_runs(load_benchmark("dlrm_tiny"))
@@ -164,6 +166,20 @@ def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:
     assert "INCOMPLETE" in page.text
     assert "No score: incomplete: 2 of 5 runs." in page.text
     assert "2 of 2 runs trained to AUC" in page.text
+
+
+def test_the_verdict_says_how_each_stands_to_the_baseline_and_what_a_set_without_a_score_took(tmp_path: Path) -> None:
+    tiny = load_benchmark("dlrm_tiny")
+    for name, num_runs, throughput in (("a", 5, 9000.0), ("b", 5, 4000.0), ("c", 2, 3000.0)):
+        write_run_set(tmp_path / name, runs=make_runs(tiny, num_runs=num_runs, throughput=throughput))
+    sets = gather([tmp_path], second_opinion=False)
+    table = verdict_table(sets, "v", compare_group(sets, sets[0]))
+    heads = [column.name for column in table.columns]
+    times, against = ([row[heads.index(name)] for row in table.rows] for name in ("Time to train", "Against"))
+    assert [one.sub == "no score" for one in times] == [False, False, True]
+    assert float(times[2].text) == pytest.approx(3 * float(times[0].text), rel=0.1)
+    assert (against[0].text, against[1].text) == ("baseline", "2.25× slower")
+    assert against[2].text == "inconclusive" and against[2].sub.endswith("slower")
 
 
 def test_a_single_log_makes_a_page(tmp_path: Path) -> None:

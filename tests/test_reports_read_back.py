@@ -23,7 +23,7 @@ from reports.comparison_section import comparison_sections
 from reports.convergence_section import convergence_chart
 from reports.facts import SetFacts, gather
 from reports.figures import column_unit, runs_chart, time_chart
-from reports.formatting import MINUTES, MISSING, SECONDS
+from reports.formatting import MINUTES, MISSING, SECONDS, ratio
 from reports.runs_section import runs_table
 from reports.view import Chart
 from rules.benchmarks import load_benchmark
@@ -199,11 +199,14 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
     why, table_section = comparison_sections((base, new), base, (comparison,), "g")
     (chart,) = [block for block in why.blocks if isinstance(block, Chart)]
     (table,) = [block for block in table_section.blocks if block.block == "table"]
-    ratios = [number(row[3].text.removesuffix("×")) for row in table.rows]
-    # More throughput is less time: its bar shows the inverse of its ratio.
-    effects = [
-        1 / ratio if "Throughput" in row[0].text else ratio for ratio, row in zip(ratios, table.rows, strict=True)
+    # The page's intervals are the terminal's: those that decide.
+    shown = [factor.adjusted_interval for factor in comparison.factors]
+    assert all(shown) and [row[2].sub for row in table.rows] == [
+        f"{ratio(one.low)} – {ratio(one.high)}" for one in shown if one
     ]
+    ratios = [number(row[2].text.removesuffix("×")) for row in table.rows]
+    # More throughput is less time: its bar shows the inverse of its ratio.
+    effects = [1 / one if "Throughput" in row[0].text else one for one, row in zip(ratios, table.rows, strict=True)]
     for drawing in drawings(chart):
         zero = float(drawing.of("zero")[0].get("x1", ""))
         found = {}
@@ -215,6 +218,14 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
                 )
                 end = left if abs(left + width - zero) < 0.06 else left + width
                 found[middle] = drawing.value("x", end)
+        ends = []
+        for whisker in drawing.of("whisker"):
+            left, _, right = map(
+                float, re.match(rf"M({_NUMBER}) ({_NUMBER})H({_NUMBER})", whisker.get("d", "")).groups()
+            )  # type: ignore[union-attr]
+            ends += [2 ** drawing.value("x", left), 2 ** drawing.value("x", right)]
+        told = [one.time_interval for one in comparison.factors]
+        assert ends == pytest.approx([end for one in told if one for end in (one.low, one.high)], rel=0.01)
         logs = [found[top] for top in sorted(found)]
         for shown, effect in zip(logs, effects, strict=True):
             # The least width that can be seen is a pixel.
@@ -235,6 +246,23 @@ def test_reference_points_and_the_result_stand_where_they_belong() -> None:
         assert means == pytest.approx([0.69, 0.71], abs=drawing.step("y", 0))
         limit = path_points(drawing.of("limit")[0].get("d", ""))
         assert [drawing.value("y", y) for _, y in limit] == pytest.approx([0.55, 0.55], abs=drawing.step("y", 0))
+
+
+def test_results_that_converge_alike_are_all_seen() -> None:
+    points = [Point(batch_size=2**k, mean=0.6, deviation=0.02, least=0.55) for k in (9, 11)]
+    for num, is_numbered in ((3, True), (40, False)):
+        results = [
+            Result(name=f"set {n}", hue=0, batch_size=512, mean_epochs=0.7, is_passed=True) for n in range(num)
+        ]
+        figure = reference_figure(points, results, id_="c", title="t", description="d")
+        for text in (figure.wide, figure.narrow):
+            drawing = Drawing(text)
+            marks = drawing.of("end")
+            assert len({mark.get("cx") for mark in marks}) == num
+            heights = [drawing.value("y", float(mark.get("cy", ""))) for mark in marks]
+            assert heights == pytest.approx([0.7] * num, abs=drawing.step("y", 0))
+            assert [mark.text for mark in drawing.of("in-counted")] == (["1", "2", "3"] if is_numbered else [])
+        assert sum("set 1, 0.700" in key.words for key in figure.keys) == int(is_numbered)
 
 
 def test_scores_and_their_intervals_stand_where_they_belong() -> None:

@@ -120,7 +120,7 @@ def small_convergence(
         svg.tag("clipPath", svg.rect(left, 0, width - left, height - 24, "clip"), id=clip),
         svg.x_axis(x, 24, height - 24, "", most=4),
         svg.y_axis(y, left, width - 8, most=4),
-        svg.text(0, 13, svg.fit(name, width), class_="name"),
+        svg.text(0, 13, svg.fit_bold(name, width), class_="name"),
     ]
     if target is not None:
         marks.append(svg.line(left, y(target), width - 8, y(target), "target"))

@@ -44,12 +44,14 @@ class FactorPanel:
     bars: tuple[FactorBar, ...]
 
 
-def factors_figure(panels: Sequence[FactorPanel], *, id_: str, title: str, description: str) -> Figure:
+def factors_figure(
+    panels: Sequence[FactorPanel], *, id_: str, title: str, description: str, interval_name: str = "95 % interval"
+) -> Figure:
     kinds = {kind_of(bar.verdict) for panel in panels for bar in panel.bars if bar.time_ratio is not None}
     words = {"slower": "slower", "faster": "faster", "undecided": "no difference shown, or inconclusive"}
     keys = [Key(mark=kind, words=told) for kind, told in words.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):
-        keys.append(Key(mark="whisker", words="95 % interval"))
+        keys.append(Key(mark="whisker", words=interval_name))
     return draw_both(
         lambda width, drawn_id: _draw(panels, width, drawn_id, title, description),
         id_=id_,
@@ -97,7 +99,7 @@ def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, des
     top = 22.0
     marks: list[Markup] = []
     for panel in panels:
-        marks.append(svg.text(0, top + 18, svg.fit(panel.label, width), class_="name"))
+        marks.append(svg.text(0, top + 18, svg.fit_bold(panel.label, width), class_="name halo"))
         top += _HEAD
         for bar in panel.bars:
             marks.append(_bar(bar, x, top, width, left, is_wide=is_wide))

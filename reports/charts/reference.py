@@ -1,4 +1,7 @@
-"""Reference convergence points: epochs to converge over batch size, and where a result lies among them."""
+"""Reference convergence points: epochs to converge over batch size, and where a result lies among them.
+
+Several results carry numbers that the legend names; those that would hide each other stand side by side.
+"""
 
 import math
 from collections.abc import Sequence
@@ -13,6 +16,7 @@ from reports.formatting import epochs
 _HEIGHT = 330.0
 _LEFT, _RIGHT, _TOP = 58.0, 24.0, 26.0
 _STUB = 16.0
+MOST_NUMBERED = 12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,10 +46,21 @@ def reference_figure(
         Key(mark="reference-band", words="± 1 standard deviation"),
         Key(mark="limit", words="fewest acceptable epochs"),
     ]
-    if any(result.is_passed for result in results):
-        keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
-    if any(not result.is_passed for result in results):
-        keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
+    if 1 < len(results) <= MOST_NUMBERED:
+        keys += [
+            Key(
+                mark="end" if one.is_passed else "dot-failed",
+                words=f"{number}: {one.name}, {epochs(one.mean_epochs)}"
+                + ("" if one.is_passed else ", faster than is acceptable"),
+                hue=hue(one.hue),
+            )
+            for number, one in enumerate(results, start=1)
+        ]
+    else:
+        if any(result.is_passed for result in results):
+            keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
+        if any(not result.is_passed for result in results):
+            keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
     return draw_both(
         lambda width, drawn_id: _draw(points, results, width, drawn_id, title, description),
         id_=id_,
@@ -72,7 +87,7 @@ def _draw(
         *(_line(points, x, y, which) for which in ("reference", "limit")),
         *(svg.circle(x(math.log2(p.batch_size)), y(p.mean), 3.5, "reference-dot") for p in points),
     ]
-    marks += [_result(one, x, y, named=width > 600 and len(results) <= 6) for one in results]
+    marks += _results(results, x, y)
     return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
 
 
@@ -107,15 +122,32 @@ def _line(points: Sequence[Point], x: svg.Scale, y: svg.Scale, which: str) -> Ma
     return svg.polyline(placed, which)
 
 
-def _result(one: Result, x: svg.Scale, y: svg.Scale, *, named: bool) -> Markup:
-    at_x, at_y = x(math.log2(one.batch_size)), y(one.mean_epochs)
-    mark = svg.circle(at_x, at_y, 6, "end") if one.is_passed else svg.cross(at_x, at_y, 6, "dot-failed")
-    if not named:
-        return svg.group(mark, class_=hue(one.hue))
-    is_right = at_x > (x.start + x.stop) / 2
-    words = svg.fit(f"{epochs(one.mean_epochs)}  {one.name}", 280)
-    label = svg.text(
-        at_x - 12 if is_right else at_x + 12, at_y + 4.5, words, class_="name halo",
-        anchor="end" if is_right else "start",
-    )  # fmt: skip
-    return svg.group(mark, label, class_=hue(one.hue))
+def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Markup]:
+    """All results, those of a batch size beside each other where their epochs are too close to see both."""
+    is_numbered = 1 < len(results) <= MOST_NUMBERED
+    radius = 8.5 if is_numbered else 6.0 if len(results) == 1 else 5.0
+    by_size: dict[int, list[int]] = {}
+    for index, one in enumerate(results):
+        by_size.setdefault(one.batch_size, []).append(index)
+    # Of the width that each batch size has; more marks than fit may overlap, but none hides another.
+    reach = 0.4 * (x.stop - x.start) / len(by_size or (0,))
+    marks: dict[int, Markup] = {}
+    for size, some in by_size.items():
+        rows = svg.swarm([y(results[index].mean_epochs) for index in some], 2 * radius)
+        spacing = min(2 * radius + 1, reach / (max(map(abs, rows)) or 1))
+        for index, row in zip(some, rows, strict=True):
+            at = x(math.log2(size)) + row * spacing
+            label = str(index + 1) if is_numbered else epochs(results[index].mean_epochs) if len(results) == 1 else ""
+            marks[index] = _result(results[index], at, y(results[index].mean_epochs), radius, label)
+    return [marks[index] for index in sorted(marks)]
+
+
+def _result(one: Result, x: float, y: float, radius: float, label: str) -> Markup:
+    is_inside = one.is_passed and len(label) < 3
+    words = svg.text(x, y + 4, label, class_="in-counted") if is_inside else _beside(x, y - radius - 4, label)
+    mark = svg.circle(x, y, radius, "end") if one.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
+    return svg.group(mark, words if label else Markup(), class_=hue(one.hue))
+
+
+def _beside(x: float, y: float, label: str) -> Markup:
+    return svg.text(x, y, label, class_="name halo", anchor="middle")

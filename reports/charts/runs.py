@@ -1,13 +1,13 @@
 """Runs as dots: one strip per configuration, x = time to train.
 
 Filled dots count, open ones were dropped as fastest or slowest, crosses did not converge; the thick tick is the
-Olympic mean and the band behind it the interval. Times tie, because evaluations are quantised, so dots swarm.
+mean and the band behind it the interval of an Olympic one. Times tie, as evaluations are quantised, so dots swarm.
 One strip numbers its runs; a few have their name above; many have it at their left, in less height.
 """
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from markupsafe import Markup
@@ -32,12 +32,14 @@ class RunDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStrip:
-    """The runs of one configuration. `low_s`, `high_s` bound the interval of `olympic_mean_s`."""
+    """The runs of one configuration. `low_s`, `high_s` bound the interval of `mean_s`, which is the Olympic mean, or
+    without a score the geometric mean of the runs that reached the target."""
 
     name: str
     hue: int
     dots: tuple[RunDot, ...]
-    olympic_mean_s: float | None
+    mean_s: float | None
+    is_score: bool
     mean_label: str
     low_s: float | None
     high_s: float | None
@@ -45,9 +47,9 @@ class RunStrip:
 
 KEYS = (
     Key(mark="dot-counted", words="counted run"),
-    Key(mark="dot-dropped", words="dropped: fastest or slowest"),
+    Key(mark="dot-dropped", words="fastest or slowest run, left out of the Olympic mean"),
     Key(mark="dot-failed", words="did not converge"),
-    Key(mark="mean", words="Olympic mean"),
+    Key(mark="mean", words="mean"),
     Key(mark="band", words="95 % interval"),
 )
 _KEYS_WITHOUT_SCORE = (Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
@@ -61,7 +63,7 @@ def runs_figure(
         "dot-counted": "counted" in fates,
         "dot-dropped": "dropped" in fates,
         "dot-failed": any(not _is_finite(dot.time_s) or dot.fate == "failed" for s in strips for dot in s.dots),
-        "mean": any(strip.olympic_mean_s is not None for strip in strips),
+        "mean": any(strip.mean_s is not None for strip in strips),
         "band": any(strip.low_s is not None for strip in strips),
     }
     return draw_both(
@@ -69,8 +71,20 @@ def runs_figure(
         id_=id_,
         title=title,
         description=description,
-        keys=tuple(key for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE) if shown[key.mark]),
+        keys=tuple(
+            replace(key, words=_mean_words(strips)) if key.mark == "mean" else key
+            for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE)
+            if shown[key.mark]
+        ),
     )
+
+
+def _mean_words(strips: Sequence[RunStrip]) -> str:
+    kinds = {strip.is_score for strip in strips if strip.mean_s is not None}
+    if kinds == {True}:
+        return "Olympic mean"
+    alone = "geometric mean of the runs that reached the target: no score"
+    return alone if kinds == {False} else f"Olympic mean; where there is none, {alone}"
 
 
 def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
@@ -81,7 +95,7 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
     finite = [
         value / unit.seconds
         for strip in strips
-        for value in (*(dot.time_s for dot in strip.dots), strip.olympic_mean_s, strip.low_s, strip.high_s)
+        for value in (*(dot.time_s for dot in strip.dots), strip.mean_s, strip.low_s, strip.high_s)
         if value is not None and math.isfinite(value)
     ]
     failed = any(not _is_finite(dot.time_s) for strip in strips for dot in strip.dots)
@@ -141,14 +155,14 @@ def _strip(
     body = top + head + (0 if radius == _TINY else 18)
     middle = (body + top + height) / 2
     if head:
-        marks.append(svg.text(0, top + 14, svg.fit(strip.name, width), class_="name"))
+        marks.append(svg.text(0, top + 14, svg.fit_bold(strip.name, width), class_="name"))
     elif radius == _TINY:
         marks.append(svg.text(0, middle + 4.5, svg.fit(strip.name, 240), class_="label"))
     if strip.low_s is not None and strip.high_s is not None:
         left, right = scale(strip.low_s / unit.seconds), scale(strip.high_s / unit.seconds)
         marks.append(svg.rect(left, body, max(right - left, 1.0), top + height - body, "band", rx=3))
-    if strip.olympic_mean_s is not None and math.isfinite(strip.olympic_mean_s):
-        x = scale(strip.olympic_mean_s / unit.seconds)
+    if strip.mean_s is not None and math.isfinite(strip.mean_s):
+        x = scale(strip.mean_s / unit.seconds)
         marks.append(svg.line(x, body - 2, x, top + height, "mean"))
         if radius != _TINY:
             half = svg.text_width(strip.mean_label) / 2 + 8

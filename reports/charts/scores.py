@@ -55,7 +55,8 @@ def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, titl
     ]
     for number, row in enumerate(rows):
         top = 8 + number * _ROW
-        drawn = [svg.text(0, top + 13, svg.fit(f"{row.name}  {row.words}", width), class_="name halo")]
+        name = svg.fit_bold(row.name, width - svg.text_width(f"  {row.words}") * 1.12)
+        drawn = [svg.text(0, top + 13, f"{name}  {row.words}", class_="name halo")]
         if row.low_s is not None and row.high_s is not None:
             left, right = x(row.low_s / unit.seconds), x(row.high_s / unit.seconds)
             drawn.append(svg.rect(left, top + 20, max(right - left, 1.0), 18, "band", rx=3))

@@ -112,7 +112,7 @@ def _panel(
     xs = place(positions, start + 12, stop - 20)
     marks: list[Markup] = [svg.text(left, top + 30, svg.fit(quantity, width), class_="axis")]
     if panel.name:
-        marks.append(svg.text(left, top + 14, svg.fit(panel.name, width), class_="name"))
+        marks.append(svg.text(left, top + 14, svg.fit_bold(panel.name, width), class_="name"))
     y = _y_scale(known, bottom, top + _TOP)
     ticks = y.ticks
     marks.append(
