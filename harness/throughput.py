@@ -22,11 +22,12 @@ from harness.files import read_json, write_json
 from harness.launch import explain_end, launch_worker
 from harness.made_up import hold_in_memory
 from harness.run_set import RunSet
-from harness.worker import describe_rank, interrupt, watch_parent
+from harness.worker import EXCHANGE_STEPS, describe_rank, interrupt, watch_parent
 from reference_models.counts import ModelCounts, count_model
 from reference_models.datasets import open_dataset
 from reference_models.errors import ConfigError
 from reference_models.implementations import find_implementation
+from reference_models.workload import Exchanges
 from reference_models.world import SingleProcess, World
 from rules.benchmarks import parse_benchmark
 
@@ -74,6 +75,10 @@ def measure(spec: ThroughputSpec, world: World | None = None) -> dict[str, Any]:
     duration_s = clock.elapsed_s() - start_s
     energy = meter.stop()
     ranks = world.gather(describe_rank(workload, world)) or [describe_rank(workload, world)]
+    peak_device_bytes = workload.peak_device_bytes()
+    exchange = None
+    if world.size > 1 and isinstance(workload, Exchanges):
+        exchange = workload.measure_exchange(EXCHANGE_STEPS, with_evaluation=False)
     counts = count_model(config.model, config.data, dataset.train.num_embeddings)
     return {
         "num_steps": spec.num_steps,
@@ -82,12 +87,12 @@ def measure(spec: ThroughputSpec, world: World | None = None) -> dict[str, Any]:
         "samples_per_s": num_samples / duration_s,
         "cache_cleared": cache.cleared,
         "hyperparameters": dict(workload.hyperparameters()),
-        "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_device_bytes": peak_device_bytes,
         "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks),
         "energy": energy,
         "data_kind": config.data.kind,
         "computed": describe_counts(counts),
-        **({"ranks": ranks} if world.size > 1 else {}),
+        **({"ranks": ranks, "exchange": exchange} if world.size > 1 else {}),
     }
 
 

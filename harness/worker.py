@@ -37,7 +37,8 @@ from rules.benchmarks import Benchmark, parse_benchmark
 NOT_LEARNING_BELOW = 0.55
 """AUC under which a run is given up from its second evaluation on."""
 _PROGRESS_EVERY_S = 0.5
-_EXCHANGE_STEPS = 5
+EXCHANGE_STEPS = 5
+"""Pairs of steps after a run of several ranks, for counting what they exchange."""
 T = TypeVar("T")
 
 
@@ -250,7 +251,7 @@ def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
     here = describe_rank(workload, world)
     exchange = None
     if world.size > 1 and isinstance(workload, Exchanges):
-        exchange = workload.measure_exchange(_EXCHANGE_STEPS)
+        exchange = workload.measure_exchange(EXCHANGE_STEPS)
     return {"ranks": world.gather(here) or [], "exchange": exchange}
 
 

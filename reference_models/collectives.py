@@ -4,12 +4,13 @@ Bytes are those that one rank sends to others. They are computed from the tensor
 formula; what TCP or RDMA adds is not in them.
 """
 
+import statistics
 import time
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
@@ -172,45 +173,70 @@ def _wait(result: Any) -> None:
             wait()
 
 
+class StepTimes(NamedTuple):
+    """One undisturbed step, and of the next one, counted, what its rank waited for collective calls; in seconds."""
+
+    step_s: float
+    all_to_all_s: float
+    all_reduce_s: float
+
+
+def split_step(rounds: Sequence[StepTimes]) -> StepTimes:
+    """The median of each time over a rank's rounds: one step that another process disturbed decides nothing."""
+    return StepTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
+
+
+def computing_s(times: StepTimes) -> float | None:
+    """What the waiting leaves of an undisturbed step; None where it exceeds it, so that nothing can be told apart.
+
+    That is where calls that overlap with computing are most of a step, and where other work disturbed one of both.
+    """
+    left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
+    return left_s if left_s >= 0.0 else None
+
+
 def gather_exchange(
     world: World,
     steps: CollectiveCounter,
-    evaluation: CollectiveCounter,
+    evaluation: CollectiveCounter | None,
     *,
-    num_steps: int,
-    step_s: float,
+    rounds: Sequence[StepTimes],
     link: tuple[float, int] | None,
+    placement: Sequence[Mapping[str, Any]],
 ) -> Exchange:
     """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
 
-    `duration_s` of a kind of call is the mean over ranks, with every call waited for at once, so that waiting for
-    slower ranks is in it and overlap is not; `compute_s` is what is left of an undisturbed step.
+    `steps` counted one step per round. The time of a kind of call is the mean over ranks of their medians, with every
+    call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is told as it
+    is. Without `evaluation` its bytes are None: not counted.
     """
     here: dict[str, Any] = {
-        "step": {kind.value: steps.num_bytes.get(kind, 0) // num_steps for kind in Carries},
-        "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries},
+        "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
+        "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries} if evaluation else None,
         "operators": {kind.value: sorted(names) for kind, names in steps.operators.items()},
-        "step_s": step_s,
-        "all_to_all_s": steps.duration_s.get("all_to_all", 0.0) / num_steps,
-        "all_reduce_s": steps.duration_s.get("all_reduce", 0.0) / num_steps,
+        "times": tuple(split_step(rounds)),
     }
     told = world.gather(here)
     speed, sent_bytes = link if link is not None else (None, None)
-    measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes}
+    measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes, "placement": [*placement]}
     return world.broadcast({**_over_ranks(told), **measured} if told is not None else {})
 
 
 def _over_ranks(told: list[dict[str, Any]]) -> Exchange:
-    mean = {key: sum(one[key] for one in told) / len(told) for key in ("step_s", "all_to_all_s", "all_reduce_s")}
+    mean = StepTimes(*(statistics.fmean(times) for times in zip(*(one["times"] for one in told), strict=True)))
+
+    def total(what: str) -> dict[str, int]:
+        return {kind.value: sum(one[what][kind.value] for one in told) for kind in Carries}
+
     return {
         "num_ranks": len(told),
-        "bytes_per_step": {kind.value: sum(one["step"][kind.value] for one in told) for kind in Carries},
-        "bytes_per_evaluation": {kind.value: sum(one["evaluation"][kind.value] for one in told) for kind in Carries},
+        "bytes_per_step": total("step"),
+        "bytes_per_evaluation": total("evaluation") if told[0]["evaluation"] is not None else None,
         "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
         "formulas": {
             kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
             for kind, names in told[0]["operators"].items()
         },
-        **mean,
-        "compute_s": max(0.0, mean["step_s"] - mean["all_to_all_s"] - mean["all_reduce_s"]),
+        **mean._asdict(),
+        "compute_s": computing_s(mean),
     }

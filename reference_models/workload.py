@@ -75,5 +75,5 @@ class Workload(Protocol):
 class Exchanges(Protocol):
     """A workload whose ranks exchange tensors, and can say how much."""
 
-    def measure_exchange(self, num_steps: int) -> dict[str, Any]:
+    def measure_exchange(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
         """Counted bytes and measured seconds of the collective calls; every rank calls it, after the run."""

@@ -54,6 +54,11 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     assert measured["hyperparameters"]["world_size"] == 2
     assert [one["rank"] for one in measured["ranks"]] == [0, 1]
     assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
+    exchange = measured["exchange"]
+    assert exchange["bytes_per_step"]["embedding_forward"] > 0 and exchange["formulas"]["dense_reduce"]
+    assert exchange["bytes_per_evaluation"] is None
+    rows = config.workload.data.num_embeddings or ()
+    assert [table["table"] for table in exchange["placement"]] == list(range(len(rows)))
     schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
     process = schema["properties"]["processes"]["items"]
     own = {key: value for key, value in measured.items() if key not in ("data_kind", "computed")}

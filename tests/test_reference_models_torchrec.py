@@ -204,6 +204,26 @@ def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> 
 
 
 @needs_torchrec
+@pytest.mark.parametrize("kind", SHARDING_TYPES)
+def test_every_value_of_every_table_has_its_place(tiny: dict[str, dict[str, Any]], kind: str) -> None:
+    """Rows and columns of the shards that were built: all of a table once, of a replicated one once per rank."""
+    from harness.catalog import load_entry
+
+    workload, result = load_entry("dlrm_tiny").workload, tiny[f"adagrad {kind}"]
+    placement = result["exchange"]["placement"]
+    assert {f"table_{table['table']}": table["sharding"] for table in placement} == result["types"]
+    for table, rows in zip(placement, workload.data.num_embeddings or (), strict=True):
+        held = [
+            (row, column)
+            for shard in table["shards"]
+            for row in range(shard["first_row"], shard["first_row"] + shard["num_rows"])
+            for column in range(shard["first_column"], shard["first_column"] + shard["num_columns"])
+        ]
+        whole = [(row, column) for row in range(rows) for column in range(workload.model.embedding_dim)]
+        assert sorted(held) == sorted(whole * (2 if table["sharding"] == "data_parallel" else 1))
+
+
+@needs_torchrec
 def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dict[str, dict[str, Any]]) -> None:
     from harness.catalog import load_entry
 

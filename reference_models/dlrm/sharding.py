@@ -3,7 +3,7 @@
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -39,6 +39,12 @@ class Shard:
     first_row: int
     first_column: int
 
+    @property
+    def place(self) -> tuple[int, int, int, int]:
+        """First row, rows, first column, columns."""
+        rows, columns = self.weight.shape
+        return self.first_row, int(rows), self.first_column, int(columns)
+
 
 class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
     """TorchRec's sharder without its refusal of row-wise types on CPU, where they run all the same."""
@@ -66,6 +72,10 @@ def quiet_torchrec() -> Iterator[None]:
 
 def table_name(index: int) -> str:
     return f"table_{index}"
+
+
+def table_index(name: str) -> int:
+    return int(name.removeprefix("table_"))
 
 
 def feature_name(index: int) -> str:
@@ -170,6 +180,27 @@ def plan_ranks(plan: ShardingPlan) -> dict[str, list[int]]:
 
 def plan_types(plan: ShardingPlan) -> dict[str, str]:
     return {name: str(entry.sharding_type) for _, tables in _modules(plan) for name, entry in tables.items()}
+
+
+def describe_placement(
+    told: Sequence[Sequence[tuple[int, int, int, int, int, int]]], types: Mapping[int, str]
+) -> list[dict[str, Any]]:
+    """Tables in their order, each with its sharding type and its parts by rank, as plain values.
+
+    `told` has the parts of every rank: (rank, table, first row, rows, first column, columns).
+    """
+    parts = sorted(part for one in told for part in one)
+    names = ("first_row", "num_rows", "first_column", "num_columns")
+    return [
+        {
+            "table": table,
+            "sharding": types[table],
+            "shards": [
+                {"rank": rank, **dict(zip(names, place, strict=True))} for rank, of, *place in parts if of == table
+            ],
+        }
+        for table in sorted(types)
+    ]
 
 
 def _modules(plan: ShardingPlan) -> Iterator[tuple[str, EmbeddingModuleShardingPlan]]:

@@ -19,19 +19,21 @@ from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
-from reference_models.collectives import Carries, CollectiveCounter, Exchange, gather_exchange
+from reference_models.collectives import Carries, CollectiveCounter, Exchange, StepTimes, gather_exchange
 from reference_models.dataset import Batch, ClickDataset
 from reference_models.dlrm.reference import WARM_UP_ROWS, WARM_UP_STEPS, ReferenceWorkload, made_up_batch
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
     build_tables,
     check_plan,
+    describe_placement,
     draw_tables,
     local_shards,
     make_plan,
     make_sharder,
     plan_types,
     quiet_torchrec,
+    table_index,
 )
 from reference_models.embedding_exchange import make_codecs
 from reference_models.errors import ConfigError, DatasetError, NotFiniteError
@@ -239,30 +241,53 @@ class TorchRecWorkload(ReferenceWorkload):
         raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
         yield
 
-    def measure_exchange(self, num_steps: int) -> Exchange:
-        """Bytes and seconds of the collective calls, over `num_steps` further steps and one evaluation.
+    def measure_exchange(self, num_steps: int, *, with_evaluation: bool = True) -> Exchange:
+        """Bytes and seconds of the collective calls, over `num_steps` pairs of further steps and one evaluation.
 
-        For after the run: the steps train on, with the epoch's first batch.
+        For after the run: the steps train on, with the epoch's first batch. Of each pair one step is undisturbed and
+        one is counted, call by call, so that both kinds meet the same disturbance.
         """
-        starts = range(0, num_steps * self.global_batch_size, self.global_batch_size)
-        batches = list(self._batches(self._data.train, "train", starts[:1], self.global_batch_size)) * num_steps
+        (batch,) = self._batches(self._data.train, "train", range(1), self.global_batch_size)
         self._model.train()
-        self._train_step(self._model, self._optimizers, batches[0])
+        self._timed_step(batch)
+        steps = CollectiveCounter(self._world.rank, self._world.size)
+        rounds = []
+        for _ in range(num_steps):
+            step_s = self._timed_step(batch)
+            before = dict(steps.duration_s)
+            self._collectives = steps
+            with steps:
+                self._train_step(self._model, self._optimizers, batch)
+            self._collectives = None
+            waited = {kind: steps.duration_s[kind] - before.get(kind, 0.0) for kind in ("all_to_all", "all_reduce")}
+            rounds.append(StepTimes(step_s, waited["all_to_all"], waited["all_reduce"]))
+        evaluation = CollectiveCounter(self._world.rank, self._world.size) if with_evaluation else None
+        if evaluation is not None:
+            with evaluation:
+                self.evaluate()
+        return gather_exchange(
+            self._world,
+            steps,
+            evaluation,
+            rounds=rounds,
+            link=measure_link(self._world, self._device),
+            placement=self._placement(),
+        )
+
+    def _placement(self) -> list[dict[str, Any]]:
+        """Read from the built model: the sharding type of each table, and which rank holds which part of it."""
+        with quiet_torchrec():
+            mine = local_shards(self._model.state_dict())
+        told = self._world.gather([(self._world.rank, shard.table, *shard.place) for shard in mine])
+        return describe_placement(told or [], {table_index(name): kind for name, kind in self._plan_types.items()})
+
+    def _timed_step(self, batch: Batch) -> float:
+        """Seconds of one step that all ranks begin together."""
         self._world.barrier()
         started_s = time.perf_counter()
-        for batch in batches:
-            self._train_step(self._model, self._optimizers, batch)
+        self._train_step(self._model, self._optimizers, batch)
         self.synchronize()
-        step_s = (time.perf_counter() - started_s) / num_steps
-        with CollectiveCounter(self._world.rank, self._world.size) as steps:
-            self._collectives = steps
-            for batch in batches:
-                self._train_step(self._model, self._optimizers, batch)
-        with CollectiveCounter(self._world.rank, self._world.size) as evaluation:
-            self._collectives = None
-            self.evaluate()
-        link = measure_link(self._world, self._device)
-        return gather_exchange(self._world, steps, evaluation, num_steps=num_steps, step_s=step_s, link=link)
+        return time.perf_counter() - started_s
 
 
 def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
