@@ -14,10 +14,10 @@ demo: $(VENV)/demo.stamp
 	$(BIN)/dlrmbench run
 
 test: $(VENV)/test.stamp
-	JOBS=$(JOBS) BIN=$(BIN) tests/run_groups.sh "not long and not gpu"
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "not long and not gpu"
 
 test-long: $(VENV)/test.stamp
-	JOBS=$(JOBS) BIN=$(BIN) tests/run_groups.sh "long and not gpu"
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "long and not gpu"
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

@@ -66,7 +66,7 @@ def assert_equals_per_line(block: bytes, rows: Rows) -> None:
         np.testing.assert_array_equal(transform_integers(rows.integers), dense)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=150, deadline=None)
 @given(texts=st.lists(lines(), min_size=1, max_size=6))
 @example(texts=[b""])
 @example(texts=[b"", b"1" + b"\t" * 39, b"\r", b"0" + b"\t" * 39 + b"\r"])

@@ -1,0 +1,37 @@
+#!/usr/bin/env bash
+# Format, lint, types, and the tests that pytest's marker expression $1 selects. Says what each took; fails if any did.
+set -u
+cd "$(dirname "$0")/.."
+export OMP_NUM_THREADS=1 PYTHONDONTWRITEBYTECODE=1
+marker=$1
+bin=${BIN:-.venv/bin}
+failed=()
+
+check() {
+  local name=$1 started=$SECONDS
+  shift
+  printf '\n== %s ==\n' "$name"
+  "$@"
+  local code=$?
+  printf -- '-- %s: %s s, exit code %s\n' "$name" "$((SECONDS - started))" "$code"
+  if [ "$code" -ne 0 ]; then failed+=("$name"); fi
+}
+
+if [ "$marker" = "long and not gpu" ]; then
+  spread=(--dist load) # the long counts are many tests of one file
+else
+  check "format" "$bin/ruff" format --check .
+  check "lint" "$bin/ruff" check .
+  check "types" "$bin/mypy"
+  spread=(--dist loadfile --no-loadscope-reorder) # files share costly fixtures; the longest come first
+fi
+check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
+  tests/test_reference_models_torchrec*.py tests/test_cli_ranks.py tests/test_harness_runner.py \
+  tests/test_*.py
+
+printf '\n'
+if [ ${#failed[@]} -ne 0 ]; then
+  printf 'failed: %s\n' "${failed[*]}"
+  exit 1
+fi
+printf 'all checks passed in %s s\n' "$SECONDS"
