@@ -7,7 +7,7 @@ from harness.errors import ExitCode
 from harness.run_set import RunSet
 from reports.formatting import count, duration, interval, percent, plural, throughput_text
 from reports.report import write_report
-from reports.statistics import log_summary, olympic_interval
+from reports.statistics import coverage_words, log_summary, olympic_interval
 from rules.checker import check_set
 from rules.results import BenchmarkResult
 from rules.scoring import score_set
@@ -59,9 +59,7 @@ class FinishedSet:
         times_s = [run.time_to_train_s for run in runs if run.time_to_train_s is not None]
         bounds = olympic_interval(times_s, len(self.result.dropped) // 2)
         if bounds is not None and len(times_s) == len(self.result.runs):
-            covered = (
-                "" if bounds.coverage is None else f"; held the truth in {percent(bounds.coverage)} of simulations"
-            )
+            covered = "" if bounds.coverage is None else f"; {coverage_words(bounds.coverage, len(times_s))}"
             both = interval(duration(bounds.low), duration(bounds.high))
             rows.append((f"{bounds.confidence:.0%} interval", f"{both} (bootstrap over runs{covered})"))
         for label, values, text in (

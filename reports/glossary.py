@@ -19,7 +19,7 @@ GLOSSARY = (
     Fact(
         name="95 % interval",
         value="Where the Olympic mean would plausibly lie if the set were repeated: bootstrap over runs. Its "
-        "coverage, measured by simulation, stands beside it.",
+        "coverage, measured on simulated normal times, stands beside it.",
     ),
     Fact(
         name="Quality",

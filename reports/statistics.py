@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import ndtr, stdtrit
 
+from reports.formatting import percent
+
 MIN_RUNS = 5
 NUM_RESAMPLES = 10_000
 _MAX_LOG = 709.0
@@ -34,6 +36,12 @@ class Interval:
     confidence: float
     coverage: float | None
     method: str
+
+
+def coverage_words(coverage: float, num_runs: int) -> str:
+    """What a simulated coverage is a share of: 'held the true mean in 94.6 % of 2,000 simulated sets of ...'."""
+    sets = f"{_NUM_SIMULATED_SETS:,} simulated sets of {num_runs} normal times"
+    return f"held the true mean in {percent(coverage)} of {sets}"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from reports.charts.sweep import SweepPanel, SweepPoint, sweep_figure
@@ -22,7 +22,7 @@ from reports.formatting import (
 from reports.statistics import LogSummary
 from reports.sweep import SweepFacts, SweepRow
 from reports.view import Cell, Chart, Column, SweepView, Table
-from reports.wording import sentence, speed
+from reports.wording import sentence, speed, with_sign
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -52,12 +52,21 @@ def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
         id=id_,
         heading=f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}",
         lead=lead,
-        table=sweep_table(sweep, f"{id_}-table"),
+        table=_signed(sweep_table(sweep, f"{id_}-table")),
         charts=tuple(
             _chart(sweep, one, f"{id_}-{one.key}") for one in _quantities(sweep) if any(map(one.value, sweep.rows))
         ),
         notes=sweep_notes(sweep),
     )
+
+
+def _signed(table: Table) -> Table:
+    """With the page's sign of factors in the last column."""
+    rows = tuple(
+        (*row[:-1], replace(row[-1], text=with_sign(row[-1].text), note=with_sign(row[-1].note)))
+        for row in table.rows
+    )
+    return replace(table, rows=rows)
 
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
@@ -66,14 +75,14 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     columns = [Column(name=printable(key), is_number=True) for key, _ in sweep.axes]
     if sweep.mode == "to_target":
         columns += [
-            Column(name="Score", is_number=True, help=f"{unit.name}; Olympic mean"),
-            Column(name="Time to train", is_number=True, help=f"{unit.name}; geometric mean of converged runs"),
-            Column(name="95 % interval", is_number=True, help=f"{unit.name}; of that mean"),
+            Column(name=f"Score, {unit.name}", is_number=True, help="Olympic mean"),
+            Column(name=f"Time to train, {unit.name}", is_number=True, help="geometric mean of converged runs"),
+            Column(name=f"95 % interval, {unit.name}", is_number=True, help="of that mean"),
             Column(name="Samples to converge", is_number=True, help="geometric mean"),
         ]
     columns += [
         Column(name="Samples/s", is_number=True, help="geometric mean"),
-        Column(name="95 % interval", is_number=True, help="of samples/s"),
+        Column(name="95 % interval, samples/s", is_number=True, help="of that mean"),
         Column(name="Peak memory", is_number=True, help="of a process"),
         Column(name="J/sample", is_number=True, help="measured"),
     ]
@@ -91,7 +100,7 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     rows = tuple(tuple(row[n] for n in kept) for row in made)
     caption = f"{printable(sweep.name)}: {plural(len(rows), 'configuration')}"
     shown = tuple(columns[n] for n in kept)
-    return Table(id=id_, caption=caption, columns=shown, rows=rows, is_sortable=len(rows) > 1)
+    return Table(id=id_, caption=caption, columns=shown, rows=rows, is_sortable=len(rows) > 1, style="sweep")
 
 
 def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
@@ -159,7 +168,13 @@ def brief_verdict(row: SweepRow) -> str:
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     """What must be known beside the table."""
-    notes = []
+    means = (
+        "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
+        "converged"
+        if sweep.mode == "to_target"
+        else "Samples/s are geometric means of the processes"
+    )
+    notes = [f"{means}; their 95 % intervals are Student's t on the logarithms."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."

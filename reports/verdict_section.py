@@ -24,7 +24,7 @@ from reports.formatting import (
     throughput,
 )
 from reports.glossary import registered, status_line
-from reports.statistics import log_summary
+from reports.statistics import coverage_words, log_summary
 from reports.tables import configuration_row
 from reports.view import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
 from reports.wording import speed, with_sign
@@ -290,12 +290,12 @@ def _rate(value: float | None) -> str:
 
 def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
     notes = []
-    coverages = sorted({one.interval.coverage for one in group if one.interval and one.interval.coverage})
-    if coverages:
-        told = " and ".join(percent(coverage) for coverage in coverages)
+    known = [(one.interval.coverage, len(one.runs)) for one in group if one.interval and one.interval.coverage]
+    if known:
+        told = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
         notes.append(
-            "The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs, which "
-            f"held the true mean in {told} of simulated sets of as many runs."
+            f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
+            f"{told} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
         )
     if any(one.result.olympic_mean_s is not None and one.interval is None for one in group):
         notes.append(

@@ -161,6 +161,10 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     assert first["time_to_train_low_s"] <= first["time_to_train_s"] <= first["time_to_train_high_s"]
     assert first["score_s"] is not None
     view = sweep_view(sweep)
+    # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
+    names = [column.name for column in view.table.columns]
+    assert "Score, s" in names and "Time to train, s" in names and "95 % interval, s" in names
+    assert view.notes[0].startswith("The score is the Olympic mean; the other times")
     assert [chart.heading.partition(" over ")[0] for chart in view.charts] == [
         "Time to train", "Throughput", "Samples to converge",
     ]  # fmt: skip
@@ -173,7 +177,7 @@ def test_a_page_of_a_throughput_sweep_alone_has_its_table_and_charts(by_threads:
     page = write_report([by_threads], tmp_path / "page.html").read_text(encoding="utf-8")
     assert page.count("<h1>") == 1
     assert "Sweep: throughput over runtime.threads" in page
-    assert "2.00x faster" in page
+    assert "2.00× faster" in page
     assert page.count('class="chart"') == 4  # two charts, wide and narrow
 
 

@@ -11,7 +11,7 @@ from harness.cli.escaping import markdown_safe, spreadsheet_safe
 from harness.cli.table import printable, style
 from reports.cost import cost_text, cost_to_train
 from reports.formatting import count, duration, percent, throughput_text
-from reports.statistics import log_summary, olympic_interval
+from reports.statistics import coverage_words, log_summary, olympic_interval
 from rules.benchmarks import load_benchmark, shipped_names
 from rules.results import BenchmarkResult, RunResult
 from rules.sets import ResultSet
@@ -114,7 +114,7 @@ def _rows(record: Record) -> list[tuple[str, str]]:
         )
     if record["interval_low_s"] is not None:
         coverage = record["interval_coverage"]
-        simulated = f", held the truth in {percent(coverage)} of simulations" if coverage is not None else ""
+        simulated = f"; {coverage_words(coverage, record['num_runs'])}" if coverage is not None else ""
         rows.append(
             (
                 f"{record['interval_confidence']:.0%} interval",
