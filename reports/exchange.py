@@ -27,6 +27,25 @@ class Rank:
     peak_device_bytes: float | None
 
 
+def computing_s(step_s: float | None, *waited_s: float | None) -> float | None:
+    """What waiting for others leaves of a step; None where that is not known, or more than the whole."""
+    known = [value for value in waited_s if value is not None]
+    if step_s is None or len(known) < len(waited_s):
+        return None
+    left_s = step_s - sum(known)
+    return left_s if left_s >= 0.0 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placement:
+    """How one table was laid over ranks, as built: its type, and rows x columns of each shard by rank."""
+
+    table: int
+    sharding: str
+    shards: tuple[tuple[int, int, int], ...]
+    """(rank, rows, columns)"""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Exchange:
     """Of one run. Bytes are what all ranks together send, by kind; `sent_bytes` what each sends in a step."""
@@ -36,10 +55,10 @@ class Exchange:
     sent_bytes: tuple[int, ...]
     formulas: Mapping[str, tuple[str, ...]]
     step_s: float | None
-    compute_s: float | None
     all_to_all_s: float | None
     all_reduce_s: float | None
     link_bytes_per_s: float | None
+    placement: tuple[Placement, ...] = ()
 
 
 def read_ranks(value: object) -> tuple[Rank, ...]:
@@ -74,11 +93,26 @@ def read_exchange(value: object) -> Exchange | None:
             if kind in KINDS
         },
         step_s=positive_of(content, "step_s"),
-        compute_s=_at_least_0(content, "compute_s"),
         all_to_all_s=_at_least_0(content, "all_to_all_s"),
         all_reduce_s=_at_least_0(content, "all_reduce_s"),
         link_bytes_per_s=positive_of(content, "link_bytes_per_s"),
+        placement=_placement(content.get("placement")),
     )
+
+
+def _placement(value: object) -> tuple[Placement, ...]:
+    """Tables with at least one shard that can be read, in their order."""
+    found = []
+    for entry in map(as_mapping, as_list(value)):
+        table, shards = entry.get("table"), []
+        for shard in map(as_mapping, as_list(entry.get("shards"))):
+            rank, rows, columns = (whole_of(shard, key) for key in ("rank", "num_rows", "num_columns"))
+            if rank is not None and rows is not None and columns is not None and min(rank, rows, columns) >= 0:
+                shards.append((rank, rows, columns))
+        if isinstance(table, int) and _is_count(table) and shards:
+            sharding = text_of(entry, "sharding", 40) or ""
+            found.append(Placement(table=table, sharding=sharding, shards=tuple(shards)))
+    return tuple(sorted(found, key=lambda one: one.table))
 
 
 def _counts(value: object) -> dict[str, int]:

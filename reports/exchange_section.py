@@ -1,8 +1,9 @@
 """What the ranks of each configuration sent to each other, what of a step's time that took, and where they were."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reports.exchange import KINDS, Rank
+from reports.exchange import KINDS, Placement, Rank, computing_s
 from reports.facts import SetFacts
 from reports.formatting import (
     MILLISECONDS,
@@ -20,9 +21,11 @@ from reports.worlds import RankedSet, ranked_set
 
 _LEAD = (
     "Bytes are counted from the tensors of every collective call, by the formula beside them; what the transport "
-    "adds is not in them. Times are measured after the run, with every call waited for at once: waiting for slower "
-    "ranks is in them, overlap with computing is not. Computing is what they leave of an undisturbed step."
+    "adds is not in them. Times are medians, measured after the run, with every call waited for at once: waiting for "
+    "slower ranks is in them, overlap with computing is not. Computing is what they leave of an undisturbed step; "
+    "where they exceed it, the parts are not separable."
 )
+NOT_SEPARABLE = "not separable"
 
 
 def exchange_section(group: Sequence[SetFacts], id_: str) -> Section | None:
@@ -36,8 +39,9 @@ def exchange_section(group: Sequence[SetFacts], id_: str) -> Section | None:
         details: tuple[Block, ...] = (
             _bytes_table(world, f"{id_of}-bytes"),
             *_ranks_table(world, f"{id_of}-ranks"),
+            *_placement_table(world, f"{id_of}-placement"),
         )
-        title = f"{world.facts.label}: bytes by kind, and ranks"
+        title = f"{world.facts.label}: bytes by kind, ranks, and where tables lie"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
     return Section(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
 
@@ -52,12 +56,14 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
     for world in worlds:
         runs = world.exchanges
         step_s = _mean(one.step_s for one in runs)
-        parts = [
-            _mean(one.compute_s for one in runs),
-            _mean(one.all_to_all_s for one in runs),
-            _mean(one.all_reduce_s for one in runs),
-        ]
-        waited_s = sum(part for part in parts if part is not None)
+        waited = (_mean(one.all_to_all_s for one in runs), _mean(one.all_reduce_s for one in runs))
+        compute_s = computing_s(step_s, *waited)
+        whole_s = step_s if compute_s is not None else None
+        computing = (
+            Cell(text=NOT_SEPARABLE, kind="quiet")
+            if compute_s is None and None not in (step_s, *waited)
+            else _part(compute_s, whole_s)
+        )
         link = world.link_bytes_per_s
         rows.append(
             (
@@ -67,10 +73,8 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
                 Cell(text=count(_mean(sum(one.bytes_per_step.values()) for one in runs))),
                 Cell(text=count(_mean(max(one.sent_bytes, default=None) for one in runs))),
                 Cell(text=MILLISECONDS.number(step_s)),
-                *(
-                    Cell(text=MILLISECONDS.number(part), sub=percent(part / waited_s) if part and waited_s else "")
-                    for part in parts
-                ),
+                computing,
+                *(_part(part, whole_s) for part in waited),
                 Cell(text=f"{si(link)}B/s" if link is not None else MISSING),
             )
         )
@@ -92,6 +96,10 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
         rows=tuple(rows),
         is_sortable=len(rows) > 1,
     )
+
+
+def _part(part_s: float | None, whole_s: float | None) -> Cell:
+    return Cell(text=MILLISECONDS.number(part_s), sub=percent(part_s / whole_s) if part_s and whole_s else "")
 
 
 def _scheme(world: RankedSet) -> str:
@@ -159,3 +167,35 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
 
 def _most(values: Iterable[float | None]) -> float | None:
     return max((value for value in values if value is not None), default=None)
+
+
+def _placement_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
+    """Which ranks hold which part of each table, as the first run built them."""
+    placements = [one.placement for one in world.exchanges]
+    if not placements[0]:
+        return ()
+    alike = all(one == placements[0] for one in placements)
+    columns = ("Table", "Sharding", "Shards", "Ranks")
+    return (
+        Table(
+            id=id_,
+            caption="Where tables lie, read from the built model"
+            + ("" if alike else " of the first run; others differ"),
+            columns=tuple(Column(name=name) for name in columns),
+            rows=tuple(
+                (
+                    Cell(text=f"table {one.table}"),
+                    Cell(text=one.sharding or MISSING),
+                    Cell(text=_shards_words(one)),
+                    Cell(text=", ".join(str(rank) for rank in sorted({rank for rank, _, _ in one.shards}))),
+                )
+                for one in placements[0]
+            ),
+        ),
+    )
+
+
+def _shards_words(one: Placement) -> str:
+    """'2 of 25 × 16', rows by columns; shards of another shape are told after a comma."""
+    shapes = Counter((rows, columns) for _, rows, columns in one.shards)
+    return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

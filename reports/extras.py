@@ -61,6 +61,7 @@ class RunSetRecord:
     command: str | None
     base_seed: int | None
     num_runs: int | None
+    num_threads: int | None
     definition_sha256: str | None
     config: tuple[ConfigValue, ...]
     environment: tuple[tuple[str, str], ...]
@@ -163,6 +164,7 @@ def read_run_set(content: Mapping[str, Any]) -> RunSetRecord:
         command=text_of(content, "command", max_chars=4000),
         base_seed=whole_of(content, "base_seed"),
         num_runs=whole_of(content, "num_runs"),
+        num_threads=whole_of(content, "num_threads"),
         definition_sha256=text_of(as_mapping(content.get("benchmark")), "definition_sha256"),
         config=tuple(config),
         environment=_pairs(content.get("environment")),

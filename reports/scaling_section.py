@@ -18,17 +18,21 @@ _MAX_CHARTS = 4
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLine:
-    """Configurations that differ in their ranks only, or in their ranks and, with them, the global batch."""
+    """Configurations that differ in their ranks only, or in their ranks and, with them, the global batch.
+
+    Where `shares_threads`, all worlds have as many threads in all; else each rank has as many as any other.
+    """
 
     name: str
     sets: tuple[RankedSet, ...]
+    shares_threads: bool = False
 
     def efficiency(self, one: RankedSet) -> float | None:
-        """Samples per second and rank, over those of the smallest world."""
+        """Samples per second and rank (and thread, where those are shared), over those of the smallest world."""
         base = self.sets[0].samples_per_s
         if base is None or one.samples_per_s is None:
             return None
-        return (one.samples_per_s / one.num_ranks) / (base / self.sets[0].num_ranks)
+        return one.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / one.num_ranks)
 
 
 def scaling_section(group: Sequence[SetFacts], id_: str) -> Section | None:
@@ -46,13 +50,17 @@ def scaling_section(group: Sequence[SetFacts], id_: str) -> Section | None:
 
 
 def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
-    """Lines of at least two numbers of ranks, with one global batch (strong scaling) or one local batch (weak)."""
+    """Lines of at least two numbers of ranks, with one global batch (strong scaling) or one local batch (weak).
+
+    On CPUs ranks bring their threads along, or share a number of them between them, with one global batch.
+    """
     found: list[ScalingLine] = []
-    for is_weak in (False, True):
+    for is_weak, shares_threads in ((False, False), (True, False), (False, True)):
         families: dict[object, list[RankedSet]] = {}
         for world in worlds:
-            if world.samples_per_s is not None:
-                families.setdefault(_alike(world, is_weak=is_weak), []).append(world)
+            if world.samples_per_s is not None and not (shares_threads and world.num_threads is None):
+                key = _alike(world, is_weak=is_weak), _threads(world, shares_threads=shares_threads)
+                families.setdefault(key, []).append(world)
         for family in families.values():
             alone = [world for world in family if world.num_ranks == 1]
             schemes = dict.fromkeys(_exchange_of(world) for world in family if world.num_ranks > 1)
@@ -61,7 +69,9 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
                 sets = sorted([*alone, *many], key=lambda one: one.num_ranks)
                 if len({one.num_ranks for one in sets}) > 1:
                     batch = f"{count(_batch(sets[0], is_weak=is_weak))} per {'rank' if is_weak else 'step'}"
-                    found.append(ScalingLine(name=printable(f"{scheme}, {batch}", 120), sets=tuple(sets)))
+                    words = f"{scheme}, {batch}{_threads_words(sets[0], shares_threads=shares_threads)}"
+                    line = ScalingLine(name=printable(words, 120), sets=tuple(sets), shares_threads=shares_threads)
+                    found.append(line)
     return found
 
 
@@ -74,6 +84,15 @@ def _alike(world: RankedSet, *, is_weak: bool) -> object:
     """What the sets of a line share; with a batch that grows with the ranks the learning rate may change too."""
     others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
     return others, _batch(world, is_weak=is_weak)
+
+
+def _threads(world: RankedSet, *, shares_threads: bool) -> int | None:
+    return world.num_threads * world.num_ranks if shares_threads and world.num_threads else world.num_threads
+
+
+def _threads_words(world: RankedSet, *, shares_threads: bool) -> str:
+    number = _threads(world, shares_threads=shares_threads)
+    return f", {plural(number, 'thread')} {'in all' if shares_threads else 'per rank'}" if number else ""
 
 
 def _batch(world: RankedSet, *, is_weak: bool) -> float | None:
@@ -135,10 +154,10 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     told = f"{percent(line.efficiency(last), 0)} efficiency on {plural(last.num_ranks, 'rank')}"
     several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
     return (
-        f"{told}: samples/s per rank, over those of the smallest world ({plural(line.sets[0].num_ranks, 'rank')})."
-        f"{several} All values are measured, geometric means over the runs that reached the target; each rank's "
-        "threads are those of its configuration. Lines are named by the embeddings' and the gradients' exchange, the "
-        "sharding and the batch."
+        f"{told}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
+        f"smallest world ({plural(line.sets[0].num_ranks, 'rank')}).{several} All values are measured, geometric "
+        "means over the runs that reached the target. Lines are named by the exchange of embeddings and gradients, "
+        "the sharding, the batch and, on CPUs, the threads that all of a line have alike."
     )
 
 
@@ -165,7 +184,9 @@ def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Ta
             Column(name="Ranks", is_number=True),
             Column(name="Global batch", is_number=True, help="samples"),
             Column(name="Samples/s", is_number=True, help="all ranks"),
-            Column(name="Efficiency", is_number=True, help="per rank, over the smallest world"),
+            Column(
+                name="Efficiency", is_number=True, help="per rank or of the same threads, over the smallest world"
+            ),
             Column(name="Time to train", is_number=True, help=unit.name),
             Column(name="Samples to converge", is_number=True),
             Column(name="Runs", is_number=True, help="converged"),
@@ -179,7 +200,7 @@ def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
         if world.num_ranks > 1 and world.link_bytes_per_s is not None and world.time_to_train_s is not None:
-            key = (world.others, world.num_ranks, world.sharding, world.global_batch_size)
+            key = (world.others, world.num_ranks, world.num_threads, world.sharding, world.global_batch_size)
             families.setdefault(key, []).append(world)
     return [tuple(family) for family in families.values() if len({one.scheme for one in family}) > 1]
 

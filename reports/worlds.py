@@ -21,9 +21,11 @@ class RankedSet:
     comm: str
     grad_comm: str
     global_batch_size: int | None
+    num_threads: int | None
+    """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
     others: tuple[tuple[str, str], ...]
-    """Hardware and every other value of the configuration but the threads of each rank: what must be alike where
-    only ranks or exchange are compared."""
+    """Hardware and every other value of the configuration: what must be alike where only ranks, their threads or
+    exchange are compared."""
 
     @property
     def local_batch_size(self) -> float | None:
@@ -70,6 +72,8 @@ def ranked_set(one: SetFacts) -> RankedSet | None:
         return None
     system = dict(one.extras.system)
     hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
+    threads = one.extras.run_set.num_threads if one.extras.run_set else None
+    on_cpu = config.get("runtime.device", "cpu") == "cpu"
     own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")
     return RankedSet(
         facts=one,
@@ -78,6 +82,7 @@ def ranked_set(one: SetFacts) -> RankedSet | None:
         comm=config.get("runtime.comm", "fp32"),
         grad_comm=config.get("runtime.grad_comm", "dense"),
         global_batch_size=one.first_run.global_batch_size if one.first_run else None,
+        num_threads=threads if on_cpu and threads is not None and 0 < threads < _MAX_RANKS else None,
         others=(*hardware, *sorted((key, value) for key, value in config.items() if key not in own)),
     )
 

@@ -34,17 +34,37 @@ EXCHANGE = {
     "all_reduce_s": 0.001,
     "compute_s": 0.005,
     "link_bytes_per_s": 1.25e8,
+    "placement": [
+        {
+            "table": 0,
+            "sharding": "row_wise",
+            "shards": [
+                {"rank": rank, "first_row": 25 * rank, "num_rows": 25, "first_column": 0, "num_columns": 16}
+                for rank in (0, 1)
+            ],
+        }
+    ],
 }
 
 
 def write_world(
-    folder: Path, name: str, num_ranks: int, *, rate: float, batch: int = 512, link: float = 1.25e8, **runtime: str
+    folder: Path,
+    name: str,
+    num_ranks: int,
+    *,
+    rate: float,
+    batch: int = 512,
+    link: float = 1.25e8,
+    threads: int | None = None,
+    **runtime: str,
 ) -> Path:
     """A set of so many ranks; `rate` in samples per second."""
     values = {"ranks": num_ranks, "sharding": "row_wise", "comm": "fp32", "grad_comm": "dense", **runtime}
     config = {f"runtime.{key}": {"value": value, "source": "option"} for key, value in values.items()}
     runs = make_runs(TINY, throughput=rate, global_batch_size=batch)
-    root = write_run_set(folder / name, runs=runs, interrupted=False, changes={"config": config})
+    root = write_run_set(
+        folder / name, runs=runs, interrupted=False, changes={"config": config, "num_threads": threads}
+    )
     ranks = [
         {"rank": rank, "host": f"host-{rank}", "peak_rss_bytes": 2**30 * (rank + 1), "peak_device_bytes": None}
         for rank in range(num_ranks)
@@ -132,7 +152,8 @@ def test_a_batch_that_grows_with_the_ranks_is_a_line_of_its_own(tmp_path: Path) 
 def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> None:
     write_world(tmp_path, "two", 2, rate=1000.0)
     sets = gathered(tmp_path)
-    steps, kinds, ranks = blocks_of(exchange_section(sets, "g"), Table)
+    steps, kinds, ranks, tables = blocks_of(exchange_section(sets, "g"), Table)
+    assert [cell.text for cell in tables.rows[0]] == ["table 0", "row_wise", "2 of 25 × 16", "0, 1"]
     assert (column(steps, "Bytes"), column(steps, "Most by one rank")) == (["4,400"], ["2,300"])
     assert [column(steps, name) for name in ("Step", "Computing", "All-to-all", "All-reduce")] == [
         ["10.0"],
@@ -145,6 +166,34 @@ def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> 
     assert column(kinds, "Formula")[3] == EXCHANGE["formulas"]["dense_reduce"][0]  # type: ignore[index]
     assert (column(ranks, "Host"), column(ranks, "Peak memory")) == (["host-0", "host-1"], ["1.00", "2.00"])
     assert "2 ranks × 256 samples, sharding row_wise, comm fp32" in verdict_table(sets, "t").rows[0][0].sub
+
+
+def test_parts_that_exceed_the_step_are_not_called_measured(tmp_path: Path) -> None:
+    root = write_world(tmp_path, "two", 2, rate=1000.0)
+    for index in range(len(make_runs(TINY))):
+        ranks = [
+            {"rank": rank, "host": "here", "peak_rss_bytes": 2**30, "peak_device_bytes": None} for rank in (0, 1)
+        ]
+        write_attempt(root, index, 0, ranks=ranks, exchange={**EXCHANGE, "all_to_all_s": 0.02, "compute_s": 0.0})
+    (steps, *_) = blocks_of(exchange_section(gathered(tmp_path), "g"), Table)
+    assert column(steps, "Computing") == ["not separable"]
+    assert [(cell.text, cell.sub) for cell in steps.rows[0][-3:-1]] == [("20.0", ""), ("1.0", "")]
+
+
+def test_a_line_holds_the_threads_of_each_rank_or_of_all(tmp_path: Path) -> None:
+    """One rank of 2 threads beside ranks of 1 thread: the first shares its 2 threads with one of them only."""
+    write_world(tmp_path, "a", 1, rate=1500.0, threads=2)
+    write_world(tmp_path, "b", 1, rate=1000.0, threads=1)
+    write_world(tmp_path, "c", 2, rate=1800.0, threads=1)
+    (table,) = blocks_of(scaling_section(gathered(tmp_path), "g"), Table)
+    assert [(row[0].text, (row[0].sub or "").rpartition(", ")[2]) for row in table.rows] == [
+        ("b", "1 thread per rank"),
+        ("c", "1 thread per rank"),
+        ("a", "2 threads in all"),
+        ("c", "2 threads in all"),
+    ]
+    told = [number(text.removesuffix(" %")) / 100 for text in column(table, "Efficiency")]
+    assert told == pytest.approx([1, 0.9, 1, 1.2], abs=0.02)
 
 
 def test_one_rank_and_logs_alone_have_neither_part(tmp_path: Path) -> None:
