@@ -115,6 +115,21 @@ def test_every_folder_with_code_is_a_package_of_the_distribution() -> None:
     assert folders == set(declared)
 
 
+def test_every_other_file_of_a_package_is_in_the_distribution() -> None:
+    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    packages, data = setup["packages"], setup["package-data"]
+    for name in tracked_files():
+        path = Path(name)
+        if path.parts[0] not in PACKAGES or path.suffix == ".py":
+            continue
+        holder = max((one for one in packages if path.is_relative_to(one.replace(".", "/"))), key=len)
+        inner = path.relative_to(holder.replace(".", "/"))
+        patterns = [*data["*"], *data.get(holder, [])]
+        assert any(inner.match(pattern) and len(inner.parts) == len(Path(pattern).parts) for pattern in patterns), (
+            name
+        )
+
+
 def test_the_code_changes_no_setting_of_the_interpreter_that_others_share() -> None:
     wrong = []
     for package in PACKAGES:
