@@ -96,7 +96,8 @@ def resolve(
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
-    With it, which is throughput mode, a changed shape of the data makes the data made up.
+    With it, which is throughput mode, a changed shape of the data makes the data made up, and the bottom MLP's last
+    width follows a changed embedding dimension.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
@@ -116,8 +117,17 @@ def resolve(
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
     if derived_suffix is not None:
+        _follow_embedding_dim(tables, sources)
         use_made_up_data(tables, sources)
     return _resolved(original, tables, sources, submission, name, derived_suffix)
+
+
+def _follow_embedding_dim(tables: dict[str, Any], sources: dict[str, str]) -> None:
+    """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
+    widths, source = tables.get("model", {}).get("bottom_mlp"), sources.get("model.embedding_dim")
+    if source is not None and "model.bottom_mlp" not in sources and isinstance(widths, list):
+        tables["model"]["bottom_mlp"] = [*widths[:-1], tables["model"]["embedding_dim"]]
+        sources["model.bottom_mlp"] = f"{source}, which it must end in"
 
 
 def _resolved(

@@ -2,6 +2,7 @@
 
 import math
 import os
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -24,6 +25,7 @@ from rules.sets import find_result_sets
 SCHEMA_VERSION = 1
 _RECORD = Path("extra") / "run_set.json"
 _MAX_DEPTH = 8
+_MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 _NOT_SETS = ("extra", "systems", "results")
 Kind = Literal["runs", "throughput", "broken"]
 
@@ -34,13 +36,14 @@ class PastSet:
 
     `outcome` is the rules' verdict (valid, invalid, incomplete), None where there is nothing to judge. `throughput`
     is the geometric mean over runs that converged, or over the processes of a measurement. `config_digest` is that
-    of all resolved values, as in the folder's name.
+    of all resolved values, as in the folder's name; `name` is what `--name` gave instead of it.
     """
 
     folder: str
     kind: Kind
     created_utc: str | None = None
     benchmark: str | None = None
+    name: str | None = None
     config_digest: str | None = None
     system: str | None = None
     outcome: str | None = None
@@ -112,12 +115,13 @@ def _past(path: Path, record: tuple[Mapping[str, Any], list[str]]) -> PastSet:
         "folder": printable(path, 300),
         "created_utc": text_of(content, "created_utc"),
         "benchmark": text_of(as_mapping(content.get("benchmark")), "name"),
-        "config_digest": _digest(content),
+        "config_digest": (digest := _digest(content)),
         "system": text_of(as_mapping(content.get("system")), "name"),
         "num_runs": whole_of(content, "num_runs"),
         "harness_version": text_of(content, "harness_version"),
         "commit": _commit(as_mapping(content.get("environment"))),
     }
+    known["name"] = _given_name(text_of(content, "name"), known["benchmark"], digest)
     if problems or not content:
         return PastSet(**known, kind="broken", problem=problems[0] if problems else "run_set.json is empty")
     if content.get("throughput_steps") is not None:
@@ -173,6 +177,12 @@ def _digest(content: Mapping[str, Any]) -> str | None:
         return canonical_sha256(values)[:8] if values else None
     except (TypeError, ValueError, RecursionError):
         return None
+
+
+def _given_name(folder: str | None, benchmark: str | None, digest: str | None) -> str | None:
+    """What stands between benchmark and moment in a set's name, unless that is the digest."""
+    found = _MOMENT.fullmatch((folder or "").removeprefix(f"{benchmark}-")) if benchmark else None
+    return None if found is None or found[1] == digest else found[1]
 
 
 def _commit(environment: Mapping[str, Any]) -> str | None:

@@ -25,6 +25,8 @@ CONFIG = {
     "runtime.threads": {"value": 1, "source": "file mine.toml"},
 }
 
+CONFIG_DIGEST = canonical_sha256({key: value["value"] for key, value in CONFIG.items()})[:8]
+
 
 def schema(name: str) -> Any:
     return json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
@@ -214,6 +216,21 @@ def test_history_has_four_forms_and_a_limit(command: Any, results: Path) -> None
     assert "not finished" in out
     assert len(list(csv.DictReader(io.StringIO(command("history", results, "--format", "csv")[1])))) == 7
     assert command("history", results, "--format", "md")[1].count("\n") == 9
+
+
+@pytest.mark.parametrize(
+    ("folder", "name"),
+    [
+        ("dlrm_tiny-mine-20261121T162315Z", "mine"),
+        (f"dlrm_tiny-{CONFIG_DIGEST}-20261121T162315Z", None),
+        ("something else", None),
+    ],
+)
+def test_history_tells_the_name_that_was_given(command: Any, tmp_path: Path, folder: str, name: str | None) -> None:
+    write_run_set(tmp_path / "set", changes={"name": folder, "config": CONFIG})
+    (found,) = json.loads(command("history", tmp_path, "--format", "json")[1])["run_sets"]
+    assert (found["name"], found["config_digest"]) == (name, CONFIG_DIGEST)
+    assert f"{name} {CONFIG_DIGEST}" in command("history", tmp_path)[1] or name is None
 
 
 def test_history_of_nothing(command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

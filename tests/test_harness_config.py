@@ -56,6 +56,14 @@ def test_with_a_name_it_becomes_another_benchmark() -> None:
     assert config.benchmark.definition_sha256 != load_benchmark("dlrm_dcnv2").definition_sha256
 
 
+def test_in_throughput_mode_the_bottom_mlp_follows_the_embedding_dimension_unless_it_is_set() -> None:
+    config = resolve("dlrm_tiny", sets("model.embedding_dim=32"), derived_suffix="_throughput")
+    assert (config.benchmark.name, config.tables["model"]["bottom_mlp"]) == ("dlrm_tiny_throughput", [32, 32])
+    assert config.values()["model.bottom_mlp"]["source"].startswith("--set model.embedding_dim")
+    with pytest.raises(ConfigError, match="last width"):
+        resolve("dlrm_tiny", sets("model.embedding_dim=32", "model.bottom_mlp=[8, 16]"), derived_suffix="_throughput")
+
+
 def test_a_shipped_name_cannot_be_taken() -> None:
     with pytest.raises(ConfigError, match="shipped"):
         resolve("dlrm_tiny", sets("quality.target=0.7123"), name="dlrm_small")

@@ -10,7 +10,18 @@ from reports.exports import frame_csv
 from reports.formatting import duration, epoch_ms, si, utc
 from reports.history import PastSet, history_frame
 
-_COLUMNS = ("when (UTC)", "benchmark", "config", "outcome", "runs", "score", "samples/s", "system", "code", "folder")
+_COLUMNS = (
+    "when (UTC)",
+    "benchmark",
+    "name, config",
+    "outcome",
+    "runs",
+    "score",
+    "samples/s",
+    "system",
+    "code",
+    "folder",
+)
 _ABOVE = 7
 """Columns of the first line of a set; the long ones stand below it."""
 
@@ -51,7 +62,7 @@ def _row(one: PastSet) -> list[str | None]:
     return [
         None if moment is None else utc(moment).removesuffix(" UTC").rpartition(":")[0],
         one.benchmark,
-        one.config_digest,
+        " ".join(word for word in (one.name, one.config_digest) if word) or None,
         outcome,
         f"{done}/{'-' if one.num_runs is None else one.num_runs}",
         None if one.score_s is None else duration(one.score_s),
