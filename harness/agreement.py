@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.catalog import WorkloadConfig
-from harness.errors import ExitCode, HarnessError
+from harness.errors import ExitCode, RefusedByAllError
 from harness.worker import RunSpec
 from reference_models.datasets import open_dataset
 from reference_models.world import World
@@ -25,12 +25,12 @@ def agree(world: World, spec: RunSpec, config: WorkloadConfig) -> None:
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
-    """Raise HarnessError on every rank, naming the first rank that differs from rank 0, in what, and both values."""
+    """Raise RefusedByAllError, naming the first rank that differs from rank 0, in what, and both values."""
     told = world.gather(described)
     difference = _first_difference(told) if told is not None else None
     difference = world.broadcast(difference)
     if difference is not None:
-        raise HarnessError(difference, ExitCode.USAGE)
+        raise RefusedByAllError(difference, ExitCode.USAGE)
 
 
 def describe_rank(spec: RunSpec, config: WorkloadConfig) -> dict[str, Any]:

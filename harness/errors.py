@@ -37,6 +37,10 @@ class HarnessError(Exception):
         return HarnessError, (str(self), self.exit_code)
 
 
+class RefusedByAllError(HarnessError):
+    """Raised on every rank alike, so that none has to tell the others."""
+
+
 def exit_code_of(error: BaseException) -> ExitCode | None:
     """The exit code of an error that has a message for the user; None for a defect of ours."""
     if isinstance(error, HarnessError):
@@ -47,7 +51,7 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.INPUT
     if isinstance(error, model_errors.NotFiniteError):
         return ExitCode.NOT_CONVERGED
-    if isinstance(error, MemoryError):
+    if isinstance(error, MemoryError | model_errors.WorldError):
         return ExitCode.RESOURCES
     if isinstance(error, OSError):
         if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):

@@ -5,10 +5,12 @@ and commits the run. The loop over runs is outside, one launch per run; `dlrmben
 reports.
 """
 
+import logging
 import os
-import signal
-from collections.abc import Mapping, MutableMapping
-from contextlib import ExitStack
+import sys
+import warnings
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -16,72 +18,97 @@ from typing import Any
 from harness.agreement import agree, refuse_difference
 from harness.catalog import parse_workload
 from harness.config import RunConfig
-from harness.errors import ExitCode, HarnessError, exit_code_of, message_of
+from harness.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
 from harness.files import write_json
 from harness.heartbeat import Heartbeat
+from harness.outer_world import adopt_slurm
 from harness.progress import RunProgress
 from harness.rank import COLLECTIVE_TIMEOUT_S
 from harness.run_set import RunSet, locked, open_run_set, write_record
 from harness.runner import RunRequest, make_spec, start_set
 from harness.worker import RunSpec, run_attempt
-from reference_models.distributed import ProcessGroup, join_world
+from reference_models.distributed import ProcessGroup, join
+from reference_models.meeting import meet
 from rules.benchmarks import parse_benchmark, read_toml
-
-_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
-
-
-def world_size(environ: Mapping[str, str]) -> int | None:
-    """How many ranks the world has that this process was started in; None outside of one."""
-    for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
-        if environ.get(name, "").isdecimal():
-            return int(environ[name])
-    return None
-
-
-def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Give torchrun's names to what Slurm tells its tasks; torchrun's own come first."""
-    for name, slurm in _SLURM.items():
-        if name not in environ and slurm in environ:
-            environ[name] = environ[slurm]
 
 
 def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: int) -> str:
     """Be one rank of run `index` of the set in `folder`. The text says how it ended; empty but on rank 0."""
-    # The main thread may wait inside a collective call, where no Python handler runs: end at once.
-    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    if index >= request.num_runs:
+        raise HarnessError(
+            f"--run-index is {index}, but the set has {request.num_runs} runs, counted from 0.", ExitCode.USAGE
+        )
     adopt_slurm(os.environ)
     runtime = config.workload.runtime
-    world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
-    with Heartbeat(world), ExitStack() as held:
-        refuse_difference(world, {"run_index": index, **{key: one["value"] for key, one in config.values().items()}})
+    meeting = meet(num_ranks=runtime.ranks, on_waiting=_tell)
+    with Heartbeat(meeting) as heartbeat, ExitStack() as held:
+        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
+        refuse_difference(world, _asked(config, request, folder, index))
         prepared = _prepare(world, config, request, folder, index, held)
+        if isinstance(prepared, Prepared):
+            heartbeat.on_end = prepared.record
         given: Any = world.broadcast(prepared.told if isinstance(prepared, Prepared) else prepared)
-        if isinstance(given, str):
-            return given if world.rank == 0 else ""
         if isinstance(given, HarnessError):
-            raise given
-        spec = replace(RunSpec(**given), data_dir=str(request.data_dir.resolve()))
-        benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
-        agree(world, spec, parse_workload(benchmark, benchmark.sections))
-        progress = RunProgress(
-            f"run {index}", benchmark.quality.max_epochs, benchmark.quality.target, quiet=request.quiet
-        )
-        attempt = prepared.attempt if isinstance(prepared, Prepared) else Path()
-        try:
-            outcome = run_attempt(spec, attempt, world, progress.on_event)
-            world.barrier()
-        except BaseException as error:
-            if isinstance(prepared, Prepared):
-                code = exit_code_of(error)
-                reason = message_of(error) if code is not None else type(error).__name__
-                write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=code)
-            raise
+            raise RefusedByAllError(str(given), given.exit_code)
+        told = given if isinstance(given, str) else _train(world, RunSpec(**given), request, prepared)
+        world.barrier()
         if isinstance(prepared, Prepared):
             prepared.run_set.recover(index)
+            told = f"run {index}: {told}, in {folder}. After the last run: dlrmbench resume {folder}"
     world.leave()
-    if world.rank != 0:
-        return ""
-    return f"run {index}: {outcome.status}, in {folder}. After the last run: dlrmbench resume {folder}"
+    return told if world.rank == 0 else ""
+
+
+def _tell(line: str) -> None:
+    sys.stderr.write(f"{line}\n")
+
+
+def _train(
+    world: ProcessGroup, given: RunSpec, request: RunRequest, prepared: "Prepared | str | HarnessError | None"
+) -> str:
+    """The run itself; its status."""
+    spec = replace(given, data_dir=str(request.data_dir.resolve()))
+    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
+    agree(world, spec, parse_workload(benchmark, benchmark.sections))
+    quality = benchmark.quality
+    progress = RunProgress(f"run {spec.run_index}", quality.max_epochs, quality.target, quiet=request.quiet)
+    attempt = prepared.attempt if isinstance(prepared, Prepared) else Path()
+    with _quiet_libraries():
+        return run_attempt(spec, attempt, world, progress.on_event).status
+
+
+@contextmanager
+def _quiet_libraries() -> Iterator[None]:
+    """Without what TorchRec's planner, torch.fx and autograd say to their own developers, on the user's console."""
+
+    def is_news(record: logging.LogRecord) -> bool:
+        return not record.getMessage().startswith("Sharding spec not found")
+
+    root, tracing = logging.getLogger(), logging.getLogger("torch.fx._symbolic_trace")
+    level = tracing.level
+    root.addFilter(is_news)
+    tracing.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="fbgemm::.*autograd kernel was not registered")
+            yield
+    finally:
+        root.removeFilter(is_news)
+        tracing.setLevel(level)
+
+
+def _asked(config: RunConfig, request: RunRequest, folder: Path, index: int) -> dict[str, Any]:
+    """What the command line asks for, which must be the same on all ranks."""
+    return {
+        "--run-index": index,
+        "--output": str(folder),
+        "--runs": request.num_runs,
+        "--seed": request.base_seed,
+        "--name": config.label,
+        "--division": request.division,
+        "--timeout": request.timeout_s,
+        **{key: one["value"] for key, one in config.values().items()},
+    }
 
 
 class Prepared:
@@ -89,6 +116,12 @@ class Prepared:
 
     def __init__(self, run_set: RunSet, attempt: Path, spec: RunSpec) -> None:
         self.run_set, self.attempt, self.told = run_set, attempt, asdict(spec)
+        self._index = spec.run_index
+
+    def record(self, reason: str, exit_code: int) -> None:
+        """Keep why the attempt was interrupted, unless its log was finished before."""
+        if not ((self.attempt / "log.txt").exists() and self.run_set.recover(self._index)):
+            write_record(self.attempt, index=self._index, status="interrupted", reason=reason, exit_code=exit_code)
 
 
 def _prepare(
@@ -102,7 +135,7 @@ def _prepare(
             start_set(config, replace(request, output=folder.parent, name=folder.name))
         run_set, content = open_run_set(folder)
         held.enter_context(locked(run_set))
-        _refuse_other(content, config, request, folder, index)
+        _refuse_other(content, config, request, folder)
         if run_set.recover(index):
             return f"run {index} is there already, in {folder}."
         attempt = run_set.new_attempt(index)
@@ -116,9 +149,7 @@ def _prepare(
         return HarnessError(message_of(error), exit_code_of(error) or ExitCode.INPUT)
 
 
-def _refuse_other(
-    content: Mapping[str, Any], config: RunConfig, request: RunRequest, folder: Path, index: int
-) -> None:
+def _refuse_other(content: Mapping[str, Any], config: RunConfig, request: RunRequest, folder: Path) -> None:
     """The set's runs are all of one configuration, and there are as many as it began with."""
     stored = {key: entry["value"] for key, entry in content["config"].items()}
     here = {key: entry["value"] for key, entry in config.values().items()}
@@ -129,8 +160,12 @@ def _refuse_other(
                 "run of a set the same values, or another -o.",
                 ExitCode.USAGE,
             )
-    if index >= content["num_runs"]:
-        raise HarnessError(
-            f"{folder}: --run-index is {index}, but the set has {content['num_runs']} runs, counted from 0.",
-            ExitCode.USAGE,
-        )
+    begun = {"--runs": content["num_runs"], "--seed": content["base_seed"]}
+    asked = {"--runs": request.num_runs, "--seed": request.base_seed}
+    for option, value in asked.items():
+        if value is not None and value != begun[option]:
+            raise HarnessError(
+                f"{folder}: was begun with {option} {begun[option]}, this run has {value}. Give every run of a set "
+                "the same, or another -o.",
+                ExitCode.USAGE,
+            )

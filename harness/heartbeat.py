@@ -1,63 +1,228 @@
-"""Noticing that a rank is gone or stuck: every rank says that it lives, and looks at the others.
+"""Noticing that a rank is gone or stuck, and ending all ranks with one reason: every rank says that it lives.
 
 A rank that was stopped, or whose machine has left, closes no connection; the others would wait for it in a collective
-call until that times out.
+call until that times out. One that was killed closes its connections, but nobody is told whose they were.
 """
 
+import contextlib
+import json
 import os
+import select
+import signal
+import socket
 import sys
 import threading
 import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
 from types import TracebackType
 
-from harness.errors import ExitCode
-from reference_models.distributed import ProcessGroup
+from harness.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, is_out_of_memory, message_of
+from reference_models.meeting import Meeting
 
 BEAT_S = 1.0
 LOST_AFTER_S = 20.0
 """A rank that has said nothing for this long is taken for lost, and all others end."""
+SILENT_AFTER_S = 5.0
+"""The same once a connection broke, which tells that some rank is gone but not which."""
+_GONE_AFTER_S = 3.0
+"""After whoever serves the notes has closed the connection: a rank that ends well may be about to leave, too."""
+_TERMINATED_FOR_S = 4.5
+"""Launchers terminate all ranks when one is lost: how long to look for that one before blaming the signal."""
+_SETTLE_S = 10.0
+_SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End:
+    """Why all ranks end: the same on each of them, as the first to know has put it."""
+
+    rank: int
+    reason: str
+    code: int
 
 
 class Heartbeat:
-    """While entered, a thread of this rank beats into the ranks' common store and watches the other ranks.
+    """While entered, this rank beats into the ranks' common notes and watches the other ranks and its own signals.
 
-    It ends this process with a message that names a rank which stopped beating. Time is each rank's own: a beat
-    is a counter, and what is measured is how long it has stood still.
+    When a rank is lost, ends with an error or is told to end, every process of the world ends with that reason and
+    its exit code, wherever its main thread waits. `on_end` is called once before, with both. A beat is a counter,
+    and what is measured is how long it has stood still by one's own clock.
     """
 
-    def __init__(self, world: ProcessGroup, *, lost_after_s: float = LOST_AFTER_S) -> None:
-        self._world, self._lost_after_s = world, lost_after_s
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="heartbeat", daemon=True)
+    def __init__(self, meeting: Meeting, *, lost_after_s: float = LOST_AFTER_S) -> None:
+        self.on_end: Callable[[str, int], None] | None = None
+        self._meeting, self._lost_after_s = meeting, lost_after_s
+        now_s = time.monotonic()
+        self._seen = {rank: ("", now_s) for rank in range(meeting.size) if rank != meeting.rank}
+        self._answered_s, self._is_broken = now_s, False
+        self._told: End | None = None
+        self._ended, self._concluding = threading.Event(), threading.Lock()
+        self._signals, self._wakeup = socket.socketpair()
+        self._wakeup.setblocking(False)
+        self._threads = [
+            threading.Thread(target=target, name="heartbeat", daemon=True) for target in (self._beat, self._watch)
+        ]
 
     def __enter__(self) -> "Heartbeat":
-        self._thread.start()
+        # Python's handlers run in the main thread only, which may wait in a collective call.
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        for thread in self._threads:
+            thread.start()
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        self._ended.set()
-        self._thread.join(2 * BEAT_S)
+        """Raises HarnessError in place of an error that only says that a connection broke."""
+        if error is None:
+            self._stop()
+            return
+        own = self._explain(error)
+        end = self._conclude(own, is_told=not isinstance(error, RefusedByAllError))
+        self._stop()
+        if end != own or own.rank != self._meeting.rank:
+            raise HarnessError(f"{end.reason}; rank {self._meeting.rank} ends.", ExitCode(end.code)) from error
 
-    def _watch(self) -> None:
-        rank, size, beats = self._world.rank, self._world.size, 0
-        last_seen = {other: (b"", time.monotonic()) for other in range(size) if other != rank}
-        while not self._ended.wait(BEAT_S):
+    def _stop(self) -> None:
+        self._ended.set()
+        signal.set_wakeup_fd(-1)
+        self._wakeup.send(b"\0")
+        for thread in self._threads:
+            thread.join(2 * BEAT_S)
+
+    def _beat(self) -> None:
+        meeting, beats = self._meeting, 0
+        while not self._ended.is_set():
             beats += 1
             try:
-                self._world.note(f"beat/{rank}", str(beats))
-                for other, (value, since) in last_seen.items():
-                    now = self._world.read_note(f"beat/{other}")
-                    if now != value:
-                        last_seen[other] = (now, time.monotonic())
-                    elif time.monotonic() - since > self._lost_after_s:
-                        self._end(f"rank {other} has not been heard of for {self._lost_after_s:.0f} s")
-            except RuntimeError as error:
-                if not self._ended.is_set():
-                    self._end(f"rank 0, where the ranks meet, cannot be reached: {str(error).splitlines()[0]}")
+                meeting.note(f"beat/{meeting.rank}", str(beats))
+                for rank, (value, _) in self._seen.items():
+                    if (now := meeting.read_note(f"beat/{rank}")) != value:
+                        self._seen[rank] = (now, time.monotonic())
+                if told := meeting.read_note("end"):
+                    self._told = End(**json.loads(told))
+            except RuntimeError:
+                self._is_broken = True
+                return
+            self._answered_s = time.monotonic()
+            self._ended.wait(BEAT_S)
 
-    def _end(self, reason: str) -> None:
-        sys.stderr.write(f"{reason}; rank {self._world.rank} ends.\n")
-        sys.stderr.flush()
-        os._exit(ExitCode.INTERRUPTED)
+    def _watch(self) -> None:
+        rank, ticked_s = self._meeting.rank, time.monotonic()
+        while not self._ended.is_set():
+            signals = self._wait_for_signals(BEAT_S)
+            stood_s, ticked_s = time.monotonic() - ticked_s, time.monotonic()
+            if self._ended.is_set():
+                return
+            end = self._look(self._lost_after_s)
+            if stood_s > self._lost_after_s:  # then the others have ended, and their silence is no news
+                end = End(
+                    rank=rank, reason=f"rank {rank} itself stood still for {stood_s:.0f} s", code=ExitCode.RESOURCES
+                )
+            elif end is None and signals:
+                end = self._explain_signal(signals[0])
+            if end is not None:
+                end = self._conclude(end, is_told=True)
+                sys.stderr.write(f"{end.reason}; rank {rank} ends.\n")
+                sys.stderr.flush()
+                os._exit(end.code)
+
+    def _wait_for_signals(self, seconds: float) -> list[int]:
+        ready, _, _ = select.select([self._signals], [], [], seconds)
+        return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
+
+    def _look(self, patience_s: float) -> End | None:
+        """Whether all must end, as far as is known: a reason that was given, or ranks silent for `patience_s`."""
+        if self._told is not None:
+            return self._told
+        now_s, meeting = time.monotonic(), self._meeting
+        code = int(ExitCode.RESOURCES)
+        if self._is_broken:
+            if now_s - self._answered_s < _GONE_AFTER_S:
+                return None
+            return End(rank=0, reason=f"{meeting.host} is gone (killed, out of memory?)", code=code)
+        if now_s - self._answered_s > patience_s:
+            return End(rank=0, reason=f"{meeting.host} has not answered for {patience_s:.0f} s", code=code)
+        silent = [rank for rank, (_, since_s) in list(self._seen.items()) if now_s - since_s > patience_s]
+        if not silent:
+            return None
+        hint = ", and its connections broke (killed, out of memory?)" if patience_s < self._lost_after_s else ""
+        who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
+        return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
+
+    def _look_for(self, seconds: float, patience_s: float) -> End | None:
+        until_s = time.monotonic() + seconds
+        while (end := self._look(patience_s)) is None and time.monotonic() < until_s:
+            time.sleep(BEAT_S / 10)
+        return end
+
+    def _explain(self, error: BaseException) -> End:
+        """Of an error of the main thread: its own, or, where it may be a broken connection, the rank that is lost."""
+        rank, code = self._meeting.rank, exit_code_of(error)
+        if is_out_of_memory(error):
+            code, error = ExitCode.RESOURCES, MemoryError()
+        if code is not None:
+            return End(rank=rank, reason=f"rank {rank}: {message_of(error)}", code=code)
+        if isinstance(error, KeyboardInterrupt):
+            return self._explain_signal(signal.SIGINT)
+        if not isinstance(error, Exception):
+            return self._explain_signal(signal.SIGTERM)
+        if isinstance(error, RuntimeError) and (end := self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)):
+            return end
+        words = (str(error) or "no message").splitlines()[0]
+        return End(
+            rank=rank,
+            reason=f"rank {rank}: internal error: {type(error).__name__}: {words}",
+            code=ExitCode.INTERNAL_ERROR,
+        )
+
+    def _explain_signal(self, number: int) -> End:
+        kind, rank = signal.Signals(number), self._meeting.rank
+        if kind == signal.SIGTERM and (end := self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)):
+            return end
+        return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
+
+    def _conclude(self, own: End, *, is_told: bool) -> End:
+        """Agree on one reason, keep it, and see that the others have it. A second caller waits without end."""
+        self._concluding.acquire()
+        end = own
+        if is_told:
+            end = self._within(_GONE_AFTER_S, lambda: self._publish(own)) or own
+        if self.on_end is not None:
+            self.on_end(end.reason, end.code)
+        # Rank 0 may stand still, or wait for this rank's note: one that is blocked is no reason to stay.
+        self._within(_GONE_AFTER_S if end.rank == 0 != self._meeting.rank else _SETTLE_S, lambda: self._settle(end))
+        return end
+
+    def _publish(self, own: End) -> End:
+        return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
+
+    def _settle(self, end: End) -> None:
+        """Nobody leaves before rank 0 has kept the reason, nor the host of the notes before all have read it."""
+        meeting = self._meeting
+        until_s = time.monotonic() + _SETTLE_S
+
+        def wait_for(keys: list[str]) -> None:
+            while time.monotonic() < until_s and not all(meeting.read_note(key) for key in keys):
+                time.sleep(BEAT_S / 10)
+
+        if meeting.rank != 0 and end.rank != 0:
+            wait_for(["ended/0"])
+        meeting.note(f"ended/{meeting.rank}", "1")
+        if meeting.is_host:
+            wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank])
+
+    @staticmethod
+    def _within(seconds: float, call: Callable[[], End | None]) -> End | None:
+        """The call's result, None when whoever serves the notes does not answer."""
+        results: list[End | None] = []
+
+        def work() -> None:
+            with contextlib.suppress(RuntimeError):  # gone: there is nobody to tell
+                results.append(call())
+
+        thread = threading.Thread(target=work, name="heartbeat-end", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        return results[0] if results else None

@@ -7,16 +7,19 @@ every rank's stderr goes to a file of its own in the attempt's folder.
 import os
 import signal
 import sys
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import NoReturn
 
 from harness.agreement import agree
 from harness.catalog import parse_workload
+from harness.errors import ExitCode
 from harness.files import read_json
 from harness.heartbeat import Heartbeat
 from harness.worker import RunSpec, explain_and_end, run_attempt, watch_parent
-from reference_models.distributed import join_world
+from reference_models.distributed import join
+from reference_models.meeting import meet
 from rules.benchmarks import parse_benchmark
 
 COLLECTIVE_TIMEOUT_S = 300.0
@@ -31,8 +34,9 @@ def run_rank(spec: RunSpec, folder: Path) -> None:
     """Meet the other ranks, make sure that all are about to do the same, and run."""
     config = parse_workload(benchmark := parse_benchmark(spec.tables, Path(spec.definition_path)), benchmark.sections)
     runtime = config.runtime
-    world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
-    with Heartbeat(world):
+    meeting = meet(num_ranks=runtime.ranks)
+    with Heartbeat(meeting):
+        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
         agree(world, spec, config)
         run_attempt(spec, folder, world)
         world.barrier()
@@ -47,7 +51,12 @@ def be_rank(spec_path: str, work: Callable[[Path], object]) -> int:
     with stderr_path(path.parent, int(os.environ["RANK"])).open("wb") as stderr:
         os.dup2(stderr.fileno(), 2)
     watch_parent()
-    return explain_and_end(lambda: work(path))
+    try:
+        return explain_and_end(lambda: work(path))
+    except BaseException:
+        # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
+        traceback.print_exc()
+        return ExitCode.INTERNAL_ERROR
 
 
 def end_process(exit_code: int) -> NoReturn:

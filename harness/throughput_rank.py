@@ -11,7 +11,8 @@ from harness.files import read_json
 from harness.heartbeat import Heartbeat
 from harness.rank import COLLECTIVE_TIMEOUT_S, be_rank, end_process
 from harness.throughput import ThroughputSpec, answer, measure
-from reference_models.distributed import join_world
+from reference_models.distributed import join
+from reference_models.meeting import meet
 from rules.benchmarks import parse_benchmark
 
 
@@ -19,8 +20,9 @@ def measure_rank(spec: ThroughputSpec) -> None:
     """Meet the other ranks, which read the same spec on the same machine, and measure with them."""
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     runtime = parse_workload(benchmark, benchmark.sections).runtime
-    world = join_world(runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S, num_ranks=runtime.ranks)
-    with Heartbeat(world):
+    meeting = meet(num_ranks=runtime.ranks)
+    with Heartbeat(meeting):
+        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
         measured = measure(spec, world)
         world.barrier()
     world.leave()

@@ -1,21 +1,15 @@
-"""A world of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control.
+"""A world of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
 
-The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, LOCAL_RANK, MASTER_ADDR, MASTER_PORT.
-"""
-
-import os
 from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch.distributed as dist
-from torch._C._distributed_c10d import PrefixStore, Store
-from torch.distributed.rendezvous import rendezvous
+from torch._C._distributed_c10d import PrefixStore
 
-from reference_models.errors import ConfigError
+from reference_models.meeting import Meeting, meet
 
 T = TypeVar("T")
-_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 class ProcessGroup:
@@ -25,8 +19,8 @@ class ProcessGroup:
     a barrier names the ranks that did not come.
     """
 
-    def __init__(self, control: "dist.ProcessGroup", store: Store, timeout: timedelta) -> None:
-        self._control, self._store, self._timeout = control, store, timeout
+    def __init__(self, control: "dist.ProcessGroup", timeout: timedelta) -> None:
+        self._control, self._timeout = control, timeout
         self.rank = dist.get_rank()
         self.size = dist.get_world_size()
 
@@ -44,14 +38,6 @@ class ProcessGroup:
         """Raises RuntimeError that names the missing ranks when one does not come within the timeout."""
         dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
 
-    def note(self, key: str, value: str) -> None:
-        """Leave a note where every rank can read it, at once and without waiting for anyone; from any thread."""
-        self._store.set(key, value)
-
-    def read_note(self, key: str) -> bytes:
-        """The last note of that name, empty when there is none yet."""
-        return self._store.get(key) if self._store.check([key]) else b""
-
     def leave(self) -> None:
         """Close the connections. Only after the last collective call of every rank."""
         dist.destroy_process_group()
@@ -60,34 +46,22 @@ class ProcessGroup:
 def join_world(
     device_type: str, timeout_s: float, environ: Mapping[str, str] | None = None, num_ranks: int | None = None
 ) -> ProcessGroup:
-    """Meet the other ranks. Raises ConfigError when the variables are missing or tell of another number of ranks.
+    """Meet the other ranks and join them. Raises as `meet` and `join` do."""
+    return join(meet(environ, num_ranks=num_ranks), device_type, timeout_s)
 
-    `timeout_s` is how long any one collective call may wait for another rank.
+
+def join(meeting: Meeting, device_type: str, timeout_s: float) -> ProcessGroup:
+    """Connect the ranks that have met. `timeout_s` is how long any one collective call may wait for another rank.
+
+    Raises RuntimeError, here and in every collective call, when a rank is lost.
     """
-    environ = os.environ if environ is None else environ
-    missing = [name for name in _NEEDED if name not in environ]
-    if missing:
-        raise ConfigError(
-            f"cannot join the other ranks: {', '.join(missing)} not set. Start the ranks with torchrun, or set "
-            f"{', '.join(_NEEDED)} (LOCAL_RANK too where a machine has several GPUs)."
-        )
-    try:
-        rank, size, _ = (int(environ[name]) for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"))
-    except ValueError as error:
-        raise ConfigError(f"RANK, WORLD_SIZE and MASTER_PORT must be whole numbers: {error}") from error
-    if not 0 <= rank < size:
-        raise ConfigError(f"RANK is {rank} in a world of WORLD_SIZE {size}.")
-    if num_ranks is not None and num_ranks != size:
-        raise ConfigError(f"{num_ranks} ranks were asked for, but WORLD_SIZE is {size}.")
     timeout = timedelta(seconds=timeout_s)
-    # Of its own, so that "env://" finds torchrun's store and our notes do not meet the group's keys.
-    store, rank, size = next(rendezvous("env://", rank, size, timeout=timeout))
+    meeting.store.set_timeout(timeout)
     dist.init_process_group(
         backend="cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo",
-        store=PrefixStore("group", store),
-        rank=rank,
-        world_size=size,
+        store=PrefixStore("group", meeting.store),
+        rank=meeting.rank,
+        world_size=meeting.size,
         timeout=timeout,
     )
-    control = dist.new_group(backend="gloo", timeout=timeout)
-    return ProcessGroup(control, PrefixStore("notes", store), timeout)
+    return ProcessGroup(dist.new_group(backend="gloo", timeout=timeout), timeout)

@@ -15,6 +15,10 @@ class DeviceError(ValueError):
     """The device asked for is not there (exit code 2)."""
 
 
+class WorldError(RuntimeError):
+    """A rank did not come, or is lost (exit code 9)."""
+
+
 class NotFiniteError(ArithmeticError):
     """Training produced a loss or a score that is not finite: the run cannot converge (exit code 4)."""
 

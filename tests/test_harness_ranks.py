@@ -26,8 +26,8 @@ def failures(*ends: tuple[int, int]) -> dict[int, ProcessFailure]:
         ([(ExitCode.INTERNAL_ERROR, 10), (KILLED, 10)], 1),  # rank 0 lost its connection
         ([(ExitCode.INTERNAL_ERROR, 10), (KILLED, 12)], 1),  # the same, seen later
         ([(ASKED_TO_END, 11), (ExitCode.RESOURCES, 10), (ExitCode.INTERNAL_ERROR, 10)], 1),
-        ([(ExitCode.INTERRUPTED, 10), (KILLED, 40)], 0),  # rank 1 stood still, rank 0 noticed
-        ([(KILLED, 40), (ASKED_TO_END, 40), (ExitCode.INTERRUPTED, 10)], 2),
+        ([(ExitCode.RESOURCES, 10), (KILLED, 40)], 0),  # rank 1 stood still, rank 0 noticed
+        ([(KILLED, 40), (ASKED_TO_END, 40), (ExitCode.RESOURCES, 10)], 2),
         ([(ExitCode.INTERNAL_ERROR, 11), (ExitCode.INTERNAL_ERROR, 10)], 1),  # the first of equals
     ],
 )

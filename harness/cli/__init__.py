@@ -6,7 +6,7 @@ import sys
 import traceback
 from importlib import import_module
 from types import FrameType
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import click
 
@@ -46,7 +46,7 @@ Quick start:
 \b
 Exit codes: 0 done, 1 internal error, 2 usage or configuration, 3 rules violated, 4 target not reached,
 5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing or corrupt,
-9 out of memory or disk, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
+9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
 
 
 class LazyGroup(click.Group):
@@ -106,28 +106,38 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
 def main(argv: list[str] | None = None) -> NoReturn:
     """Entry point and the single error boundary: every error becomes one message and a documented exit code."""
     arguments = sys.argv[1:] if argv is None else argv
+    state: dict[str, Any] = {}
+
+    def leave(code: int) -> NoReturn:
+        if state.get("is_rank"):
+            # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(int(code))
+        sys.exit(int(code))
+
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     signal.signal(signal.SIGTERM, _raise_terminated)
     stdout = sys.stdout
     try:
-        code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False)
-        _leave(int(code) if isinstance(code, int) else ExitCode.DONE)
+        code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False, obj=state)
+        leave(int(code) if isinstance(code, int) else ExitCode.DONE)
     except click.exceptions.Exit as leaving:
-        _leave(leaving.exit_code)
+        leave(leaving.exit_code)
     except click.ClickException as error:
         error.show()
-        _leave(ExitCode.USAGE)
+        leave(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
-        _leave(ExitCode.INTERRUPTED)
+        leave(ExitCode.INTERRUPTED)
     except Terminated:
         click.echo("terminated", err=True)
-        _leave(ExitCode.TERMINATED)
+        leave(ExitCode.TERMINATED)
     except SystemExit:
         # When the reader of our output has gone, click wraps stdout and leaves with 1; nobody is left to tell.
         if sys.stdout is stdout:
             raise
-        _leave(ExitCode.DONE)
+        leave(ExitCode.DONE)
     except Exception as error:
         if debug:
             traceback.print_exc()
@@ -141,8 +151,4 @@ def main(argv: list[str] | None = None) -> NoReturn:
             code = ExitCode.INTERNAL_ERROR
         else:
             click.echo(f"dlrmbench: error: {message_of(error)}", err=True)
-        _leave(code)
-
-
-def _leave(code: int) -> NoReturn:
-    sys.exit(int(code))
+        leave(code)

@@ -61,6 +61,10 @@ def run(
     from harness.throughput import MIN_PROCESSES
 
     foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
+    if foreign_ranks is not None and configured["ranks"] not in (None, foreign_ranks):
+        raise click.UsageError(
+            f"--ranks is {configured['ranks']}, but {foreign_ranks} ranks were started. Leave --ranks out."
+        )
     if throughput_steps is not None and timeout_s is not None:
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
     derived_suffix = None if throughput_steps is None else "_throughput"
@@ -95,6 +99,7 @@ def run(
     if run_index is not None:
         from harness.foreign import run_in_world
 
+        click.get_current_context().find_root().obj["is_rank"] = True
         if told := run_in_world(config, request, output, run_index):
             click.echo(told)
         return
@@ -115,12 +120,13 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
     """How many ranks the world has whose rank this process shall be; None where it starts its own."""
     import os
 
-    from harness.foreign import world_size
+    from harness.outer_world import launcher_of_many, world_size
 
     if run_index is None:
-        if "TORCHELASTIC_RUN_ID" in os.environ and "RANK" in os.environ:
+        if launcher := launcher_of_many(os.environ):
             raise click.UsageError(
-                "torchrun started this process: give --run-index, or run 'dlrmbench run --ranks N' by itself."
+                f"{launcher} started this process as one of several, and each would run the whole benchmark: give "
+                "--run-index, or start one process: 'dlrmbench run --ranks N' starts its own ranks."
             )
         return None
     if throughput_steps is not None:
@@ -128,6 +134,8 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
     size = world_size(os.environ)
     if size is None:
         raise click.UsageError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
+    # Its words, with their stack traces, are about what our own messages name. Read when torch is first imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     return size
 
 
