@@ -14,6 +14,7 @@ from reports.worlds import RankedSet, ranked_set
 
 LEARNING_RATE = "train.opt_base_learning_rate"
 _MAX_CHARTS = 4
+_MAX_TOLD = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -219,12 +220,10 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
             for one in sets
         )
         series.append(Series(name=printable(scheme, 80), hue=number % MAX_HUES, dots=dots))
-    fastest = min(family, key=lambda one: one.time_to_train_s or float("inf"))
     first = family[0]
     lead = (
-        f"{plural(first.num_ranks, 'rank')}, sharding {printable(first.sharding, 40)}: "
-        f"{printable(fastest.scheme, 80)} trains fastest, in {unit.text(fastest.time_to_train_s)} at a link of "
-        f"{_speed(fastest.link_bytes_per_s)}. The link is measured after each run, between rank 0 and the last."
+        f"{plural(first.num_ranks, 'rank')}, sharding {printable(first.sharding, 40)}. {_cost_words(family)} "
+        "The link is measured after each run, between rank 0 and the last."
     )
     title = "Time to train by exchange over link speed"
     axes = Axes(
@@ -241,19 +240,51 @@ def _speed(value: float | None) -> str:
     return MISSING if value is None else f"{si(value)}B/s" if value >= 999.5 else f"{si(value)} B/s"
 
 
+def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
+    """The set that exchanges all in full precision, where exactly one is there."""
+    whole = [one for one in family if (one.comm, one.grad_comm) == ("fp32", "dense")]
+    return whole[0] if len(whole) == 1 else None
+
+
+def _cost_words(family: Sequence[RankedSet]) -> str:
+    """What the first few schemes take of what the exchange in full precision takes."""
+    base = _whole_exchange(family)
+    if base is None:
+        return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
+    told = [
+        f"{printable(one.scheme, 80)}: {_ratio(_bytes(one), _bytes(base))} the bytes, "
+        f"{_ratio(one.time_to_train_s, base.time_to_train_s)} the time, "
+        f"{_ratio(one.samples_to_converge, base.samples_to_converge)} the samples to the target"
+        for one in family
+        if one is not base
+    ]
+    more = f"; {len(told) - _MAX_TOLD} more in the table" if len(told) > _MAX_TOLD else ""
+    return (
+        f"Of what fp32 and dense take: {'; '.join(told[:_MAX_TOLD])}{more}. Whether times differ beyond chance, the "
+        "comparison says."
+    )
+
+
+def _bytes(one: RankedSet) -> int:
+    return sum(one.exchanges[0].bytes_per_step.values())
+
+
+def _ratio(value: float | None, of_base: float | None) -> str:
+    return ratio(value / of_base) if value and of_base else MISSING
+
+
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
     """What a scheme costs or gains: over the exchange in full precision, where exactly one such set is there."""
-    whole = [one for one in family if (one.comm, one.grad_comm) == ("fp32", "dense")]
-    base = whole[0] if len(whole) == 1 else None
+    base = _whole_exchange(family)
 
     def over(value: float | None, of_base: float | None) -> Cell:
-        return Cell(text=ratio(value / of_base) if value and of_base else MISSING)
+        return Cell(text=_ratio(value, of_base))
 
     rows = tuple(
         (
             Cell(text=one.facts.label, sub=printable(one.scheme, 80)),
             Cell(text=_speed(one.link_bytes_per_s)),
-            Cell(text=count(sum(one.exchanges[0].bytes_per_step.values()))),
+            Cell(text=count(_bytes(one))),
             Cell(text=throughput(one.samples_per_s)),
             Cell(text=unit.number(one.time_to_train_s)),
             over(one.time_to_train_s, base.time_to_train_s if base else None),

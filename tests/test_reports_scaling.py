@@ -225,6 +225,8 @@ def test_schemes_over_the_link_stand_at_their_times_and_say_what_they_gain(tmp_p
     page = write_report([tmp_path], tmp_path / "report.html").read_text()
     assert "Time to train by exchange over link speed" in page
     assert "Exchange between ranks" in page
+    told = [column(chart.table, name)[1] for name in ("Time ratio", "Samples ratio")]
+    assert f"comm fp16, grad-comm dense: 1.000× the bytes, {told[0]} the time, {told[1]} the samples" in page
 
 
 JSON = st.recursive(
