@@ -11,6 +11,7 @@ import pytest
 import torch
 from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
 
+from reference_models import merged_embedding
 from reference_models.config import parse_runtime, parse_train
 from reference_models.dataset import Batch
 from reference_models.dlrm.captured_step import StepOnTensors
@@ -143,6 +144,18 @@ def test_a_hundred_steps_lead_to_the_references_weights_and_optimizer_state(
             states = flatten(ours.state_dict()), flatten(theirs.state_dict())
             for a, b in zip(*states, strict=True):
                 assert torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_updating_tables_in_pieces_changes_no_bit(opt_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = []
+    for numbers_per_piece in (merged_embedding._CACHED, 8):
+        monkeypatch.setattr(merged_embedding, "_CACHED", numbers_per_piece)
+        _, (fused, _) = pair(parse_model(LAYERS | DOT), opt_name)
+        for batch in batches(3):
+            fused.train_step(batch)
+        states.append(flatten(fused.state_dict()))
+    assert is_same(*states)
 
 
 @pytest.mark.parametrize("model", [DOT, DCN], ids=["dot", "dcn"])
