@@ -4,6 +4,7 @@ Started as `python -m harness.worker SPEC.json`. Progress goes to stdout as JSON
 pipe whose end means that the parent is gone.
 """
 
+import hashlib
 import json
 import math
 import os
@@ -240,6 +241,7 @@ def run_attempt(
             },
             "blocks": monitor.blocks,
             "evaluations": monitor.evaluations,
+            "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
             **(ranks if world.size > 1 else {}),
         },
     )

@@ -14,6 +14,7 @@ from rules import (
     power,
     quality,
     result_sets,
+    run_records,
     seeds,
     set_files,
     set_times,
@@ -52,6 +53,7 @@ LOG_RULES: tuple[Rule[LogSubject], ...] = (
 SET_RULES: tuple[Rule[SetSubject], ...] = (
     *result_sets.RULES,
     *set_files.RULES,
+    *run_records.RULES,
     *set_times.RULES,
     *seeds.SET_RULES,
     *system_desc.RULES,

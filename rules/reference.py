@@ -55,8 +55,8 @@ forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no vi
 |---|---|
 | 0 | every verdict is VALID or INCOMPLETE |
 | 2 | wrong usage, or a broken definition |
-| 3 | at least one verdict is INVALID |
-| 8 | a path is missing or cannot be read |
+| 3 | at least one verdict is INVALID, or has a warning under `--fail-on warning`. An empty log is INVALID |
+| 8 | a path is missing or cannot be read, or a directory holds nothing to judge |
 
 ## Families
 

@@ -142,9 +142,13 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
 
 
 def _findings(one: Rule[S], subject: S, path: str) -> Iterator[Finding]:
-    for count, problem in enumerate(one.check(subject)):
+    found = iter(one.check(subject))
+    for count, problem in enumerate(found):
         if count == MAX_FINDINGS_PER_RULE:
-            problem = Problem(message=f"more findings of {one.code} are not listed", severity=problem.severity)
+            num_more = 1 + sum(1 for _ in found)
+            problem = Problem(
+                message=f"{num_more} more findings of {one.code} are not listed", severity=problem.severity
+            )
         yield Finding(
             code=one.code,
             title=one.title,

@@ -1,14 +1,13 @@
 """What lies in a set's directory: names, numbers, files that belong to no log, and our own files beside the logs."""
 
-import json
 import re
 from collections import Counter
 from collections.abc import Iterator
-from pathlib import Path
 
 from rules.benchmarks import load_benchmark, shipped_names
 from rules.errors import DefinitionError
 from rules.rule import Problem, Rule, Severity, rule, show
+from rules.run_records import read_object
 from rules.subject import SetSubject
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
@@ -130,20 +129,9 @@ def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
     """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB."""
     assert subject.result_set.root is not None
     path = subject.result_set.root / "extra" / "run_set.json"
-    if path.exists() and (reason := _why_no_object(path)) is not None:
+    reason = read_object(path, MAX_RUN_SET_BYTES)[1] if path.exists() else None
+    if reason is not None:
         yield Problem(message=reason, path=str(path), expected="a JSON object")
-
-
-def _why_no_object(path: Path) -> str | None:
-    try:
-        if not path.is_file():
-            return "not a regular file"
-        if path.stat().st_size > MAX_RUN_SET_BYTES:
-            return f"larger than {MAX_RUN_SET_BYTES} bytes"
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        return f"not readable as JSON: {str(error)[:120]}"
-    return None if isinstance(content, dict) else "not a JSON object"
 
 
 RULES: tuple[Rule[SetSubject], ...] = (

@@ -64,6 +64,10 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
     require_directory(path)
     found, other_names = scan_result_sets(path)
     if not any(one.logs or one.unread for one in found):
+        if (path / "extra" / "run_set.json").is_file():
+            raise NothingToJudgeError(
+                f"{path}: a run set without a finished run. Complete it with 'dlrmbench resume {path}'."
+            )
         raise NothingToJudgeError(
             f"{path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt, "
             "or a directory of result_*.txt; a single log of another name can be given as a file"

@@ -35,7 +35,7 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
             if line.time_ms < before.time_ms:
                 yield _inverted(before, line, "error")
         return
-    lines = [line for line in lines if line.key != keys.CACHE_CLEAR]
+    lines = tuple(line for line in lines if line.key != keys.CACHE_CLEAR)
     inversions = [(a, b) for a, b in pairwise(lines) if b.time_ms < a.time_ms]
     if not inversions:
         return

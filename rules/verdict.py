@@ -4,8 +4,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
+from rules.log import printable
 from rules.official import OfficialOpinion
 from rules.rule import Finding, Outcome, Severity
+from rules.unjudged import Unjudged
 
 SCHEMA_VERSION = 2
 Level = Literal["log", "set", "submission", "round"]
@@ -46,13 +48,19 @@ class Verdict:
         return sum(finding.severity == severity for finding in self.findings)
 
 
-def verdicts_to_json(verdicts: Sequence[Verdict]) -> dict[str, Any]:
+def verdicts_to_json(verdicts: Sequence[Verdict], unjudged: Sequence[Unjudged] = ()) -> dict[str, Any]:
     """The document that `check --format json` prints, as plain values.
 
     Findings stand at every level that they concern. What became of each rule stands at its own level only: a set
-    lists its logs' rules, a submission and a round their own.
+    lists its logs' rules, a submission and a round their own. `unjudged` is what was passed over.
     """
-    return {"schema_version": SCHEMA_VERSION, "verdicts": [_to_json(one) for one in verdicts]}
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdicts": [_to_json(one) for one in verdicts],
+        "not_judged": [
+            {"path": printable(str(one.path)), "reason": one.reason, "remedy": one.remedy} for one in unjudged
+        ],
+    }
 
 
 def _to_json(verdict: Verdict) -> dict[str, Any]:

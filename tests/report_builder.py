@@ -55,11 +55,19 @@ def write_run_set(
         **(changes or {}),
     }
     (root / "extra" / "run_set.json").write_text(json.dumps(content), encoding="utf-8")
-    for index in range(len(runs)):
-        write_attempt(root, index, 1 if interrupted and index == 0 else 0, status="success")
+    for index, records in enumerate(runs):
+        write_attempt(root, index, 1 if interrupted and index == 0 else 0, **_as_logged(records))
     if interrupted:
         write_attempt(root, 0, 0, status="interrupted", reason="killed")
     return root
+
+
+def _as_logged(records: Sequence[Record]) -> dict[str, Any]:
+    """What an attempt's record says as its log does."""
+    stops = [one["metadata"] for one in records if one["key"] == "run_stop"]
+    reason = stops[-1].get("reason") if stops else None
+    seed = next((one["value"] for one in records if one["key"] == "seed"), None)
+    return {"seed": seed, "status": "success" if reason is None else "not_converged", "reason": reason}
 
 
 def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:

@@ -4,13 +4,14 @@ import io
 import json
 import sys
 from collections.abc import Callable
+from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
 import jsonschema
 import pytest
 from log_builder import make_records, make_runs, to_text, without, write_log, write_set
-from submission_builder import DCNV2, set_folder, write_submission
+from submission_builder import DCNV2, set_folder, write, write_submission
 
 from harness.cli import main
 from harness.cli.check_input import JudgingProgress
@@ -142,3 +143,40 @@ def test_a_score_that_is_demanded_where_nothing_was_measured_exits_7(command: Co
     assert command("score", tmp_path / "set")[0] == 8
     code, out, err = command("score", tmp_path / "set", "--require-score")
     assert (code, out) == (7, "") and "no result_*.txt" in err
+
+
+def test_what_is_passed_over_is_mentioned(command: Command, tmp_path: Path) -> None:
+    """A log of another name and a set without a finished run, beside a set; nothing of a file given as such."""
+    write_set(tmp_path / "good", TINY)
+    stray = write_log(tmp_path / "kept" / "evening\x1b.log", make_records(TINY))
+    unfinished = tmp_path / "new"
+    (unfinished / "results" / "example" / "dlrm_tiny").mkdir(parents=True)
+    write(unfinished / "extra" / "run_set.json", "{}")
+    write(tmp_path / "kept" / "notes.txt", "nothing about :::MLPERF")
+    write_log(tmp_path / "good" / "extra" / "run_0" / "attempt_0" / "log.txt", make_records(TINY))
+    code, out, err = command("check", tmp_path, "--format", "json", "--no-second-opinion")
+    document = json.loads(out)
+    jsonschema.validate(document, json.loads((resources.files("rules") / "schemas/verdict.schema.json").read_text()))
+    assert code == 0 and len(document["verdicts"]) == 1
+    assert [Path(one["path"]).name for one in document["not_judged"]] == ["evening\\x1b.log", "new"]
+    assert [line.split(": ")[0] for line in err.splitlines()] == ["not judged"] * 2 and "\x1b" not in err
+    assert "dlrmbench resume" in err and "give it as a file" in err
+    assert command("check", stray)[2] == ""
+    code, out, err = command("check", unfinished)
+    assert (code, out) == (8, "") and "a run set without a finished run" in err
+    assert command("score", unfinished)[0] == 8 and command("score", unfinished, "--require-score")[0] == 7
+
+
+def test_many_findings_of_one_rule_are_counted_and_not_listed(command: Command, tmp_path: Path) -> None:
+    """Ten runs, each with a hundred values that no two share: five are shown, and of how many files the rest is."""
+    runs = make_runs(DCNV2, ours=False)
+    for number, records in enumerate(runs):
+        stop = next(index for index, one in enumerate(records) if one["key"] == "opt_name") + 1
+        records[stop:stop] = [{**records[stop - 1], "value": f"{number} {index}"} for index in range(100)]
+    write_set(tmp_path, DCNV2, runs, ours=False)
+    out = command("check", tmp_path / "results", "--no-second-opinion")[1]
+    assert len(out.splitlines()) < 60
+    assert "and 205 more in 10 files (-v shows all)" in out
+    out = command("check", tmp_path / "results", "--no-second-opinion", "--format", "json")[1]
+    (verdict,) = json.loads(out)["verdicts"]
+    assert [one["message"] for one in verdict["findings"]].count("80 more findings of HP101 are not listed") == 10

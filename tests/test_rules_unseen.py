@@ -218,6 +218,9 @@ def test_is_found_at_its_line_and_decides_the_exit_code(
     places = [(one["severity"], one["line_num"]) for one in verdict["findings"] if one["code"] == case.code]
     assert (case.severity, line_num) in places, verdict["findings"]
     assert leaving.value.code == (3 if case.severity == "error" else 0)
+    with pytest.raises(SystemExit) as leaving:
+        main(["check", str(path), "--ruleset", "6.0", "--no-second-opinion", "--fail-on", "warning"])
+    assert leaving.value.code == 3
 
 
 @pytest.mark.parametrize("base", BASES)

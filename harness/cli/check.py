@@ -43,6 +43,13 @@ _CHECK_FORMAT = click.option(
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 @click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
+@click.option(
+    "--fail-on",
+    type=click.Choice(["error", "warning"]),
+    default="error",
+    show_default=True,
+    help="The mildest finding that makes the exit code 3.",
+)
 def check(
     paths: tuple[Path, ...],
     benchmark_file: Path | None,
@@ -51,17 +58,20 @@ def check(
     no_second_opinion: bool,
     explain: str | None,
     verbose: bool,
+    fail_on: str,
 ) -> int:
     """Judge logs, result directories, submissions and whole rounds against the rules.
 
     PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above
     some of these, or - for a log from standard input. Exit code 3 when a rule is broken, by an empty log too;
-    warnings and a set that is not yet complete leave it 0. In a submission an incomplete set is an error.
+    warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
+    set is an error. Logs of other names and run sets without a finished run are mentioned and not judged.
     """
-    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, renamed, spooled_input
+    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
     from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
     from harness.resources import usable_cores
     from rules.checker import MANY_LOGS, check_paths, find_rule
+    from rules.unjudged import find_unjudged
     from rules.verdict import verdicts_to_json
 
     if explain is not None:
@@ -75,8 +85,9 @@ def check(
         )
     spooled = [path for path in given if path not in paths]
     verdicts = [renamed(one, spooled[0], STANDARD_INPUT) if spooled else one for one in found]
+    unjudged = [one for path in paths for one in find_unjudged(path)]
     if form == "json":
-        click.echo(json.dumps(verdicts_to_json(verdicts), indent=2))
+        click.echo(json.dumps(verdicts_to_json(verdicts, unjudged), indent=2))
     elif form == "csv":
         click.echo(check_csv(verdicts), nl=False)
     elif form == "md":
@@ -91,7 +102,9 @@ def check(
         click.echo(verdicts_to_junit(verdicts))
     else:
         echo_verdicts(verdicts, show_all=verbose)
-    return ExitCode.COMPLIANCE if any(one.outcome == "invalid" for one in verdicts) else ExitCode.DONE
+    echo_unjudged(unjudged)
+    is_refused = any(one.outcome == "invalid" or (fail_on == "warning" and one.count("warning")) for one in verdicts)
+    return ExitCode.COMPLIANCE if is_refused else ExitCode.DONE
 
 
 @click.command()

@@ -12,7 +12,9 @@ from typing import TextIO
 
 import click
 
+from rules.log import printable
 from rules.rule import Finding, Outcome
+from rules.unjudged import MAX_MENTIONED, Unjudged
 from rules.verdict import Verdict
 
 STANDARD_INPUT = Path("-")
@@ -58,6 +60,14 @@ def renamed(verdict: Verdict, old: Path, new: Path) -> Verdict:
         outcomes=tuple(in_outcome(outcome) for outcome in verdict.outcomes),
         official=tuple(replace(each, subject=each.subject.replace(one, other)) for each in verdict.official),
     )
+
+
+def echo_unjudged(unjudged: Sequence[Unjudged]) -> None:
+    """A line on standard error for each thing that looks like a result and was passed over."""
+    for one in unjudged:
+        click.echo(f"not judged: {printable(str(one.path))}: {one.reason}; {one.remedy}.", err=True)
+    if len(unjudged) >= MAX_MENTIONED:
+        click.echo("not judged: perhaps more, which are not listed.", err=True)
 
 
 class JudgingProgress:

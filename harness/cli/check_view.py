@@ -64,7 +64,9 @@ def _echo_verdict(verdict: Verdict, show_all: bool) -> None:
         for alike in kinds if show_all else kinds[:MAX_PLACES]:
             _echo(f"      {_places(alike, verdict, show_all)}: {describe(alike[0])}", indent=8)
         if len(kinds) > MAX_PLACES and not show_all:
-            click.echo(f"      and {sum(map(len, kinds[MAX_PLACES:]))} more findings (-v shows all)")
+            rest = [one for alike in kinds[MAX_PLACES:] for one in alike]
+            files = _number(len({one.path for one in rest}), "file")
+            click.echo(f"      and {len(rest)} more in {files} (-v shows all)")
         _echo(f"      fix: {first.remedy}", indent=8)
         _echo(f"      rule: {first.citation}", indent=8)
     skipped = [one for one in verdict.outcomes if one.status == "skip"]
