@@ -213,13 +213,22 @@ def gather_exchange(
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
         "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries} if evaluation else None,
-        "operators": {kind.value: sorted(names) for kind, names in steps.operators.items()},
+        "operators": _operators(steps, evaluation),
         "times": tuple(split_step(rounds)),
     }
     told = world.gather(here)
     speed, sent_bytes = link if link is not None else (None, None)
     measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes, "placement": [*placement]}
     return world.broadcast({**_over_ranks(told), **measured} if told is not None else {})
+
+
+def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
+    """Which operators carried which kind, in any of the counters."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for counter in counters:
+        for kind, found in counter.operators.items() if counter is not None else ():
+            names[kind.value] |= found
+    return {kind: sorted(found) for kind, found in names.items()}
 
 
 def _over_ranks(told: list[dict[str, Any]]) -> Exchange:

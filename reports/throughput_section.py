@@ -2,10 +2,11 @@
 
 from collections.abc import Sequence
 
-from reports.formatting import MISSING, count, interval, percent, printable, throughput
+from reports.exchange_tables import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
+from reports.formatting import MISSING, count, interval, percent, plural, printable, throughput
 from reports.statistics import log_summary
 from reports.throughput_sets import ThroughputSet
-from reports.view import Cell, Column, Prose, Section, Table
+from reports.view import Block, Cell, Column, Fold, Prose, Section, Table
 
 
 def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
@@ -30,7 +31,27 @@ def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
         "Measured without training to a target: nothing here is a time to train or a score, and nothing here is "
         "compared with one."
     )
-    return Section(id="throughput", heading="Throughput alone", name="Throughput", blocks=(Prose(text=lead), table))
+    blocks: tuple[Block, ...] = (Prose(text=lead), table, *_exchanges(measured))
+    return Section(id="throughput", heading="Throughput alone", name="Throughput", blocks=blocks)
+
+
+def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
+    """Of each measurement on several ranks: what these sent in a step, what that took, and where tables lie."""
+    found = []
+    for number, one in enumerate(measured):
+        if not one.exchanges:
+            continue
+        id_ = f"throughput-exchange-{number}"
+        step = Table(
+            id=f"{id_}-step",
+            caption=f"One training step, mean over {plural(len(one.exchanges), 'process', 'processes')}",
+            columns=STEP_COLUMNS,
+            rows=(step_cells(one.exchanges),),
+        )
+        tables = (step, bytes_table(one.exchanges, f"{id_}-bytes"), *placement_table(one.exchanges, f"{id_}-tables"))
+        name = printable(one.folder.resolve().name, 80)
+        found.append(Fold(summary=f"{name}: exchange between ranks", blocks=(Prose(text=METHOD), *tables)))
+    return tuple(found)
 
 
 def _row(one: ThroughputSet) -> tuple[Cell, ...]:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reports.exchange import Exchange, read_exchange
 from reports.extras import read_run_set, software_of
 from reports.formatting import printable
 from reports.sides import HARDWARE, Sample, Side
@@ -27,6 +28,8 @@ class ThroughputSet:
     data_kind: str | None
     samples: tuple[Sample, ...]
     rates: tuple[float, ...]
+    exchanges: tuple[Exchange, ...] = ()
+    """Of the processes that had several ranks."""
 
 
 def find_throughput_sets(path: Path) -> tuple[Path, ...]:
@@ -48,7 +51,7 @@ def read_throughput(folder: Path) -> ThroughputSet:
     content = read_json(folder / _FILE, problems)
     record = read_json(folder / "extra" / "run_set.json", problems)
     seeds = as_list(record.get("seeds"))
-    samples, rates = [], []
+    samples, rates, exchanges = [], [], []
     for index, process in enumerate(map(as_mapping, as_list(content.get("processes")))):
         number, took_s = positive_of(process, "num_samples"), positive_of(process, "duration_s")
         if number is None or took_s is None:
@@ -57,6 +60,8 @@ def read_throughput(folder: Path) -> ThroughputSet:
             _sample(number, took_s, whole_of({"seed": seeds[index]}, "seed") if index < len(seeds) else None)
         )
         rates.append(number / took_s)
+        if (exchange := read_exchange(process.get("exchange"))) is not None:
+            exchanges.append(exchange)
     if not samples:
         why = problems[0] if problems else f"{printable(folder / _FILE)}: holds no measured process."
         raise InputError(f"{why} Measure again with 'dlrmbench run --throughput STEPS'.")
@@ -67,6 +72,7 @@ def read_throughput(folder: Path) -> ThroughputSet:
         data_kind=text_of(content, "data_kind"),
         samples=tuple(samples),
         rates=tuple(rates),
+        exchanges=tuple(exchanges),
     )
 
 

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from reports.exchange import Exchange
+from reports.exchange_tables import link_bytes_per_s
 from reports.facts import SetFacts
 from reports.formatting import count, plural
 from reports.statistics import log_summary
@@ -56,8 +57,7 @@ class RankedSet:
 
     @property
     def link_bytes_per_s(self) -> float | None:
-        summary = log_summary(one.link_bytes_per_s for one in self.exchanges)
-        return summary.geometric_mean if summary else None
+        return link_bytes_per_s(self.exchanges)
 
     def _mean(self, field: str) -> float | None:
         summary = log_summary(getattr(run.result, field) for run in self.facts.runs if run.result.converged)

@@ -36,14 +36,22 @@ def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) 
 
 
 def case(
-    benchmark: str, data_dir: Path, num_steps: int, train: dict[str, Any] | None = None, **runtime: Any
+    benchmark: str,
+    data_dir: Path,
+    num_steps: int,
+    train: dict[str, Any] | None = None,
+    *,
+    exchange: str | None = None,
+    **runtime: Any,
 ) -> dict[str, Any]:
+    """`exchange`: also measure what ranks exchange, 'steps' alone or 'all', with an evaluation."""
     return {
         "benchmark": benchmark,
         "data_dir": str(data_dir),
         "num_steps": num_steps,
         "train": train or {},
         "runtime": runtime,
+        "exchange": exchange,
     }
 
 
@@ -70,20 +78,25 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
     """Results by a short name, of one launch."""
     cases = {
         **{f"sgd {kind}": case("dlrm_tiny", tiny_dir, 50, SGD, sharding=kind) for kind in SHARDING_TYPES},
-        **{f"adagrad {kind}": case("dlrm_tiny", tiny_dir, 5, sharding=kind) for kind in SHARDING_TYPES},
+        **{
+            f"adagrad {kind}": case("dlrm_tiny", tiny_dir, 5, sharding=kind, exchange="steps")
+            for kind in SHARDING_TYPES
+        },
         "rowwise row_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="row_wise"),
         "rowwise data_parallel": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="data_parallel"),
         "rowwise column_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="column_wise"),
         "again": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise"),
-        "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16"),
-        "int8": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="int8"),
+        "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
+        "int8": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="int8", exchange="steps"),
         "int8 row_wise": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="row_wise", comm="int8"),
         "bf16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="bf16"),
-        "grad fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="fp16"),
-        "powersgd": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="powersgd:2"),
-        "topk": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:0.01"),
+        "grad fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="fp16", exchange="steps"),
+        "powersgd": case(
+            "dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="powersgd:2", exchange="steps"
+        ),
+        "topk": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:0.01", exchange="steps"),
         "topk whole": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:1"),
-        "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise"),
+        "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", exchange="all"),
         "odd batch": case("dlrm_tiny", tiny_dir, 1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
         "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
@@ -175,6 +188,8 @@ def test_bytes_of_a_step_are_those_of_the_shapes(tiny: dict[str, dict[str, Any]]
     assert ids <= num_bytes["input_redistribution"] <= ids + 200
     assert num_bytes["evaluation_gather"] == 0
     assert tiny["dense"]["exchange"]["bytes_per_evaluation"]["evaluation_gather"] >= workload.data.eval_samples // 2
+    assert tiny["dense"]["exchange"]["formulas"]["evaluation_gather"][-1] == "gather_: input bytes, but for rank 0"
+    assert tiny["topk"]["exchange"]["bytes_per_evaluation"] is None
 
 
 @needs_torchrec

@@ -17,6 +17,8 @@ from reports.exchange_section import exchange_section
 from reports.facts import SetFacts, gather
 from reports.report import write_report
 from reports.scaling_section import scaling_section
+from reports.throughput_section import throughput_section
+from reports.throughput_sets import read_throughput
 from reports.verdict_section import verdict_table
 from reports.view import Chart, Fold, Multiples, Section, Table
 from rules.benchmarks import load_benchmark
@@ -166,6 +168,18 @@ def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> 
     assert column(kinds, "Formula")[3] == EXCHANGE["formulas"]["dense_reduce"][0]  # type: ignore[index]
     assert (column(ranks, "Host"), column(ranks, "Peak memory")) == (["host-0", "host-1"], ["1.00", "2.00"])
     assert "2 ranks × 256 samples, sharding row_wise, comm fp32" in verdict_table(sets, "t").rows[0][0].sub
+
+
+def test_throughput_of_several_ranks_shows_its_exchange(tmp_path: Path) -> None:
+    process = {"num_samples": 5120, "duration_s": 0.5, "exchange": {**EXCHANGE, "bytes_per_evaluation": None}}
+    (tmp_path / "set" / "extra").mkdir(parents=True)
+    (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps({"processes": [process] * 5}))
+    step, kinds, tables = blocks_of(throughput_section([read_throughput(tmp_path / "set")]), Table)[1:]
+    assert step.caption == "One training step, mean over 5 processes"
+    assert (column(step, "Bytes"), column(step, "Computing")) == (["4,400"], ["5.0"])
+    assert column(kinds, "Per step")[:2] == ["100", "2,000"]
+    assert set(column(kinds, "Per evaluation")) == {"—"}
+    assert column(tables, "Sharding") == ["row_wise"]
 
 
 def test_parts_that_exceed_the_step_are_not_called_measured(tmp_path: Path) -> None:

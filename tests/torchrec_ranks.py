@@ -85,8 +85,9 @@ def main(cases_path: str, out_path: str) -> None:
                 "quality": sharded.evaluate(),
                 "hyperparameters": dict(sharded.hyperparameters()),
                 "types": dict(sharded.sharding_types),
-                "exchange": sharded.measure_exchange(2),
             }
+            if case.get("exchange"):
+                result["exchange"] = sharded.measure_exchange(2, with_evaluation=case["exchange"] == "all")
         except ValueError as error:
             result = {"error": str(error)}
         if world.rank == 0:
