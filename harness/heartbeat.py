@@ -90,6 +90,8 @@ class Heartbeat:
         self._wakeup.send(b"\0")
         for thread in self._threads:
             thread.join(2 * BEAT_S)
+        self._signals.close()
+        self._wakeup.close()
 
     def _beat(self) -> None:
         meeting, beats = self._meeting, 0
@@ -147,7 +149,7 @@ class Heartbeat:
         silent = [rank for rank, (_, since_s) in list(self._seen.items()) if now_s - since_s > patience_s]
         if not silent:
             return None
-        hint = ", and its connections broke (killed, out of memory?)" if patience_s < self._lost_after_s else ""
+        hint = " (killed, out of memory?)" if patience_s < self._lost_after_s else ""
         who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 

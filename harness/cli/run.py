@@ -95,6 +95,7 @@ def run(
         output=output,
         num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
+        quiet=quiet,
     )
     if run_index is not None:
         from harness.foreign import run_in_world
