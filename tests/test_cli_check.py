@@ -222,6 +222,21 @@ def test_missing_score_exits_7_only_where_it_is_demanded(command: Any, tmp_path:
     assert command("score", tmp_path, "--require-score")[0] == 7
 
 
+def test_score_says_what_is_amiss(command: Any, tmp_path: Path) -> None:
+    """That the set breaks a rule, and why a mean has no interval."""
+    runs = make_runs(TINY)
+    runs[0] = with_record(runs[0], "opt_adagrad_epsilon", value=1e-7)
+    start_ms = runs[3][0]["time_ms"]
+    runs[3] = make_records(TINY, num_evals=20, converged=False, seed=103, start_ms=start_ms)
+    write_set(tmp_path, TINY, runs)
+    out = command("score", tmp_path)[1]
+    assert "INVALID: 2 errors; see 'dlrmbench check'" in out
+    assert "none: a run did not converge, and resampling it" in out
+    (record,) = json.loads(command("score", tmp_path, "--format", "json")[1])["scores"]
+    assert record["score_s"] is not None and record["interval_low_s"] is None
+    assert record["no_interval_reason"] and record["verdict"] == "invalid"
+
+
 @needs_published_results
 def test_published_score_is_marked_unverified(command: Any) -> None:
     out = command("score", NVIDIA)[1]

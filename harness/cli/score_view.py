@@ -49,6 +49,7 @@ def describe_score(
         "interval_high_s": bounds.high if bounds is not None else None,
         "interval_confidence": bounds.confidence if bounds is not None else None,
         "interval_coverage": bounds.coverage if bounds is not None else None,
+        "no_interval_reason": None if bounds is not None else _why_no_interval(result, len(times_s)),
         "dropped": [_name(result.runs[index]) for index in result.dropped],
         "samples_to_converge": _summary([run.samples_to_converge for run in converged]),
         "throughput_samples_per_s": _summary([run.throughput_samples_per_s for run in converged]),
@@ -64,6 +65,15 @@ def describe_score(
             for run in result.runs
         ],
     }
+
+
+def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
+    """Why an Olympic mean stands without its interval; None where there is no mean either."""
+    if result.olympic_mean_s is None:
+        return None
+    if num_times < len(result.runs):
+        return "a run did not converge, and resampling it would make infinite means"
+    return f"{len(result.runs)} runs are too few to be resampled"
 
 
 def _standing(benchmark: str | None) -> str | None:
@@ -122,6 +132,8 @@ def _rows(record: Record) -> list[tuple[str, str]]:
                 f" (bootstrap over runs{simulated})",
             )
         )
+    elif record["no_interval_reason"] is not None:
+        rows.append(("95% interval", f"none: {record['no_interval_reason']}"))
     for label, key, show in (
         ("samples to converge", "samples_to_converge", count),
         ("throughput", "throughput_samples_per_s", throughput_text),
@@ -195,5 +207,5 @@ def score_markdown(records: Sequence[Record]) -> str:
 
 def _bounds(record: Record) -> str:
     if record["interval_low_s"] is None:
-        return "none"
+        return "none" if record["no_interval_reason"] is None else f"none: {record['no_interval_reason']}"
     return f"{duration(record['interval_low_s'])} to {duration(record['interval_high_s'])}"
