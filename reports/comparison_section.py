@@ -70,7 +70,8 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
     blocks: list[Block] = _told(comparisons)
     for start in range(0, len(comparisons), MAX_BARS) if is_many else ():
         part = comparisons[start : start + MAX_BARS]
-        chart = _overview(part, baseline, f"{id_}-all{start // MAX_BARS + 1}")
+        lead = "" if start else _count_verdicts(comparisons, baseline)
+        chart = _overview(part, baseline, f"{id_}-all{start // MAX_BARS + 1}", lead)
         words = f"Configurations {start + 1} to {start + len(part)}"
         blocks.append(Fold(summary=words, blocks=(chart,)) if start else chart)
     for start in range(0, len(comparisons), MAX_PANELS):
@@ -81,22 +82,26 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
     return blocks
 
 
-def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
+def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
+    counts = Counter(one.verdict for one in comparisons)
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    drawn = f" Drawn first: {MAX_BARS}." if len(comparisons) > MAX_BARS else ""
+    return f"Against {baseline}: {told}.{drawn}"
+
+
+def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
     """One bar per configuration: its whole against the baseline."""
     bars = [
         replace(_bar(whole, is_whole=False), name=one.new, verdict=one.verdict)
         for one in comparisons
         if (whole := one.whole) is not None
     ]
-    counts = Counter(bar.verdict for bar in bars)
-    lead = (
-        f"Against {baseline}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common()) + "."
-    )
     title = "Each configuration against the baseline"
     return Chart(
         figure=factors_figure(
             [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole],
-            id_=id_, title=title, description=lead, interval_name=interval_name(comparisons),
+            id_=id_, title=title, description=lead or f"Against {baseline}.",
+            interval_name=interval_name(comparisons),
         ),
         heading="",
         lead=lead,

@@ -40,16 +40,15 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     The page appears whole or not at all. Nothing else is written, also not into the inputs. Raises InputError
     where there is nothing to read, OSError where `output` cannot be written.
     """
-    sweeps = gather_sweeps(paths)
-    profiles, measured = gather_profiles(paths), gather_throughput(paths)
     sets = gather_sets(paths)
+    sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
     text = render_report(sets, title=title, sweeps=sweeps, profiles=profiles, measured=measured)
     return write_whole(output, text)
 
 
-def gather_sweeps(paths: Sequence[Path]) -> tuple[SweepFacts, ...]:
-    """Every sweep at or below `paths`."""
-    return tuple(read_sweep_facts(folder) for path in paths for folder in find_sweeps(path))
+def gather_sweeps(paths: Sequence[Path], sets: Sequence[SetFacts] = ()) -> tuple[SweepFacts, ...]:
+    """Every sweep at or below `paths`; of its sets, those among `sets` are judged already."""
+    return tuple(read_sweep_facts(folder, known=sets) for path in paths for folder in find_sweeps(path))
 
 
 def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:

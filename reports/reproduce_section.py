@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from reports.cost import missing_energy
 from reports.facts import SetFacts
+from reports.folds import in_portions
 from reports.formatting import MISSING, count, plural, printable
 from reports.verdict_section import names
 from reports.view import Block, Bullets, Cell, Column, Command, Fact, Facts, Fold, Prose, Section, Subheading, Table
@@ -16,6 +17,7 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
     facts = [_facts(one) for one in group]
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
     blocks: list[Block] = []
+    folds = []
     for one, mine in zip(group, facts, strict=True):
         own: tuple[Block, ...] = (
             Command(text=_command(one))
@@ -30,7 +32,8 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
         if len(group) == 1:
             blocks += own
         else:
-            blocks.append(Fold(summary=one.label, blocks=own, is_open=len(group) <= MAX_OPEN))
+            folds.append(Fold(summary=one.label, blocks=own, is_open=len(group) <= MAX_OPEN))
+    blocks += in_portions(folds)
     if shared:
         blocks += [Subheading(text="The same in all configurations"), Facts(facts=shared)]
     missing = _missing(group)

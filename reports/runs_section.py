@@ -7,6 +7,7 @@ from reports.chronology import order_chart
 from reports.cost import energy_text
 from reports.facts import RunFacts, SetFacts
 from reports.figures import column_unit, fate_words, sorted_cell
+from reports.folds import in_portions
 from reports.formatting import (
     MISSING,
     SECONDS,
@@ -40,14 +41,16 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> Section:
     if len(group) == 1 or sum(len(one.runs) + len(one.unfinished) for one in group) <= MAX_ROWS:
         blocks.append(runs_table(group, f"{id_}-runs-table"))
     else:
-        blocks += [
-            Fold(
-                summary=f"{one.label}: {_counts(one)}",
-                blocks=(runs_table([one], f"set{one.index + 1}-runs"),),
-                id=f"set{one.index + 1}",
-            )
-            for one in group
-        ]
+        blocks += in_portions(
+            [
+                Fold(
+                    summary=f"{one.label}: {_counts(one)}",
+                    blocks=(runs_table([one], f"set{one.index + 1}-runs"),),
+                    id=f"set{one.index + 1}",
+                )
+                for one in group
+            ]
+        )
     charts = [order_chart(one, f"set{one.index + 1}-order") for one in group[:MAX_ORDER_CHARTS]]
     drawn = [(one, chart) for one, chart in zip(group, charts, strict=False) if chart is not None]
     if len(group) == 1:

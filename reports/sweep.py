@@ -142,8 +142,11 @@ def find_sweeps(path: Path) -> tuple[Path, ...]:
     return tuple(found)
 
 
-def read_sweep_facts(folder: Path, *, second_opinion: bool = False) -> SweepFacts:
-    """Everything known about the sweep in `folder`. Raises InputError where sweep.json is no sweep's."""
+def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[SetFacts] = ()) -> SweepFacts:
+    """Everything known about the sweep in `folder`. Raises InputError where sweep.json is no sweep's.
+
+    Sets that are `known` already are not judged again.
+    """
     problems: list[str] = []
     content = read_json(folder / SWEEP_FILE, problems)
     records = [as_mapping(record) for record in as_list(content.get("configurations"))]
@@ -157,7 +160,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False) -> SweepFact
     mode: Literal["to_target", "throughput"] = "throughput" if content.get("mode") == "throughput" else "to_target"
     planned = whole_of(content, "num_runs")
     folders = [_inside(folder, record.get("folder")) for record in records]
-    facts = _gather_sets(folders, second_opinion) if mode == "to_target" else {}
+    facts = _gather_sets(folders, second_opinion, known) if mode == "to_target" else {}
     rows = []
     for index, (record, set_folder) in enumerate(zip(records, folders, strict=True)):
         chosen = dict(items_of(record.get("values")))
@@ -197,12 +200,18 @@ def _inside(folder: Path, name: object) -> Path | None:
     return path if path.is_dir() and not path.is_symlink() else None
 
 
-def _gather_sets(folders: Sequence[Path | None], second_opinion: bool) -> dict[Path, SetFacts]:
+def _gather_sets(
+    folders: Sequence[Path | None], second_opinion: bool, known: Sequence[SetFacts]
+) -> dict[Path, SetFacts]:
     found: dict[Path, SetFacts] = {}
+    by_root: dict[Path, list[SetFacts]] = {}
+    for one in known:
+        if one.result_set.root is not None:
+            by_root.setdefault(one.result_set.root.resolve(), []).append(one)
     for folder in folders:
         if folder is None or not any(folder.glob("results/*/*/result_*.txt")):
             continue
-        sets = gather([folder], second_opinion=second_opinion)
+        sets = by_root.get(folder.resolve()) or gather([folder], second_opinion=second_opinion)
         if len(sets) == 1:
             found[folder] = sets[0]
     return found

@@ -11,6 +11,7 @@ from reports.comparison_export import factor_cells, method_line, remarks
 from reports.comparison_section import comparison_sections
 from reports.extras import read_run_set, software_of
 from reports.facts import gather
+from reports.folds import in_portions
 from reports.sides import Side
 from reports.view import Chart, Fold, Prose, Table
 from reports.wording import sentence
@@ -66,6 +67,14 @@ def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_ver
     assert all(f">{one.new}<" in charts[0].figure.wide for one in comparisons)
     assert "Samples to converge" not in charts[0].figure.wide
     assert sum(isinstance(block, Fold) for block in why.blocks) == 2
+
+
+def test_a_hundred_folds_are_five_and_none_is_lost() -> None:
+    folds = [Fold(summary=str(number), blocks=()) for number in range(100)]
+    portions = in_portions(folds)
+    assert [one.summary for one in portions][-2:] == ["Configurations 73 to 96", "Configurations 97 to 100"]
+    assert [fold for one in portions for fold in one.blocks] == folds
+    assert in_portions(folds[:24]) == tuple(folds[:24])
 
 
 @pytest.mark.parametrize(("number", "is_told"), [(5, True), (6, False)])

@@ -9,7 +9,7 @@ import pytest
 from report_builder import write_run_set
 
 from reports.charts.sweep import place
-from reports.report import write_report
+from reports.report import gather_sets, write_report
 from reports.sweep import find_sweeps, read_sweep_facts
 from reports.sweep_view import against_first, brief_verdict, rows_as_records, sweep_table, sweep_view
 from rules.errors import InputError
@@ -156,6 +156,9 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     rows = [record(f"rate={n}", {"train.rate": str(n)}, name) for n, name in enumerate("ab")]
     write_sweep(root, {"train.rate": ["0", "1"]}, rows, mode="to_target", throughput_steps=None)
     sweep = read_sweep_facts(root)
+    # What a report has judged already is not judged again.
+    judged = gather_sets([root])
+    assert [row.facts for row in read_sweep_facts(root, known=judged).rows] == list(judged)
     first = rows_as_records(sweep)[0]
     assert first["num_converged"] == first["num_runs"] == 5
     assert first["time_to_train_low_s"] <= first["time_to_train_s"] <= first["time_to_train_high_s"]

@@ -69,11 +69,11 @@ def report(
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    sweeps, profiles, measured = gather_sweeps(paths), gather_profiles(paths), gather_throughput(paths)
     sets = tuple(
         replace(one, price_per_hour=price_per_hour)
         for one in gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     )
+    sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
     try:
         find_baseline(sets, baseline)
     except InputError as error:
