@@ -8,14 +8,13 @@ import os
 import secrets
 from collections.abc import Sequence
 from datetime import datetime
-from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 from reports.documents import SCHEMA_VERSION
 from reports.exports import export_csv, export_json, export_markdown
 from reports.facts import SetFacts, gather
-from reports.formatting import printable
+from reports.find import find_by_label
 from reports.page import build_page
 from reports.profile_record import ProfileRecord, find_profiles
 from reports.render import embed_json, finite, render_html
@@ -114,23 +113,8 @@ def render_report(
 
 
 def find_baseline(sets: Sequence[SetFacts], name: str | None) -> SetFacts | None:
-    """The set of that label, or whose label is the only one that holds it, in upper or lower case.
-
-    Raises InputError where none or several are meant.
-    """
-    if name is None:
-        return None
-    wanted = name.casefold()
-    exact = [one for one in sets if one.label == name] or [one for one in sets if one.label.casefold() == wanted]
-    found = exact or [one for one in sets if wanted in one.label.casefold()]
-    if len(found) == 1:
-        return found[0]
-    labels = [one.label for one in sets]
-    close = get_close_matches(name, labels, n=1)
-    meant = f" Did you mean {close[0]!r}?" if close and not found else ""
-    why = "is no configuration here" if not found else "fits several configurations"
-    known = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    raise InputError(f"--baseline {printable(name)}: {why}.{meant} There are: {known}.")
+    """As `find_by_label`; None where no name is given."""
+    return None if name is None else find_by_label(sets, name, "--baseline")
 
 
 def gather_throughput(paths: Sequence[Path]) -> tuple[ThroughputSet, ...]:

@@ -12,8 +12,10 @@ from report_builder import write_attempt, write_run_set
 from harness.cli import cli
 from reports.cost import cost_cells, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
 from reports.facts import SetFacts, gather
+from reports.prices import with_prices
 from reports.report import render_report
 from reports.view import Column
+from rules.errors import InputError
 
 PART = {"name": "package-0", "source": "RAPL (powercap)", "energy_j": 100.0}
 
@@ -90,6 +92,35 @@ def test_several_configurations_have_cost_and_energy_in_their_table(measured: Pa
     page = render_report([replace(one, price_per_hour=2.0) for one in sets])
     assert "derived: Olympic mean × 2 per hour" in page
     assert "measured; mean per run" in page
+
+
+def test_every_configuration_may_have_a_price_of_its_own(measured: Path, tmp_path: Path) -> None:
+    sets = [
+        replace(one, index=number, label=label)
+        for number, (one, label) in enumerate(
+            zip(gather([measured], second_opinion=False) * 3, ("h100 · v5.1", "b200 · v5.1", "cpu"), strict=True)
+        )
+    ]
+    for given, expected in (
+        ((), [None, None, None]),
+        (("2",), [2.0, 2.0, 2.0]),
+        (("b200=3.5", "2"), [2.0, 3.5, 2.0]),
+        (("h100 · v5.1=1", "CPU=0.5"), [1.0, None, 0.5]),
+    ):
+        assert [one.price_per_hour for one in with_prices(sets, given)] == expected
+    for wrong, why in (
+        ("0", "above 0"),
+        ("x", "above 0"),
+        ("cpu=nan", "above 0"),
+        ("v5.1=2", "fits several"),
+        ("a100=2", "is no"),
+    ):
+        with pytest.raises(InputError, match=why):
+            with_prices(sets, (wrong,))
+    refused = CliRunner().invoke(
+        cli, ["report", str(measured), "-o", str(tmp_path / "p.html"), "--price-per-hour", "a100=2"]
+    )
+    assert refused.exit_code == 2 and not (tmp_path / "p.html").exists()
 
 
 def test_score_prints_the_cost_with_its_price(measured: Path) -> None:

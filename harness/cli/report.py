@@ -29,8 +29,9 @@ _DEFAULT_PAGE = Path("report.html")
     "runs and evaluations, one file each, into the directory --output.",
 )  # fmt: skip
 @click.option(
-    "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
-    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
+    "--price-per-hour", "prices", multiple=True, metavar="[NAME=]PRICE",
+    help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean. With NAME, a "
+    "configuration's name or a part of it, of that one alone; repeatable.",
 )  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official compliance checker.")
 def report(
@@ -40,7 +41,7 @@ def report(
     baseline: str | None,
     benchmark_file: Path | None,
     output_format: str,
-    price_per_hour: float | None,
+    prices: tuple[str, ...],
     no_second_opinion: bool,
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
@@ -53,8 +54,7 @@ def report(
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
         return
-    from dataclasses import replace
-
+    from reports.prices import with_prices
     from reports.report import (
         find_baseline,
         gather_profiles,
@@ -69,13 +69,11 @@ def report(
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    sets = tuple(
-        replace(one, price_per_hour=price_per_hour)
-        for one in gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
-    )
+    sets = gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
     try:
         find_baseline(sets, baseline)
+        sets = with_prices(sets, prices)
     except InputError as error:
         # A name on the command line, not a file, is wrong.
         raise click.UsageError(str(error)) from None
