@@ -52,9 +52,12 @@ def find_unjudged(path: Path) -> tuple[Unjudged, ...]:
 
 
 def _is_unfinished_set(folder: Path) -> bool:
-    if not (folder / "extra" / "run_set.json").is_file():
+    try:
+        if not (folder / "extra" / "run_set.json").is_file():
+            return False
+        return not any(RESULT_FILE.match(one.name) for one in (folder / "results").glob("*/*/*"))
+    except OSError:
         return False
-    return not any(RESULT_FILE.match(one.name) for one in (folder / "results").glob("*/*/*"))
 
 
 def _holds_record(path: Path) -> bool:

@@ -220,6 +220,16 @@ def test_what_is_not_compliant_is_refused_unless_told(kind: str, tmp_path: Path)
     assert made.verdict.outcome == "invalid"
 
 
+def test_a_log_that_contradicts_the_record_of_its_run_is_refused(tmp_path: Path) -> None:
+    source = make_set(tmp_path / "set")
+    record = source / "extra" / "run_2" / "attempt_0" / "run.json"
+    record.parent.mkdir(parents=True)
+    record.write_text(json.dumps({"seed": 4711}))
+    error = refused([source], tmp_path / "out")
+    assert isinstance(error, NotCompliantError)
+    assert [one.code for one in error.verdicts[0].findings if one.severity == "error"] == ["RS116"]
+
+
 def test_nothing_is_overwritten(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     output.mkdir()
