@@ -24,7 +24,7 @@ from reports.formatting import (
 )
 from reports.verdict_section import names
 from reports.view import Block, Bullets, Cell, Chart, Column, Fold, Prose, Section, Table
-from reports.wording import needs, sentence, with_sign
+from reports.wording import needs, plain_sentence, with_sign
 
 MAX_PANELS = 8
 MAX_BARS = 50
@@ -145,7 +145,15 @@ def _told(comparisons: Sequence[Comparison]) -> list[Block]:
 
 
 def _one_told(one: Comparison) -> str:
-    return with_sign(f"{one.new}: {sentence(one, base=one.base, new='this one')}")
+    rejected = _rejected(one)
+    return with_sign(f"{one.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(one, one.base)}")
+
+
+def _rejected(one: Comparison) -> str:
+    """Which side the rules reject, seen from the new one; empty where neither."""
+    if "new" not in one.invalid_sides:
+        return f"{one.base} is INVALID by the rules" if one.invalid_sides else ""
+    return "INVALID by the rules" + (f", as is {one.base}" if "base" in one.invalid_sides else "")
 
 
 def _capital(text: str) -> str:
@@ -246,9 +254,8 @@ def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cel
     if is_whole and one.verdict != factor.verdict:
         hint = f"by the runs that reach the target: {one.num_new_converged} of {one.num_new}, against "
         hint += f"{one.num_base_converged} of {one.num_base}"
-    if is_whole and one.invalid_sides:
-        rejected = " and ".join(one.base if side == "base" else "this one" for side in one.invalid_sides)
-        hint = f"INVALID by the rules: {rejected}" + (f"; {hint}" if hint else "")
+    if is_whole and (rejected := _rejected(one)):
+        hint = rejected + (f"; {hint}" if hint else "")
     return (
         Cell(text=one.new, sub=quantity, kind="whole") if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
         Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),

@@ -81,8 +81,9 @@ def epochs(value: float | None) -> str:
 
 
 def ratio(value: float | None) -> str:
-    """A factor with three decimals: '1.004×'."""
-    text = _decimal(value, 3)
+    """A factor with three decimals: '1.004×'; below 0.1 with three significant digits: '0.00648×'."""
+    is_small = value is not None and 0 < abs(value) < 0.1
+    text = _decimal(value, min(2 - math.floor(math.log10(abs(value))), 9) if is_small and value else 3)
     return text if text == MISSING else f"{text}×"
 
 

@@ -224,6 +224,7 @@ def _verdict_row(
     unverified = ["unverified"] if one.status == "official" and one.result.score_s is not None else []
     # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
     bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else ""
+    bounds = bounds.replace(" ", "\u00a0")  # both ends in one line
     is_its_score = one.result.rcp_factor in (None, 1.0)
     factor, unfinished = row["rcp_factor"], len(one.unfinished)
     cells = [

@@ -13,17 +13,18 @@ _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 _WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
 
 
-def sentence(comparison: Comparison, *, base: str = "base", new: str = "new") -> str:
-    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' `base` and `new` are what the sides are called.
+def sentence(comparison: Comparison) -> str:
+    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it.
 
     What compares with a set that the rules reject says so first: no verdict on it stands by itself.
     """
-    told = _sentence(comparison, base)
-    names = " and ".join({"base": base, "new": new}[side] for side in comparison.invalid_sides)
+    told = plain_sentence(comparison)
+    names = " and ".join(comparison.invalid_sides)
     return f"INVALID by the rules: {names}. {told}" if names else told
 
 
-def _sentence(comparison: Comparison, base: str) -> str:
+def plain_sentence(comparison: Comparison, base: str = "base") -> str:
+    """As `sentence`, without what the rules say of the sides; `base` is what that side is called."""
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return f"Not compared: {comparison.refusal or 'nothing is known'}."
