@@ -126,7 +126,8 @@ def _settings(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction
 
 def _evaluations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
     recorded, lines = record.get("evaluations"), log.all(keys.EVAL_ACCURACY)
-    if not isinstance(recorded, list) or record.get("status") not in _STATUSES or record.get("started_utc") is None:
+    is_own = record.get("status") in tuple(_STATUSES) and record.get("started_utc") is not None
+    if not isinstance(recorded, list) or not is_own:
         return  # an attempt that could not write its own record
     if len(recorded) != len(lines):
         yield "the number of evaluations", lines[-1] if lines else None, str(len(lines)), str(len(recorded))

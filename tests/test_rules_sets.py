@@ -1,14 +1,18 @@
 """Finding result sets in our tree, MLPerf's, a round, and a bare directory."""
 
+import json
 from pathlib import Path
 
 import pytest
 from log_builder import make_runs, write_log, write_set
 from mlperf_fixtures import FOLDER, needs_published_results
+from run_record_cases import write_recorded
 
 from rules.benchmarks import load_benchmark
-from rules.checker import check_log, check_path, check_set
+from rules.checker import check_log, check_path, check_set, make_set_subject
 from rules.errors import DefinitionError, InputError
+from rules.log import read_log
+from rules.run_records import logs_match_records
 from rules.sets import find_result_sets
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
@@ -154,3 +158,34 @@ def test_published_log_of_another_launcher_is_judged() -> None:
     verdict = check_log(FOLDER / "irregular" / "juniper_v4.0_truncated.txt", second_opinion=False)
     assert verdict.ruleset == "MLPerf Training 4.0"
     assert {finding.code for finding in verdict.findings} == {"SE102"}
+
+
+def test_no_content_of_a_runs_record_breaks_the_rule_that_reads_it(tmp_path: Path) -> None:
+    write_recorded(tmp_path)
+    (result_set,) = find_result_sets(tmp_path)
+    logs = tuple(map(read_log, result_set.logs))
+    subject = make_set_subject(result_set, logs, TINY, None)
+    place = tmp_path / "extra" / "run_0" / "attempt_1" / "run.json"
+    good = json.loads(place.read_text())
+    assert not list(logs_match_records.check(subject))
+    odd = [
+        None,
+        True,
+        -1,
+        10**400,
+        "x",
+        [],
+        [None],
+        [[]],
+        [{}],
+        {},
+        {"cleared": []},
+        [{"duration_s": "1", "quality": []}],
+    ]
+    for field in good:
+        for value in odd:
+            place.write_text(json.dumps({**good, field: value}))
+            list(logs_match_records.check(subject))
+    for text in ("", "[]", "[" * 100_000, "\xff", "{}"):
+        place.write_text(text, encoding="latin-1")
+        list(logs_match_records.check(subject))
