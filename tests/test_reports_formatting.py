@@ -32,7 +32,8 @@ def test_a_column_has_one_unit() -> None:
     [
         (f.count(4_195_197_692), "4,195,197,692"), (f.count(None), "—"), (f.count(-3), "−3"),
         (f.quality(0.80275), "0.80275"), (f.quality(math.nan), "—"), (f.epochs(0.65), "0.650"),
-        (f.ratio(1.00409), "1.004×"), (f.ratio(None), "—"), (f.ratio(0.0064768), "0.00648×"), (f.ratio(0.0), "0.000×"),
+        (f.ratio(1.00409), "1.004×"), (f.ratio(None), "—"),
+        (f.ratio(0.0064768), "0.00648×"), (f.ratio(0.0), "0.000×"),
         (f.percent(0.0741), "7.4 %"), (f.percent(0.0), "0.0 %"), (f.percent(0.0002), "<0.1 %"),
         (f.percent(None), "—"),
         (f.si(21_431_000), "21.4 M"), (f.si(850), "850"), (f.si(999_600), "1.00 M"), (f.si(3), "3"),
