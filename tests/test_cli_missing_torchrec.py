@@ -27,6 +27,10 @@ def find_spec_without_torchrec(name: str) -> ModuleSpec | None:
         (["plan", "dlrm_tiny", "--implementation", "torchrec", "--no-measure"], "torchrec-cpu.txt"),
         (["plan", "dlrm_tiny", "--devices", "8"], "torchrec-cpu.txt"),
         (["profile", "dlrm_tiny", "--implementation", "torchrec"], "cannot be profiled. Use 'reference'"),
+        (
+            ["sweep", "dlrm_tiny", "--axis", "runtime.implementation=optimized,torchrec", "--profile"],
+            "requirements/torchrec-cpu.txt",
+        ),
     ],
 )
 def test_nothing_is_begun_without_torchrec(

@@ -56,7 +56,7 @@ class DeviceOptions(TypedDict):
 
 
 _OPTIONS = (
-    click.option("--devices", "num_devices", type=click.IntRange(min=1), help="Plan tables for that many devices."),
+    click.option("--devices", "num_devices", type=click.IntRange(1, 4096), help="Plan tables for that many devices."),
     click.option(
         "--device-type", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="What they are."
     ),

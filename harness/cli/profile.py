@@ -56,15 +56,9 @@ def profile(
     from harness.profile.launch import find_or_start_set, profile_set
     from harness.resources import read_resources
     from harness.runner import RunRequest
-    from reference_models.implementations import WITHOUT_PHASES
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
-    if (implementation := config.workload.runtime.implementation) in WITHOUT_PHASES:
-        raise HarnessError(
-            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
-            "'optimized'.",
-            ExitCode.USAGE,
-        )
+    refuse_unprofilable(config.workload.runtime.implementation)
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)
@@ -97,6 +91,18 @@ def profile(
     click.echo(render(record, _markdown if output_format == "md" else _plain))
     if output_format == "table":
         click.echo(f"\nfile   {path}" + (f"\ntrace  {trace}" if trace is not None else ""))
+
+
+def refuse_unprofilable(implementation: str) -> None:
+    """Before anything is written: an implementation whose step has no phases to time."""
+    from reference_models.implementations import WITHOUT_PHASES
+
+    if implementation in WITHOUT_PHASES:
+        raise HarnessError(
+            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
+            "'optimized'.",
+            ExitCode.USAGE,
+        )
 
 
 def _say(doing: str) -> None:

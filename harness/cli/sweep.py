@@ -96,7 +96,9 @@ def sweep(
         num_runs = max(MIN_PROCESSES, num_runs or 0)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
-    configurations = _configure(benchmark, points, overrides, base.tables["model"], suffix, configured, quiet=quiet)
+    configurations = _configure(
+        benchmark, points, overrides, base.tables["model"], suffix, configured, with_profile=with_profile, quiet=quiet
+    )
     folder = start_sweep(
         axes,
         configurations,
@@ -126,11 +128,13 @@ def _configure(
     suffix: str | None,
     configured: Configured,
     *,
+    with_profile: bool,
     quiet: bool,
 ) -> list[Any]:
     """Resolve every point before anything is written; what only one configuration cannot do becomes its problem."""
     from harness.axes import overrides_of
     from harness.cli.dataset_progress import generation_progress
+    from harness.cli.profile import refuse_unprofilable
     from harness.cli.run import refuse_impossible, refuse_too_large_batch
     from harness.config import resolve
     from harness.data import ensure_dataset
@@ -143,6 +147,8 @@ def _configure(
             benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
         )
         refuse_impossible(config.workload)
+        if with_profile:
+            refuse_unprofilable(config.workload.runtime.implementation)
         configs.append(config)
     found = []
     for point, config in zip(points, configs, strict=True):
