@@ -13,10 +13,14 @@ from typing import Any
 from harness.errors import ExitCode
 
 _GRACE_S = 10.0
-OPENMP_WAITING = {"GOMP_SPINCOUNT": "1000"}
-"""How long OpenMP's threads spin at a barrier before they sleep. GNU's default (300,000) lets one busy neighbour
-slow small layers tenfold and more, since whoever spins keeps the core from whoever is waited for. It is read when
-torch is first imported."""
+WORKER_VARIABLES = {"GOMP_SPINCOUNT": "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
+"""What a worker's environment has unless the user's says otherwise; other C libraries ignore GNU's variables.
+
+- How long OpenMP's threads spin at a barrier before they sleep. GNU's default (300,000) lets one busy neighbour slow
+  small layers tenfold and more, since whoever spins keeps the core from whoever is waited for.
+- Freed memory is kept for the next step. By default every tensor above 32 MiB, and often above less, is given back
+  and its pages cleared again at each use: a tenth of a step at batch size 65,536, a fifth of the reference's.
+"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,7 +53,7 @@ def launch_worker(
     failed: Mapping[str, Any] | None = None
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {
-        **OPENMP_WAITING,
+        **WORKER_VARIABLES,
         **os.environ,
         "OMP_NUM_THREADS": str(num_threads),
         "MKL_NUM_THREADS": str(num_threads),

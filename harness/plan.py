@@ -9,13 +9,14 @@ from typing import Any
 from harness.clock import Clock
 from harness.config import RunConfig
 from harness.errors import HarnessError
-from harness.launch import OPENMP_WAITING
+from harness.launch import WORKER_VARIABLES
 from harness.resources import Resources, read_resources
 from reference_models.config import DataConfig
 from reference_models.counts import MemoryEstimate, ModelCounts, count_model, estimate_memory
 from reference_models.datasets import locate_dataset, open_dataset
-from reference_models.errors import DatasetError
+from reference_models.errors import ConfigError, DatasetError
 from reference_models.implementations import find_implementation
+from reference_models.rank_limits import refuse_impossible_ranks
 from reference_models.world import SingleProcess
 from rules import keys
 
@@ -92,7 +93,9 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         problems=(),
     )
     plan = replace(plan, problems=tuple(_problems(plan, num_runs, division)))
-    if not measure or config.workload.runtime.device != "cpu" or counts is None or schedule is None:
+    runtime = config.workload.runtime
+    # Several ranks wait for one another, which one process cannot tell.
+    if not measure or runtime.device != "cpu" or runtime.ranks > 1 or counts is None or schedule is None:
         return plan
     if any(fatal in problem for problem in plan.problems for fatal in _FATAL):
         return plan
@@ -126,7 +129,7 @@ def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Sched
 
 def _estimate_time(config: RunConfig, counts: ModelCounts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
     """From a few real steps and one evaluation where the dataset is ready; else a bound from matrix products."""
-    os.environ.update({**OPENMP_WAITING, **os.environ})  # as in a run, and before torch is imported
+    os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     num_steps = schedule.num_evals * schedule.steps_between_evals
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     if data_dir.joinpath("manifest.json").exists():
@@ -199,8 +202,20 @@ def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
             f"{plan.memory_bytes / 2**30:.1f} GiB needed (modelled), {plan.resources.memory_bytes / 2**30:.1f} GiB "
             "here: out of memory."
         )
+    problems += _ranks_problem(plan.config)
     problems += _device_problem(plan.config)
     return problems
+
+
+def _ranks_problem(config: RunConfig) -> list[str]:
+    runtime = config.workload.runtime
+    if runtime.implementation != "torchrec":
+        return []
+    try:
+        refuse_impossible_ranks(config.workload.train, runtime, runtime.ranks)
+    except ConfigError as error:
+        return [f"{error} The run cannot start."]
+    return []
 
 
 def _device_problem(config: RunConfig) -> list[str]:

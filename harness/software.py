@@ -16,6 +16,7 @@ from typing import Any
 
 from harness.accelerators import Accelerators
 from harness.hardware import Found, virtualization
+from harness.launch import WORKER_VARIABLES
 from harness.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
@@ -84,7 +85,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
         "quota_cores": resources.quota_cores,
         "physical_memory_bytes": resources.physical_memory_bytes,
         "memory_limit_bytes": resources.memory_limit_bytes,
-        "variables": environment_variables(os.environ if environ is None else environ),
+        "variables": environment_variables({**WORKER_VARIABLES, **(os.environ if environ is None else environ)}),
     }
 
 

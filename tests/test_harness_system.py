@@ -16,6 +16,7 @@ from harness import software
 from harness.accelerators import describe_accelerators, parse_nvidia_smi, read_accelerators
 from harness.errors import ExitCode, HarnessError
 from harness.hardware import describe_hardware, virtualization
+from harness.launch import WORKER_VARIABLES
 from harness.peripherals import describe_networking, describe_storage
 from harness.software import container, environment, environment_variables
 from harness.submission import Given, submission_fields
@@ -334,6 +335,8 @@ def test_the_environment_is_plain_json_without_secrets() -> None:
     found = environment(environ)
     assert json.loads(json.dumps(found)) == found
     assert found["packages"]["torch"] == software.version_of("torch")
+    assert found["variables"] == WORKER_VARIABLES | kept, "what workers are given besides"
+    assert environment({"MALLOC_MMAP_MAX_": "9"})["variables"]["MALLOC_MMAP_MAX_"] == "9", "the user's own wins"
     assert software.version_of("no-such-package-anywhere") is None
 
 

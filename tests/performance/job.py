@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from jobs import run_as_a_worker
 from sklearn.metrics import roc_auc_score
 from torch.utils.data import DataLoader, Dataset
 
@@ -91,6 +92,7 @@ def main() -> None:
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--data", type=Path, help="where datasets lie; by default one is generated and dropped")
     options = parser.parse_args()
+    run_as_a_worker()
     entry = load_entry(options.benchmark)
     with tempfile.TemporaryDirectory() as scratch:
         data_dir = ensure_dataset(entry.workload.data, options.data or Path(scratch), num_threads=options.threads)

@@ -1,5 +1,7 @@
 """The two training jobs that peers are measured on, their batches, and the matrix products one step is made of."""
 
+import os
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
@@ -8,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from harness.launch import WORKER_VARIABLES
 from reference_models.config import DataConfig, TrainConfig, parse_data, parse_train
 from reference_models.counts import interaction_width
 from reference_models.dataset import Batch
@@ -38,6 +41,12 @@ class Job:
     def num_embeddings(self) -> tuple[int, ...]:
         assert self.data.num_embeddings is not None
         return self.data.num_embeddings
+
+
+def run_as_a_worker() -> None:
+    """Start this command over, once, where its environment lacks what workers are given; all peers then have it."""
+    if not WORKER_VARIABLES.keys() <= os.environ.keys():
+        os.execve(sys.executable, [sys.executable, *sys.argv], {**WORKER_VARIABLES, **os.environ})
 
 
 def make_job(name: str, opt_name: str) -> Job:

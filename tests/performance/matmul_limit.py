@@ -14,10 +14,19 @@ Call = Callable[[], object]
 FINALISTS = 3
 
 
+_clock = time.perf_counter
+
+
+def count_processor_time() -> None:
+    """From now on `timed_s` leaves out what waiting for the processor takes; for one thread."""
+    global _clock
+    _clock = time.process_time
+
+
 def timed_s(call: Call) -> float:
-    start_s = time.perf_counter()
+    start_s = _clock()
     call()
-    return time.perf_counter() - start_s
+    return _clock() - start_s
 
 
 def layouts(product: Product) -> dict[str, Call]:

@@ -3,7 +3,8 @@
 python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
 
 All take turns in one process on the same batches; medians over rounds, and ratios of them. torchrec takes part where
-it is installed (requirements/torchrec-cpu.txt). Each trains once more in a process of its own for its peak memory.
+it is installed (requirements/torchrec-cpu.txt). Each trains once more in a process of its own for its peak memory. On
+a busy machine, --cpu-time with one thread counts processor time: waiting for the processor is left out.
 """
 
 import argparse
@@ -15,8 +16,8 @@ import sys
 from pathlib import Path
 
 import torch
-from jobs import make_batches, make_job, step_products
-from matmul_limit import Limit, best_shape_flops, timed_s
+from jobs import make_batches, make_job, run_as_a_worker, step_products
+from matmul_limit import Limit, best_shape_flops, count_processor_time, timed_s
 from peers import PEERS
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
@@ -29,9 +30,13 @@ def parse() -> argparse.Namespace:
     parser.add_argument("--optimizer", default="rowwise_adagrad", choices=["adagrad", "rowwise_adagrad", "sgd"])
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--cpu-time", action="store_true", help="time by this process's processor time")
     parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
     parser.add_argument("--memory-of", choices=PEERS, help=argparse.SUPPRESS)
-    return parser.parse_args()
+    options = parser.parse_args()
+    if options.cpu_time and options.threads != 1:
+        parser.error("--cpu-time needs --threads 1: more threads' processor time is no step's time.")
+    return options
 
 
 def print_memory(options: argparse.Namespace) -> None:
@@ -55,10 +60,13 @@ def status_kib(key: str) -> int:
 
 def main() -> None:
     options = parse()
+    run_as_a_worker()
     torch.set_num_threads(options.threads)
     if options.memory_of:
         print_memory(options)
         return
+    if options.cpu_time:
+        count_processor_time()
     job = make_job(options.job, options.optimizer)
     batch_size, num_steps = job.train.global_batch_size, STEPS_PER_ROUND[options.job]
     batches = make_batches(job, num_steps)
@@ -76,7 +84,8 @@ def main() -> None:
         f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {options.threads} threads, "
         f"torch {torch.__version__}"
     )
-    print(f"measured; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
+    clock = "measured by processor time" if options.cpu_time else "measured"
+    print(f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
           + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items()))  # fmt: skip
     ours_s, limit_s = statistics.median(times["ours"]), statistics.median(times["limit"])
     for name, values in times.items():
