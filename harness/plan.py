@@ -22,6 +22,8 @@ from rules import keys
 
 PROCESS_BYTES = 300 << 20
 """Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
+TORCHREC_BYTES = 80 << 20
+"""What loading torchrec and FBGEMM adds to a process, measured likewise."""
 _TIMED_STEPS = 10
 _FATAL = ("out of memory", "cannot start")
 
@@ -63,7 +65,12 @@ class Plan:
 
     @property
     def memory_bytes(self) -> int | None:
-        return None if self.memory is None else self.memory.total_bytes + PROCESS_BYTES
+        """Of all ranks together."""
+        if self.memory is None:
+            return None
+        runtime = self.config.workload.runtime
+        one_process = PROCESS_BYTES + (TORCHREC_BYTES if runtime.implementation == "torchrec" else 0)
+        return self.memory.total_bytes + runtime.ranks * one_process
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:

@@ -5,8 +5,12 @@ from pathlib import Path
 
 import pytest
 from conftest import Command
+from ranks_builder import needs_torchrec
 
 from harness.cli import main
+from harness.plan import PROCESS_BYTES, TORCHREC_BYTES
+
+JSON = ("--format", "json")
 
 
 def plan(dlrmbench: Command, *arguments: object) -> dict[str, object]:
@@ -59,6 +63,23 @@ def test_criteo_data_must_be_prepared_first(dlrmbench: Command) -> None:
     done = dlrmbench("plan", "dlrm_kaggle")
     assert done.returncode == 0, done.stderr
     assert "data prepare" in done.stdout
+
+
+@needs_torchrec
+def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for ranks in (["1", "--no-measure"], ["2"], ["3"]):
+        with pytest.raises(SystemExit):
+            main(["plan", "dlrm_tiny", "--implementation", "torchrec", *JSON, "--ranks", *ranks])
+        found.append(json.loads(capsys.readouterr().out))
+    one, two, three = found
+    assert two["modelled_memory_bytes"] - one["modelled_memory_bytes"] == PROCESS_BYTES + TORCHREC_BYTES
+    assert two["modelled_run_s"] is None
+    assert any("3 ranks cannot share equally" in problem for problem in three["problems"])
+    assert two["problems"] == one["problems"] == []
 
 
 @pytest.mark.parametrize(
