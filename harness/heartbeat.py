@@ -56,6 +56,7 @@ class Heartbeat:
         now_s = time.monotonic()
         self._seen = {rank: ("", now_s) for rank in range(meeting.size) if rank != meeting.rank}
         self._answered_s, self._is_broken = now_s, False
+        self._ticked_s, self._stood_s = now_s, 0.0
         self._told: End | None = None
         self._ended, self._concluding = threading.Event(), threading.Lock()
         self._signals, self._wakeup = socket.socketpair()
@@ -78,10 +79,11 @@ class Heartbeat:
         if error is None:
             self._stop()
             return
-        own = self._explain(error)
+        lost = self._find_lost(error)
+        own = lost or self._describe(error)
         end = self._conclude(own, is_told=not isinstance(error, RefusedByAllError))
         self._stop()
-        if end != own or own.rank != self._meeting.rank:
+        if lost is not None or end != own:
             raise HarnessError(f"{end.reason}; rank {self._meeting.rank} ends.", ExitCode(end.code)) from error
 
     def _stop(self) -> None:
@@ -111,19 +113,17 @@ class Heartbeat:
             self._ended.wait(BEAT_S)
 
     def _watch(self) -> None:
-        rank, ticked_s = self._meeting.rank, time.monotonic()
+        rank = self._meeting.rank
         while not self._ended.is_set():
             signals = self._wait_for_signals(BEAT_S)
-            stood_s, ticked_s = time.monotonic() - ticked_s, time.monotonic()
+            self._stood_s, self._ticked_s = self._longest_stand_s(), time.monotonic()
             if self._ended.is_set():
                 return
             end = self._look(self._lost_after_s)
-            if stood_s > self._lost_after_s:  # then the others have ended, and their silence is no news
-                end = End(
-                    rank=rank, reason=f"rank {rank} itself stood still for {stood_s:.0f} s", code=ExitCode.RESOURCES
-                )
-            elif end is None and signals:
-                end = self._explain_signal(signals[0])
+            if end is None and signals:
+                if signals[0] == signal.SIGTERM:
+                    end = self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
+                end = end or self._describe_signal(signals[0])
             if end is not None:
                 end = self._conclude(end, is_told=True)
                 sys.stderr.write(f"{end.reason}; rank {rank} ends.\n")
@@ -140,6 +140,11 @@ class Heartbeat:
             return self._told
         now_s, meeting = time.monotonic(), self._meeting
         code = int(ExitCode.RESOURCES)
+        if (stood_s := self._longest_stand_s()) > self._lost_after_s:
+            # Then the others have ended, and their silence is no news.
+            return End(
+                rank=meeting.rank, reason=f"rank {meeting.rank} itself stood still for {stood_s:.0f} s", code=code
+            )
         if self._is_broken:
             if now_s - self._answered_s < _GONE_AFTER_S:
                 return None
@@ -153,36 +158,41 @@ class Heartbeat:
         who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 
+    def _longest_stand_s(self) -> float:
+        """How long this process itself was held up at most."""
+        return max(self._stood_s, time.monotonic() - self._ticked_s)
+
     def _look_for(self, seconds: float, patience_s: float) -> End | None:
         until_s = time.monotonic() + seconds
         while (end := self._look(patience_s)) is None and time.monotonic() < until_s:
             time.sleep(BEAT_S / 10)
         return end
 
-    def _explain(self, error: BaseException) -> End:
-        """Of an error of the main thread: its own, or, where it may be a broken connection, the rank that is lost."""
+    def _find_lost(self, error: BaseException) -> End | None:
+        """The reason behind an error of the main thread that may only follow from it: a connection that broke, or
+        a launcher that ends all ranks. None when the error is this rank's own.
+        """
+        if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
+            return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
+        if not isinstance(error, RuntimeError) or exit_code_of(error) is not None or is_out_of_memory(error):
+            return None
+        return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
+
+    def _describe(self, error: BaseException) -> End:
+        """An error of the main thread as this rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if is_out_of_memory(error):
             code, error = ExitCode.RESOURCES, MemoryError()
         if code is not None:
             return End(rank=rank, reason=f"rank {rank}: {message_of(error)}", code=code)
-        if isinstance(error, KeyboardInterrupt):
-            return self._explain_signal(signal.SIGINT)
         if not isinstance(error, Exception):
-            return self._explain_signal(signal.SIGTERM)
-        if isinstance(error, RuntimeError) and (end := self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)):
-            return end
+            return self._describe_signal(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
         words = (str(error) or "no message").splitlines()[0]
-        return End(
-            rank=rank,
-            reason=f"rank {rank}: internal error: {type(error).__name__}: {words}",
-            code=ExitCode.INTERNAL_ERROR,
-        )
+        reason = f"rank {rank}: internal error: {type(error).__name__}: {words}"
+        return End(rank=rank, reason=reason, code=ExitCode.INTERNAL_ERROR)
 
-    def _explain_signal(self, number: int) -> End:
+    def _describe_signal(self, number: int) -> End:
         kind, rank = signal.Signals(number), self._meeting.rank
-        if kind == signal.SIGTERM and (end := self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)):
-            return end
         return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
 
     def _conclude(self, own: End, *, is_told: bool) -> End:

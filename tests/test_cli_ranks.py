@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import signal
 import stat
 import subprocess
@@ -151,7 +152,7 @@ def test_a_rank_that_stands_still_ends_the_run_within_a_minute(tmp_path: Path, d
     process = start_command(*options(data_root, "-n", 1, "--ranks", 2), cwd=tmp_path)
     try:
         pid = find_rank(process.pid, 1)
-        time.sleep(6)
+        wait_for_training(tmp_path / "results")
         os.kill(pid, signal.SIGSTOP)
         output, _ = process.communicate(timeout=75)
     finally:
@@ -193,7 +194,7 @@ def test_a_rank_that_stands_still_ends_a_world_of_others(tmp_path: Path, data_ro
         assert "for 20 s; rank" in output.splitlines()[-1]
         world[rank].send_signal(signal.SIGCONT)
         output, _ = world[rank].communicate(timeout=45)
-        assert f"rank {rank} itself stood still" in output
+        assert re.search(f"rank {rank} (itself stood still|has not been heard of) for", output), output
         assert record(run_set, 0, 0)["status"] == "interrupted"
     finally:
         for process in world:
@@ -203,7 +204,7 @@ def test_a_rank_that_stands_still_ends_a_world_of_others(tmp_path: Path, data_ro
 @pytest.mark.long
 def test_a_killed_rank_0_is_named_and_its_attempt_is_recorded_later(tmp_path: Path, data_root: Path) -> None:
     run_set = tmp_path / "set"
-    assert kill_in_world(0, data_root, run_set).startswith("rank 0, where the ranks meet (127.0.0.1:")
+    assert "rank 0, where the ranks meet (127.0.0.1:" in kill_in_world(0, data_root, run_set)
     assert not (run_set / "extra" / "run_0" / "attempt_0" / "run.json").exists()
     resumed = start_command("resume", run_set, cwd=tmp_path)
     output, _ = resumed.communicate(timeout=60)
@@ -228,12 +229,16 @@ def start_training_world(data_root: Path, run_set: Path) -> "list[subprocess.Pop
     """Two ranks that train in a world of others."""
     same = options(data_root, "-n", 1, "--run-index", 0, "-o", run_set, "--seed", 5, "-q")
     world = start_world(2, [same, same], data_root)
-    log = run_set / "extra" / "run_0" / "attempt_0" / "log.txt"
-    end_s = time.monotonic() + 60
-    while not log.exists() or "run_start" not in log.read_text():
-        assert time.monotonic() < end_s, [process.poll() for process in world]
-        time.sleep(0.05)
+    wait_for_training(run_set)
     return world
+
+
+def wait_for_training(folder: Path) -> None:
+    """Until a run below `folder` has begun to train, so that its ranks have met."""
+    end_s = time.monotonic() + 60
+    while not any("run_start" in log.read_text() for log in folder.rglob("extra/run_0/attempt_0/log.txt")):
+        assert time.monotonic() < end_s, f"no run began below {folder}"
+        time.sleep(0.05)
 
 
 def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: Path) -> None:
