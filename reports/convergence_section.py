@@ -125,6 +125,7 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
             [one.line(_epoch) for one in drawn], [_name(one, group) for one in drawn], f"{id_}-table"
         ),
         views=tuple(views),
+        series=tuple(names.items()) if len(names) > 1 else (),
     )
 
 

@@ -280,6 +280,7 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             )
         )
     title = "Throughput block by block"
+    names = {hue_number(p, sets): one.label for p, one in enumerate(sets)} if len(sets) > 1 else {}
     lead = (
         f"The slowest block of any run ran at {percent(min(slowdowns))} of its run's median. A common dip at one "
         "place points at the program, a dip in one run at the system."
@@ -290,10 +291,11 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             id_=id_,
             title=title,
             description=f"Samples per second. {lead}",
-            names={hue_number(p, sets): one.label for p, one in enumerate(sets)} if len(sets) > 1 else {},
+            names=names,
         ),
         heading="Steadiness",
         lead=lead,
+        series=tuple(names.items()) if len(names) > 1 else (),
         table=Table(
             id=f"{id_}-table",
             caption=f"{title}, samples/s",

@@ -70,6 +70,7 @@ class Chart:
 
     The heading is empty where the chart stands alone below that of its section.
     `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
+    `series` are the hues of the figure that a reader may hide, with the names of what they show.
     """
 
     block: ClassVar[str] = "chart"
@@ -79,6 +80,7 @@ class Chart:
     table: Table | None
     table_note: str = ""
     views: tuple[tuple[str, Figure], ...] = ()
+    series: tuple[tuple[int, str], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -117,6 +117,20 @@ def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, 
             assert tab.evaluate(shown) == [False, True, False]
 
 
+def test_a_configuration_is_hidden_in_every_drawing_of_a_chart_but_not_on_paper(browser: Browser, page: str) -> None:
+    shown = (
+        "[...document.querySelectorAll('#group1-convergence-chart .wide g.hue1')]"
+        ".map((one) => getComputedStyle(one).display !== 'none')"
+    )
+    for scripts, media in ((False, "screen"), (True, "print")):
+        with browser.tab(page, scripts=scripts, media=media) as tab:
+            assert tab.count("#group1-convergence-chart .series input") == 2
+            before = tab.evaluate(shown)
+            assert len(before) >= 3 and all(before)
+            tab.evaluate("document.querySelector('#group1-convergence-chart .s1').click()")
+            assert set(tab.evaluate(shown)) == {media == "print"}
+
+
 def test_findings_are_filtered(browser: Browser, tmp_path: Path) -> None:
     # A repeated record is an error or a warning, too few runs are a warning, and own results have remarks.
     runs = make_runs(load_benchmark("dlrm_tiny"))
