@@ -41,7 +41,7 @@ def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: in
     adopt_slurm(os.environ)
     runtime = config.workload.runtime
     meeting = meet(num_ranks=runtime.ranks, on_waiting=_tell)
-    with Heartbeat(meeting) as heartbeat, ExitStack() as held:
+    with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
         refuse_difference(world, _asked(config, request, folder, index))
         prepared = _prepare(world, config, request, folder, index, held)
