@@ -68,7 +68,7 @@ def bytes_table(runs: Sequence[Exchange], id_: str) -> Table:
     formulas = runs[0].formulas
     return Table(
         id=id_,
-        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'run')}; N is the number of ranks",
+        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
         columns=(
             Column(name="Kind"),
             Column(name="Per step", is_number=True, help="bytes; counted"),

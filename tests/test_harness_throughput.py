@@ -9,6 +9,7 @@ import pytest
 from conftest import Command
 from ranks_builder import needs_torchrec
 
+from harness.cli.run import exchange_line
 from harness.config import Override, resolve
 from harness.data import ensure_dataset
 from harness.run_set import open_run_set
@@ -55,6 +56,7 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     assert [one["rank"] for one in measured["ranks"]] == [0, 1]
     assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
     exchange = measured["exchange"]
+    assert f"{sum(exchange['bytes_per_step'].values()):,} bytes per step between 2 ranks" in exchange_line(measured)
     assert exchange["bytes_per_step"]["embedding_forward"] > 0 and exchange["formulas"]["dense_reduce"]
     assert exchange["bytes_per_evaluation"] is None
     rows = config.workload.data.num_embeddings or ()

@@ -1,8 +1,9 @@
 """`run` and `resume`: train to the target, judge, score, report."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import click
 
@@ -186,7 +187,8 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     with locked(run_set):
         tables = read_toml(run_set.extra / "definition.toml")
         path = measure_set(run_set, content, tables, num_steps=num_steps, on_process=on_process)
-    summary = log_summary(process["samples_per_s"] for process in read_json(path)["processes"])
+    processes = read_json(path)["processes"]
+    summary = log_summary(process["samples_per_s"] for process in processes)
     if summary is None or summary.interval is None or summary.coefficient_of_variation is None:
         raise HarnessError(f"{path}: no throughput could be measured.", ExitCode.INCONCLUSIVE)
     both = interval(throughput_text(summary.interval.low), throughput_text(summary.interval.high))
@@ -196,8 +198,20 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
         f"{num_steps} steps each\n"
         f"  {summary.interval.confidence:.0%} interval    {both} ({summary.interval.method})\n"
         f"  varies by       {percent(summary.coefficient_of_variation)} between processes\n"
+        f"{exchange_line(processes[0])}"
         f"  file            {path}"
     )
+
+
+def exchange_line(process: Mapping[str, Any]) -> str:
+    """What the ranks of one measured process send to each other in a step; empty for one rank."""
+    from reports.formatting import count
+
+    exchange = process.get("exchange")
+    if exchange is None:
+        return ""
+    num_bytes = sum(exchange["bytes_per_step"].values())
+    return f"  exchange        {count(num_bytes)} bytes per step between {exchange['num_ranks']} ranks, counted\n"
 
 
 def refuse_without_target(config: RunConfig) -> None:
