@@ -45,7 +45,7 @@ def test_parts_of_a_bar_are_seen_on_the_page(scheme: str) -> None:
 
 
 def test_every_colour_comes_from_the_palette() -> None:
-    used = set(re.findall(r"var\(--(\w+)", STYLE)) - {"c", "dash", "fail", "serif", "sans", "mono"}
+    used = set(re.findall(r"var\(--(\w+)", STYLE)) - {"c", "dash", "fade", "fail", "serif", "shade", "sans", "mono"}
     assert used <= set(PALETTE)
     rest = re.sub(r"--\w+: light-dark\([^)]*\);", "", STYLE)
     assert re.findall(r"#[0-9a-fA-F]{3,8}\b", rest) == []
