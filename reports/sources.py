@@ -77,7 +77,8 @@ def _side(
     results = tuple(
         _run_result(row, run, evaluations.get((run["configuration"], run["run"], run["path"]), []))
         for run in runs
-        if run["status"] in ("success", "not_converged")
+        # An attempt whose log is not there may have ended well; without its log it is no run of the set.
+        if run["status"] in ("success", "not_converged") and run["counted"] != "no"
     )
     status = row["status"]
     return Side(

@@ -73,12 +73,17 @@ def test_several_sources_become_one_table_with_labels_of_their_own(folder: Path,
     assert len(join_tables([both, both]).configurations) == 12
 
 
-def test_json_is_compared_as_the_directories_are(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("num_removed", [0, 2])
+def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path, tmp_path: Path) -> None:
+    """Also where logs were removed and the records of their attempts remain: those are no runs."""
+    for log in sorted((folder / "a").rglob("result_*.txt"))[5 - num_removed :]:
+        log.unlink()
     a, b, _ = gather([folder])
     from_folders = compare_sets(a, b)
     one, other, _ = read_sides(export(folder, tmp_path / "export.json"))
     (from_json,) = compare_sides(one, [other])
     assert from_json.refusal == from_folders.refusal
+    assert (from_json.num_base, from_json.num_base_converged) == (5 - num_removed, 5 - num_removed)
     for here, there in zip(from_json.factors, from_folders.factors, strict=True):
         assert (here.verdict, here.runs_needed, here.num_new) == (there.verdict, there.runs_needed, there.num_new)
         assert here.ratio == pytest.approx(there.ratio, rel=1e-6)
