@@ -84,6 +84,9 @@ def ask_official_checkers(
             except NotCopiedError as error:
                 answers[index] = Answer("not asked", (str(error),))
                 continue
+            except OSError as error:  # such as no space left
+                answers[index] = Answer("not asked", (f"it could not be copied: {error.strerror}",))
+                continue
             jobs.append({"id": index, "checker": one.checker, "path": path, "ruleset": f"{one.round}.0"})
         jobs.sort(key=lambda job: int(job["id"]))
         if jobs:

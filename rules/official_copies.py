@@ -1,5 +1,6 @@
 """Copies of what the official checkers look at: only regular files, no links, up to a number and a size."""
 
+import itertools
 import os
 import stat
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,7 @@ class Copies:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._made: dict[tuple[str, Path | tuple[Path, ...]], str] = {}
+        self._numbers = itertools.count()  # what was given up halfway keeps its name
         self._num_files = 0
         self._num_files_in_all = 0
         self._num_bytes = 0
@@ -33,7 +35,7 @@ class Copies:
         name = self._made.get(("file", path))
         if name is None:
             self._num_files = 0
-            name = f"{len(self._made)}{'.json' if path.suffix == '.json' else '.txt'}"
+            name = f"{next(self._numbers)}{'.json' if path.suffix == '.json' else '.txt'}"
             self._copy(path, self.folder / name)
             self._made["file", path] = name
         return name
@@ -43,7 +45,7 @@ class Copies:
         key = ("set", tuple(logs))
         self._num_files = 0
         if key not in self._made:
-            name = f"set{len(self._made)}"
+            name = f"set{next(self._numbers)}"
             (self.folder / name).mkdir()
             for log in logs:
                 target = self.folder / name / log.name
@@ -56,7 +58,7 @@ class Copies:
 
     def submission(self, root: Path) -> str:
         """systems/ and results/ of a submission, without scaling.json."""
-        name = f"submission{len(self._made)}"
+        name = f"submission{next(self._numbers)}"
         self._num_files = 0
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir(parents=True)
@@ -70,7 +72,7 @@ class Copies:
 
     def outline(self, root: Path) -> str:
         """All names of a submission with empty files, and sparse ones where they are too large for a repository."""
-        name = f"outline{len(self._made)}"
+        name = f"outline{next(self._numbers)}"
         self._num_files = 0
         (self.folder / name).mkdir()
         for path, inner in _files(root):
@@ -100,7 +102,7 @@ class Copies:
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise NotCopiedError(f"{source.name} cannot be read: {error.strerror}") from None
-        with os.fdopen(descriptor, "rb") as reading, target.open("xb") as writing:
+        with os.fdopen(descriptor, "rb") as reading:
             status = os.fstat(descriptor)
             if not stat.S_ISREG(status.st_mode):
                 raise NotCopiedError(f"{source.name} is no regular file")
@@ -108,9 +110,10 @@ class Copies:
                 raise NotCopiedError(f"{source.name} is larger than {MAX_LOG_BYTES} bytes")
             self._count(status.st_size)
             left = status.st_size
-            while left and (chunk := reading.read(min(left, _CHUNK))):
-                writing.write(chunk)
-                left -= len(chunk)
+            with target.open("xb") as writing:
+                while left and (chunk := reading.read(min(left, _CHUNK))):
+                    writing.write(chunk)
+                    left -= len(chunk)
 
 
 def num_links(root: Path) -> int:

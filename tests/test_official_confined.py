@@ -227,6 +227,22 @@ def test_what_is_too_large_is_not_copied(tmp_path: Path, monkeypatch: pytest.Mon
         assert opinion.outcome == "not asked" and "more than 2 files" in opinion.messages[0]
 
 
+@pytest.mark.parametrize("large", ["result_0.txt", "result_1.txt"])
+def test_a_set_with_a_large_log_is_not_copied_whoever_asks(
+    large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rules.official_copies.MAX_LOG_BYTES", 100_000)
+    logs = [write_log(tmp_path / f"result_{i}.txt", GOOD) for i in range(3)]
+    with (tmp_path / large).open("ab") as file:
+        file.write(b"noise\n" * 20_000)
+    questions = [
+        Question(checker=one, path=tmp_path, round="6.0", logs=tuple(logs)) for one in ("seed", "rcp", "seed")
+    ]
+    opinions = ask_official_checkers([*questions, Question(checker="compliance", path=logs[2], round="6.0")])
+    assert [one.outcome for one in opinions] == ["not asked"] * 3 + ["valid"]
+    assert all(f"{large} is larger than 100000 bytes" in one.messages[0] for one in opinions[:3])
+
+
 def test_copies_are_gone_afterwards_also_when_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
     (tmp_path / "temporary").mkdir()
