@@ -15,6 +15,7 @@ from rules.subject import SetSubject
 RECORD_FILE = "run.json"
 MAX_RECORD_BYTES = 16 << 20
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
+_RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 _ROUNDING_S = 0.005
 """Stamps are whole milliseconds, durations are not."""
@@ -73,17 +74,64 @@ def _record_of(root: Path, log: Path) -> Path | None:
     """run.json of the attempt whose log became this result: the last one that has no log of its own."""
     match = _RESULT.match(log.name)
     folder = root / "extra" / f"run_{int(match[1])}" if match is not None else None
-    try:
-        if folder is None or not folder.is_dir() or leads_out(folder, root):
-            return None
-        attempts = {int(found[1]): each for each in folder.iterdir() if (found := _ATTEMPT.match(each.name))}
-        for number in sorted(attempts, reverse=True):
-            place = attempts[number] / RECORD_FILE
-            if place.exists() and not (attempts[number] / "log.txt").exists() and not leads_out(place, root):
-                return place
-    except OSError:
-        return None  # what cannot be read counts as not there
+    if folder is None or not folder.is_dir() or leads_out(folder, root):
+        return None
+    for _, attempt in reversed(_numbered(folder, _ATTEMPT, root)):
+        place = attempt / RECORD_FILE
+        if place.exists() and not (attempt / "log.txt").exists() and not leads_out(place, root):
+            return place
     return None
+
+
+def _is_in_tree(subject: SetSubject) -> str | None:
+    result_set = subject.result_set
+    return None if result_set.root is not None and result_set.system is not None else "not a run set of this harness"
+
+
+@rule(
+    "RS117",
+    "every run that finished has its log",
+    source='training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs; this harness records'
+    " each in extra/run_<i>/attempt_<k>/run.json",
+    remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it still lies in its"
+    " attempt), or make a new set.",
+    applies=_is_in_tree,
+)
+def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
+    """Every attempt whose run.json says success or not_converged is the run of one result_<i>.txt in the set. What
+    was interrupted or failed counts as no run. A record that cannot be read is RS116's finding, where its log is
+    there."""
+    root = subject.result_set.root
+    assert root is not None
+    present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
+    for number, folder in _numbered(root / "extra", _RUN, root):
+        result = f"result_{number}.txt"
+        finished = [
+            (place, str(record["status"]))
+            for _, attempt in _numbered(folder, _ATTEMPT, root)
+            if (place := attempt / RECORD_FILE).is_file() and not leads_out(place, root)
+            if (record := read_object(place, MAX_RECORD_BYTES)[0]) is not None
+            and record.get("status") in tuple(_STATUSES)
+        ]
+        taken = [place for place, _ in finished if not place.with_name("log.txt").exists()][-1:]
+        for place, status in finished:
+            if result not in present or place not in taken:
+                yield Problem(
+                    message=f"run {number} finished ({status}), and its log is not in the set",
+                    path=str(place),
+                    found=f"no {result}" if result not in present else f"{result} of another attempt",
+                    expected=f"{result}: a run may not be discarded",
+                )
+
+
+def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int, Path]]:
+    """Folders in `folder` of a name, in the order of their numbers; what cannot be read or leads out counts as not
+    there."""
+    try:
+        found = [(int(match[1]), each) for each in folder.iterdir() if (match := name.match(each.name))]
+        return sorted((number, each) for number, each in found if each.is_dir() and not leads_out(each, root))
+    except OSError:
+        return []
 
 
 def _compare(log: RunLog, record: Mapping[str, Any], place: Path, root: Path) -> Iterator[Problem]:
@@ -155,4 +203,4 @@ def _durations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradictio
                 break
 
 
-RULES: tuple[Rule[SetSubject], ...] = (logs_match_records,)
+RULES: tuple[Rule[SetSubject], ...] = (logs_match_records, finished_runs_are_kept)

@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,30 @@ def _line(key: str, index: int = 0) -> int:
     return [number for number, one in enumerate(make_runs(TINY)[CHANGED], 1) if one["key"] == key][index]
 
 
+def _without_log(root: Path, **changes: Any) -> Path:
+    """A run that finished, without its log."""
+    write_recorded(root, **changes)
+    next(root.glob(f"results/*/*/result_{CHANGED}.txt")).unlink()
+    return root
+
+
+def _set_aside(root: Path) -> Path:
+    """A finished log moved back to its attempt."""
+    write_recorded(root)
+    log = next(root.glob(f"results/*/*/result_{CHANGED}.txt"))
+    log.rename(root / "extra" / f"run_{CHANGED}" / "attempt_1" / "log.txt")
+    return root
+
+
+def _run_again(root: Path) -> Path:
+    """A finished run whose log is gone and that was made once more."""
+    write_recorded(root)
+    attempt = root / "extra" / f"run_{CHANGED}" / "attempt_0"
+    attempt.mkdir()
+    (attempt / "run.json").write_text(json.dumps({"status": "not_converged"}))
+    return root
+
+
 def _case(name: str, line: int | None, change: Change = lambda records: records, **options: Any) -> VerdictCase:
     changes = options.pop("changes", {})
     file = f"result_{CHANGED}.txt"
@@ -114,6 +139,22 @@ CASES = [
         also=frozenset({"RS104"}),
     ),
     _case("no record", None, write_bad=_without_record, is_error=False),
+    *(
+        VerdictCase(
+            code="RS117",
+            name=name,
+            write_bad=write_bad,
+            write_good=write_good,
+            file="run.json",
+            also=frozenset() if name == "made again" else frozenset({"RS101", "RS110"}),
+        )
+        for name, write_bad, write_good in (
+            ("without its log", _without_log, write_recorded),
+            ("not converged", partial(_without_log, status="not_converged"), write_recorded),
+            ("set aside", _set_aside, write_recorded),
+            ("made again", _run_again, partial(_without_log, status="interrupted")),
+        )
+    ),
     VerdictCase(
         code="RS116",
         name="broken",
