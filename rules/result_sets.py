@@ -87,16 +87,17 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
     "RS104",
     "all runs are of the same thing",
     source=f"{_RESULTS}: N runs of one benchmark, system and implementation with the same hyperparameters",
-    remedy="Keep results of different settings in different directories.",
+    remedy="Keep results of different settings or systems in different directories.",
 )
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
-    """Benchmark, version, definition, dataset, division and every hyperparameter are equal in all logs of a set;
-    organisation and platform too, but a difference there is only a warning. Where the set's benchmark is known, a
-    log of another one is ST110's finding."""
+    """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
+    all logs of a set; the status too, but a difference there is only a warning. Where the set's benchmark is known,
+    a log of another one is ST110's finding."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
         keys.GRADIENT_ACCUMULATION_STEPS, keys.IMPLEMENTATION, keys.PRECISION, keys.WORLD_SIZE, keys.NUM_THREADS,
+        keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM,
     ]  # fmt: skip
     optimizer = {
         key for log in subject.logs for key in log.by_key if "opt_" in key or key == keys.LR_DECAY_START_STEPS
@@ -105,8 +106,7 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
         same.remove(keys.SUBMISSION_BENCHMARK)
     for key in (*same, *sorted(optimizer - set(same))):
         yield from _disagreement(subject, key, "error")
-    for key in (keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM, keys.SUBMISSION_STATUS):
-        yield from _disagreement(subject, key, "warning")
+    yield from _disagreement(subject, keys.SUBMISSION_STATUS, "warning")
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:

@@ -72,7 +72,28 @@ def _alike(folder: Path, is_alike: bool) -> Path:
     return folder / "Example" / "results"
 
 
+def _another(folder: Path, key: str | None) -> Path:
+    """One of ten runs names another organisation, platform or status."""
+    runs = make_runs(DCNV2, ours=False)
+    if key is not None:
+        runs[3] = with_record(runs[3], key, value="preview" if key == keys.SUBMISSION_STATUS else "Another")
+    write_set(folder / "Example", DCNV2, runs, ours=False)
+    return folder / "Example" / "results"
+
+
 CASES = [
+    *(
+        VerdictCase(
+            code="RS104",
+            name=f"another {key}",
+            write_bad=partial(_another, key=key),
+            write_good=partial(_another, key=None),
+            file="result_3.txt",
+            line=line,
+            is_error=key != keys.SUBMISSION_STATUS,
+        )
+        for key, line in ((keys.SUBMISSION_ORG, 5), (keys.SUBMISSION_PLATFORM, 6), (keys.SUBMISSION_STATUS, 7))
+    ),
     VerdictCase(
         code="RS115",
         write_bad=partial(_alike, is_alike=True),
