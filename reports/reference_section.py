@@ -7,12 +7,10 @@ from reports.charts.reference import Point, Result, reference_figure
 from reports.facts import SetFacts
 from reports.figures import hue_number
 from reports.formatting import count, epochs, printable
+from reports.reference_points import find_points
 from reports.verdict_section import names
 from reports.view import Block, Cell, Chart, Column, Prose, Section, Table
-from rules.benchmarks import Benchmark
-from rules.convergence import Convergence, ReferencePoint, load_points, prune, rcp_file
-from rules.definitions import find_definition
-from rules.errors import DefinitionError
+from rules.convergence import Convergence, ReferencePoint
 from rules.scoring import judge_set_convergence
 
 
@@ -21,8 +19,7 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
     without: list[SetFacts] = []
     for one in group:
-        benchmark = _definition(one)
-        points = _points(benchmark, one.result.round) if benchmark is not None else ()
+        benchmark, points = find_points(one)
         if benchmark is None or not points:
             without.append(one)
             continue
@@ -42,24 +39,6 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
         blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
     heading = "Convergence against the reference"
     return Section(id=f"{id_}-reference", heading=heading, name="Reference", blocks=tuple(blocks))
-
-
-def _definition(one: SetFacts) -> Benchmark | None:
-    try:
-        return find_definition(one.result.benchmark, None, one.result_set.definition_file)
-    except DefinitionError:
-        return None
-
-
-def _points(benchmark: Benchmark, round_name: str | None) -> tuple[ReferencePoint, ...]:
-    file = rcp_file(benchmark, round_name)
-    if file is None:
-        return ()
-    try:
-        points = load_points(file, benchmark.score.num_runs)
-    except DefinitionError:
-        return ()
-    return points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
 
 
 def _chart(

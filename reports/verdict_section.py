@@ -24,6 +24,7 @@ from reports.formatting import (
     throughput,
 )
 from reports.glossary import registered, status_line
+from reports.reference_points import outcome_words
 from reports.statistics import coverage_words, log_summary
 from reports.tables import configuration_row
 from reports.view import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
@@ -248,7 +249,7 @@ def _verdict_row(
             sub=f"{unfinished} unfinished" if unfinished else "",
         ),
         Cell(
-            text=printable(row["rcp_outcome"], 60) if row["rcp_outcome"] not in (None, "none") else "no RCP",
+            text=outcome_words(one),
             sub=f"× {factor:.4f}" if factor and factor != 1.0 else "",
         ),
         Cell(text=count(row["global_batch_size"]), sub=_rate(row["learning_rate"])),

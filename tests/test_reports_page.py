@@ -178,6 +178,8 @@ def test_the_verdict_says_how_each_stands_to_the_baseline_and_what_a_set_without
     times, against = ([row[heads.index(name)] for row in table.rows] for name in ("Time to train", "Against"))
     assert [one.sub == "no score" for one in times] == [False, False, True]
     assert float(times[2].text) == pytest.approx(3 * float(times[0].text), rel=0.1)
+    # Points are known: a set that cannot be scored was not tested against them.
+    assert table.rows[2][heads.index("RCP")].text == "not tested" != table.rows[0][heads.index("RCP")].text
     assert (against[0].text, against[1].text) == ("baseline", "2.25× slower")
     assert against[2].text == "inconclusive" and against[2].sub.endswith("slower")
 
