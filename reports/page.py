@@ -1,6 +1,5 @@
 """From the facts of all sets to the whole page: groups of comparable results, each with all its parts."""
 
-import re
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -11,6 +10,7 @@ from markupsafe import Markup
 from reports.comparison import Comparison
 from reports.comparison_section import compare_group
 from reports.facts import SetFacts
+from reports.find import brief_name
 from reports.formatting import plural, printable
 from reports.glossary import GLOSSARY, footnotes, status_line
 from reports.profile_record import ProfileRecord
@@ -25,8 +25,6 @@ from reports.verdict_section import badge, headline, tags, verdict_notes, verdic
 from reports.view import GroupView, PageView
 from reports.wording import speed, with_sign
 from rules.rounds import why_not_comparable
-
-_RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
 def build_page(
@@ -86,10 +84,9 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
 
 def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
     """Own run sets by the name that somebody chose, without benchmark and moment, where that tells them apart."""
-    brief = [_RUN_SET.sub(r"\1", one.label.removeprefix(f"{one.benchmark}-")) for one in sets]
+    brief = [brief_name(one) for one in sets]
     return tuple(
-        replace(one, label=name) if one.result_set.root is not None and brief.count(name) == 1 else one
-        for one, name in zip(sets, brief, strict=True)
+        replace(one, label=name) if brief.count(name) == 1 else one for one, name in zip(sets, brief, strict=True)
     )
 
 

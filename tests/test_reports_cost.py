@@ -98,14 +98,20 @@ def test_every_configuration_may_have_a_price_of_its_own(measured: Path, tmp_pat
     sets = [
         replace(one, index=number, label=label)
         for number, (one, label) in enumerate(
-            zip(gather([measured], second_opinion=False) * 3, ("h100 · v5.1", "b200 · v5.1", "cpu"), strict=True)
+            zip(
+                gather([measured], second_opinion=False) * 4,
+                ("h100 · v5.1", "b200 · v5.1", "cpu", "dlrm_tiny-h-20261121T162315Z"),
+                strict=True,
+            )
         )
     ]
     for given, expected in (
-        ((), [None, None, None]),
-        (("2",), [2.0, 2.0, 2.0]),
-        (("b200=3.5", "2"), [2.0, 3.5, 2.0]),
-        (("h100 · v5.1=1", "CPU=0.5"), [1.0, None, 0.5]),
+        ((), [None, None, None, None]),
+        (("2",), [2.0, 2.0, 2.0, 2.0]),
+        (("b200=3.5", "2"), [2.0, 3.5, 2.0, 2.0]),
+        (("h100 · v5.1=1", "CPU=0.5"), [1.0, None, 0.5, None]),
+        # A part of other names, but exactly what --name gave to one.
+        (("h=3",), [None, None, None, 3.0]),
     ):
         assert [one.price_per_hour for one in with_prices(sets, given)] == expected
     for wrong, why in (
