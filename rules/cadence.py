@@ -39,7 +39,7 @@ def _closed_of_others(subject: LogSubject) -> str | None:
     "evaluations come as often as the benchmark says",
     source=_EVALUATION,
     remedy="Evaluate every FLOOR(train_samples / (global_batch_size * evaluations per epoch)) iterations.",
-    requires={"ST101", "ST105", "HP102"},
+    requires={"ST101", "ST103", "ST105", "HP102"},
     applies=_closed_of_others,
 )
 def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
@@ -92,7 +92,7 @@ def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
     "events say how far training has come",
     source="compliance_checker training_*/common.yaml: epoch_num, samples_count, first_epoch_num, epoch_count",
     remedy="Give epoch_num (a fraction of the epoch) or samples_count in the metadata.",
-    requires={"ST101"},
+    requires={"ST101", "ST103"},
 )
 def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
     """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
@@ -188,7 +188,7 @@ class _Place:
     "sample counts follow the schedule",
     source=_EVALUATION,
     remedy="Keep the log as the run wrote it; evaluate where the benchmark's rule says.",
-    requires={"ST101", "ST104", "ST105", "ST107", "ST110", "HP102", "CA102", "CA103"},
+    requires={"ST101", "ST103", "ST104", "ST105", "ST107", "ST110", "HP102", "CA102", "CA103"},
     applies=applies_to_ours,
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
@@ -296,7 +296,7 @@ def _has_grid(subject: LogSubject) -> str | None:
     "evaluations stand on the benchmark's grid, from its first point on",
     source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
     remedy="Evaluate first at the pinned number of samples, and then after every interval.",
-    requires={"ST101", "ST105", "HP102", "CA102"},
+    requires={"ST101", "ST103", "ST105", "HP102", "CA102"},
     applies=_has_grid,
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
