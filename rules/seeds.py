@@ -23,8 +23,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
     for index, log in enumerate(subject.logs):
         for seed in {number for line in log.all(keys.SEED) if (number := as_number(line.value)) is not None}:
             holders[seed].append(index)
-    optional = subject.round is not None and round_number(subject.round) < (4, 1)
-    severity: Severity = "warning" if optional else "error"
+    severity: Severity = "warning" if _is_optional(subject.round) else "error"
     for seed, indices in holders.items():
         for index in indices[1:]:
             line = next(one for one in subject.logs[index].all(keys.SEED) if as_number(one.value) == seed)
@@ -35,6 +34,10 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
                 expected="a seed of its own",
                 severity=severity,
             )
+
+
+def _is_optional(round_name: str | None) -> bool:
+    return round_name is not None and round_number(round_name) < (4, 1)
 
 
 def _optional(subject: LogSubject) -> str | None:
@@ -65,18 +68,21 @@ def _of_others(subject: LogSubject) -> str | None:
 @rule(
     "SE103",
     "the run has one seed",
-    source="mlperf_logging seed_checker, which warns",
+    source="mlcommons/training_policies#546: demanded from round 4.1 on; mlperf_logging seed_checker warns",
     remedy="Let one process log the seed from which all others follow.",
-    severity="warning",
     requires={"ST101"},
     applies=_of_others,
 )
 def one_seed(subject: LogSubject) -> Iterator[Problem]:
-    """Several different seeds leave open which of them made the run; ranks may have seeds of their own."""
+    """Several different seeds leave open which of them made the run, and whether another run has it too; ranks may
+    have seeds of their own. In Open, and before round 4.1, where no seed is demanded, it is a warning."""
     lines = subject.log.all(keys.SEED)
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
+    severity: Severity = "error" if subject.is_closed and not _is_optional(subject.round) else "warning"
     if others:
-        yield at(others[0], "a second seed", found=show(others[0].value), expected=show(lines[0].value))
+        yield at(
+            others[0], "a second seed", found=show(others[0].value), expected=show(lines[0].value), severity=severity
+        )
 
 
 LOG_RULES: tuple[Rule[LogSubject], ...] = (seed_is_logged, one_seed)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rules import keys
-from rules.demands import EITHER_OR, EVENT_TYPES, POINT, TENSORS_OF_DLRM, demands_of, kinds_of
+from rules.demands import EITHER_OR, EVENT_TYPES, POINT, START, TENSORS_OF_DLRM, demands_of, kinds_of
 from rules.log import LogLine, RunLog
 from rules.rule import Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
@@ -138,22 +138,23 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def event_types(subject: LogSubject) -> Iterator[Problem]:
-    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool
-    looks at it, so in official logs it is a warning (the reference itself logs init_stop as a start), and an error
-    only where no start or stop of init and run is what it should be: such a log is not mllog's."""
-    bounds = [line for key in _BOUNDS for line in subject.log.all(key)]
-    is_foreign = bool(bounds) and all(line.event_type != EVENT_TYPES[line.key] for line in bounds)
-    severity: Severity = "error" if subject.is_ours or is_foreign else "warning"
-    wrong = [line for line in subject.log.lines if line.event_type != EVENT_TYPES.get(line.key, POINT)]
+    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool looks
+    at it. In official logs init_stop as a start is only a warning: the reference implementations log it so."""
+    wrong = [
+        line
+        for line in subject.log.lines
+        if line.event_type != EVENT_TYPES.get(line.key, POINT) and "no 'event_type'" not in line.problems
+    ]  # without one, ST103 says so
     demanded = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
     for line in wrong:
         if line.key in demanded:
+            is_of_reference = line.key == keys.INIT_STOP and line.event_type == START
             yield at(
                 line,
                 f"{line.key} is logged as {show(line.event_type)}",
                 found=show(line.event_type),
                 expected=EVENT_TYPES.get(line.key, POINT),
-                severity=severity,
+                severity="warning" if is_of_reference and not subject.is_ours else "error",
             )
 
 

@@ -24,6 +24,12 @@ def _twice(records: Records, key: str, later_ms: int = 0, **changes: Any) -> Rec
     return [one for record in records for one in (record, second)[: 1 + (record["key"] == key)]]
 
 
+def _lacking(records: Records, key: str, field: str) -> Records:
+    return [
+        {name: one for name, one in record.items() if name != field or record["key"] != key} for record in records
+    ]
+
+
 VARIANTS: dict[tuple[str, str], LogCase] = {
     ("ST104", "second run_start at another time"): official(
         lambda records: _twice(records, keys.RUN_START, later_ms=1), keys.RUN_START, index=1
@@ -41,6 +47,22 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
     ),
     ("HP101", "seven samples"): official(
         lambda records: with_record(records, keys.EVAL_SAMPLES, value=7), keys.EVAL_SAMPLES
+    ),
+    ("SE103", "before seeds were demanded"): official(
+        lambda records: _twice(records, keys.SEED, value=2), keys.SEED, index=1, round_name="4.0", is_error=False
+    ),
+    ("ST106", "a point"): official(
+        lambda records: with_record(records, keys.RUN_STOP, event_type="POINT_IN_TIME"), keys.RUN_STOP
+    ),
+    ("ST106", "slip of the reference"): official(
+        lambda records: with_record(records, keys.INIT_STOP, event_type="INTERVAL_START"),
+        keys.INIT_STOP,
+        is_error=False,
+    ),
+    # One fact, one finding: no ST106 beside the first, no CA101 and CA102 beside the second.
+    ("ST103", "no event type"): official(lambda records: _lacking(records, keys.SEED, "event_type"), keys.SEED),
+    ("ST103", "no metadata"): official(
+        lambda records: _lacking(records, keys.EVAL_ACCURACY, "metadata"), keys.EVAL_ACCURACY
     ),
     ("QU105", "official"): official(
         lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1

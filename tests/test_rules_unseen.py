@@ -154,6 +154,11 @@ NOT_CAUGHT = {
     ),
     "no seed": Unseen(code="ST104", key=None, change=lambda r: without(r, keys.SEED)),
     "two records on one line": Unseen(code="ST102", key=keys.GLOBAL_BATCH_SIZE, change_text=_glue),
+    "one event type everywhere": Unseen(
+        code="ST106",
+        key=keys.INIT_STOP,
+        change=lambda r: [{**one, "event_type": "POINT_IN_TIME"} for one in r],
+    ),
     "wrong event types everywhere": Unseen(code="ST106", key=keys.INIT_START, change=_wrong_event_types),
     "cache cleared after run_start": Unseen(
         code="TI104",
@@ -162,8 +167,8 @@ NOT_CAUGHT = {
             {**one, "time_ms": _time(r, STOP) + 5} if one["key"] == keys.CACHE_CLEAR else one for one in r
         ],
     ),
+    "two different seeds": Unseen(code="SE103", key=keys.SEED, index=1, change=_two_seeds),
     # What the rules do not forbid and only a reviewer would ask about is a warning.
-    "two different seeds": Unseen(code="SE103", key=keys.SEED, index=1, change=_two_seeds, severity="warning"),
     "time stamps out of order": Unseen(code="TI101", key=EVAL, index=2, change=_disorder, severity="warning"),
     "placeholder for the platform": Unseen(
         code="ST113",
