@@ -14,7 +14,7 @@ _WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
 
 
 def sentence(comparison: Comparison) -> str:
-    """'1.60x slower: 1.56x from throughput, 1.02x from convergence.' Labels are not in it.
+    """'1.60x slower: 1.56x from throughput; convergence: not shown.' Labels are not in it.
 
     What compares with a set that the rules reject says so first: no verdict on it stands by itself.
     """
@@ -104,16 +104,23 @@ def _range(whole: FactorComparison) -> str:
 
 
 def _parts(comparison: Comparison) -> str:
-    """The factors, largest effect first, whose product is the whole; those below half a percent are left out.
+    """The factors with a verdict, largest effect first, then the others that make half a percent or more.
 
-    One that works against the whole is told by its own size: '1.18x the other way from convergence' divides.
+    One that works against the whole is told by its own size: '1.18x the other way from convergence' divides. What no
+    verdict supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
     known = [(one, one.time_ratio) for one in comparison.factors[1:] if one.time_ratio is not None]
     known.sort(key=lambda entry: -abs(math.log(entry[1])))
-    shown = [entry for entry in known if abs(math.log(entry[1])) >= 0.005] or known[:1]
-    return ", ".join(_part(1 / ratio if is_faster else ratio, _CAUSES[one.name]) for one, ratio in shown)
+    settled = [entry for entry in known if entry[0].verdict in ("faster", "slower")]
+    if not settled:
+        return "the cause is not shown" if known and comparison.verdict in ("faster", "slower") else ""
+    shown = [_part(1 / ratio if is_faster else ratio, _CAUSES[one.name]) for one, ratio in settled]
+    others = [
+        _CAUSES[one.name] for one, ratio in known if (one, ratio) not in settled and abs(math.log(ratio)) >= 0.005
+    ]
+    return ", ".join(shown) + (f"; {', '.join(others)}: not shown" if others else "")
 
 
 def _part(share: float, cause: str) -> str:

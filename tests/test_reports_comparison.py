@@ -1,6 +1,7 @@
 """Comparisons: the factors add up, every odd case is defined, unlike things are refused, sentences tell the cause."""
 
 import math
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -183,10 +184,25 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
     assert "would tell" not in sentence(comparison)
 
 
-def test_a_factor_that_works_against_the_whole_is_told_as_such() -> None:
-    new = make_side("b", [one / 1.1 for one in LUCK], [rate / 1.5 for rate in RATES])
-    told = sentence(compare(make_side("a", LUCK, RATES), new))
-    assert told == "1.36x slower: 1.50x from throughput, 1.10x the other way from convergence."
+@pytest.mark.parametrize(
+    ("fewer_epochs", "told"),
+    [
+        (1.1, "1.36x slower: 1.50x from throughput, 1.10x the other way from convergence."),
+        # No verdict, no cause.
+        (1.02, "1.47x slower: 1.50x from throughput; convergence: not shown."),
+        (1.004, "1.49x slower: 1.50x from throughput."),
+    ],
+)
+def test_a_factor_that_works_against_the_whole_is_told_as_such(fewer_epochs: float, told: str) -> None:
+    new = make_side("b", [one / fewer_epochs for one in LUCK], [rate / 1.5 for rate in RATES])
+    assert sentence(compare(make_side("a", LUCK, RATES), new)) == told
+
+
+def test_no_factor_is_called_the_cause_where_none_has_a_verdict() -> None:
+    known = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, [rate / 1.5 for rate in RATES]))
+    unknown = tuple(replace(one, verdict="inconclusive") for one in known.factors[1:])
+    told = sentence(replace(known, factors=(known.factors[0], *unknown)))
+    assert told == "1.50x slower: the cause is not shown."
 
 
 def test_identical_values_are_no_difference_and_no_certainty() -> None:
