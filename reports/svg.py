@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from markupsafe import Markup, escape
 
 FONT_PX = 13.0
-_BOLD = 1.12
+BOLD = 1.12
 _FAR = 1e5
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
@@ -124,7 +124,7 @@ def text_width(content: str, size_px: float = FONT_PX) -> float:
 
 def fit_bold(content: str, width: float) -> str:
     """As `fit`, for names: bold letters are wider."""
-    return fit(content, width / _BOLD)
+    return fit(content, width / BOLD)
 
 
 def fit(content: str, width: float, size_px: float = FONT_PX) -> str:

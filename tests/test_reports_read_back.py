@@ -292,6 +292,8 @@ def test_any_ratio_is_drawn_inside_the_picture(ratio: float | None) -> None:
     )
     figure = factors_figure([FactorPanel(label="x" * 300, bars=bars)], id_="c", title="t", description="d")
     for text, width in ((figure.wide, 960), (figure.narrow, 380)):
+        # The line at 1x starts anew below a name that reaches it.
+        assert [line.get("y1") for line in Drawing(text).of("zero")] == ["16", "45"]
         for path in Drawing(text).of("undecided"):
             left, extent = re.match(rf"M({_NUMBER}) {_NUMBER}h({_NUMBER})", path.get("d", "")).groups()  # type: ignore[union-attr]
             assert 0 <= float(left) <= float(left) + float(extent) <= width

@@ -98,21 +98,28 @@ def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, des
     x = svg.Scale(low, high, left, width - right)
     top = 22.0
     marks: list[Markup] = []
+    heads: list[tuple[float, float]] = []
     for panel in panels:
-        marks.append(svg.text(0, top + 18, svg.fit_bold(panel.label, width), class_="name halo"))
+        label = svg.fit_bold(panel.label, width)
+        marks.append(svg.text(0, top + 18, label, class_="name halo"))
+        heads.append((svg.text_width(label) * svg.BOLD, top))
         top += _HEAD
         for bar in panel.bars:
             marks.append(_bar(bar, x, top, width, left, is_wide=is_wide))
             top += _ROW
         top += 8
     ticks = _ticks(x, 44.0)
-    hairlines = "".join(f"M{x(math.log2(tick)):.1f} 22V{top:.1f}" for tick in ticks)
+    hairlines = "".join(
+        f"M{at:.1f} {start:.1f}V{stop:.1f}"
+        for at in (x(math.log2(tick)) for tick in ticks)
+        for start, stop in _beside_heads(at, 22, top, heads)
+    )
     labels = (svg.tag("text", f"{tick:.3g}×", x=x(math.log2(tick)), y=top + 18) for tick in ticks)
     zero = x(0.0)
     backdrop = svg.group(
         svg.tag("path", d=hairlines, class_="grid"),
         svg.tag("g", *labels, class_="tick", text_anchor="middle"),
-        svg.line(zero, 16, zero, top, "zero"),
+        *(svg.line(zero, start, zero, stop, "zero") for start, stop in _beside_heads(zero, 16, top, heads)),
         svg.text(zero - 8, 12, "← faster", class_="axis", anchor="end"),
         svg.text(zero + 8, 12, "slower →", class_="axis"),
         svg.text(x.stop, top + 36, "effect on the time, against the baseline", class_="axis", anchor="end"),
@@ -120,6 +127,18 @@ def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, des
     return svg.drawing(
         backdrop, *marks, width=width, height=top + 44, id_=id_, title=title, description=description, x=x
     )
+
+
+def _beside_heads(
+    at: float, top: float, bottom: float, heads: Sequence[tuple[float, float]]
+) -> list[tuple[float, float]]:
+    """The parts of a vertical line at `at` that no panel's name is struck through by; `heads` are (width, top)."""
+    starts, stops = [top], []
+    for width, head in heads:
+        if width > at - 4:
+            stops.append(head + 6)
+            starts.append(head + 23)
+    return list(zip(starts, [*stops, bottom], strict=True))
 
 
 def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *, is_wide: bool) -> Markup:
