@@ -72,6 +72,7 @@ def build_package(request: PackageRequest) -> Package:
     if request.output.is_symlink() or (request.output.exists() and not _is_empty_folder(request.output)):
         raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.",
                            ExitCode.USAGE)  # fmt: skip
+    _refuse_inside(request)
     sets = tuple(judge_for_package(one, request.ruleset) for one in distinct_sets(request.sources))
     refuse_twins(sets)
     refuse_other_submitter(sets, request.submitter)
@@ -100,6 +101,16 @@ def build_package(request: PackageRequest) -> Package:
         num_files=len(tree.sums),
         verdict=verdict,
     )
+
+
+def _refuse_inside(request: PackageRequest) -> None:
+    """No package below what it is made of: the next one would find it there, and results are only read."""
+    for source in request.sources:
+        if request.output.resolve().is_relative_to(source.resolve()):
+            raise HarnessError(
+                f"{request.output}: lies in {source}, which is only read. Choose an --output outside of it.",
+                ExitCode.USAGE,
+            )
 
 
 def submission_folder(submitter: str) -> str:

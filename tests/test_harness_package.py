@@ -230,7 +230,7 @@ def test_a_log_that_contradicts_the_record_of_its_run_is_refused(tmp_path: Path)
     assert [one.code for one in error.verdicts[0].findings if one.severity == "error"] == ["RS116"]
 
 
-def test_nothing_is_overwritten(tmp_path: Path) -> None:
+def test_nothing_is_overwritten_nor_written_into_what_is_read(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     output.mkdir()
     package([source], output)
@@ -238,6 +238,7 @@ def test_nothing_is_overwritten(tmp_path: Path) -> None:
     with pytest.raises(HarnessError, match="is there already"):
         package([source], output)
     assert digests(output) == before
+    assert "which is only read" in str(refused([source], source / "results" / "out"))
 
 
 def test_missing_pieces_are_named(tmp_path: Path) -> None:
