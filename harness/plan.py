@@ -16,7 +16,7 @@ from reference_models.counts import MemoryEstimate, ModelCounts, count_model, es
 from reference_models.datasets import locate_dataset, open_dataset
 from reference_models.errors import ConfigError, DatasetError
 from reference_models.implementations import find_implementation
-from reference_models.rank_limits import refuse_impossible_ranks
+from reference_models.rank_limits import refuse_impossible_runtime
 from reference_models.world import SingleProcess
 from rules import keys
 
@@ -215,11 +215,8 @@ def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
 
 
 def _ranks_problem(config: RunConfig) -> list[str]:
-    runtime = config.workload.runtime
-    if runtime.implementation != "torchrec":
-        return []
     try:
-        refuse_impossible_ranks(config.workload.train, runtime, runtime.ranks)
+        refuse_impossible_runtime(config.workload.train, config.workload.runtime)
     except ConfigError as error:
         return [f"{error} The run cannot start."]
     return []

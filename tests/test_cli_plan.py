@@ -80,6 +80,9 @@ def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
     assert two["modelled_run_s"] is None
     assert any("3 ranks cannot share equally" in problem for problem in three["problems"])
     assert two["problems"] == one["problems"] == []
+    with pytest.raises(SystemExit):
+        main(["plan", "dlrm_tiny", *JSON, "--ranks", "2"])
+    assert any("trains in one process" in problem for problem in json.loads(capsys.readouterr().out)["problems"])
 
 
 @pytest.mark.parametrize(
@@ -89,7 +92,7 @@ def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
         (["--devices-per-host", "8"], 2, "--devices-per-host describes the devices of --devices N"),
         (["--devices", "8", "--device-memory", "141"], 2, "'141' has no unit. Write it like 141GB or 96GiB."),
         (["--devices", "8", "--device-memory", "1e9"], 2, "'1e9' is not a number with a unit"),
-        (["--devices", "8", "--device-memory", "0GB"], 2, "'0GB' is not a number with a unit"),
+        (["--devices", "8", "--device-memory", "0GB"], 2, "'0GB' must be more than nothing."),
         (["--devices", "8", "--device-memory", "8GB/s"], 2, "'8GB/s' is not a number with a unit"),
         (["--devices", "8", "--device-bandwidth", "2"], 2, "'2' has no unit. Write it like 450GB/s or 4.8TB/s."),
         (["--devices", "8"], 8, "dlrmbench data prepare dlrm_kaggle --train FILE"),

@@ -161,6 +161,7 @@ def test_a_batch_that_the_dataset_does_not_hold_fails_that_configuration_alone(s
         (("--axis", "data.num_tables=0", "--throughput", "2"), "data.num_tables"),
         (("--axis", "data.tables=1", "--throughput", "2"), "num_tables"),
         (("--axis", "runtime.threads=1", "--throughput", "2", "--timeout", "3"), "--timeout"),
+        (("--axis", "runtime.threads=1", "--throughput", "2", "-n", "3"), "at least 5 processes"),
         ((), "--axis"),
     ],
 )

@@ -17,7 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.profile.operators import operator_bytes, summarise, write_trace
-from harness.profile.steps import measure_steps, median_interval, train_steps
+from harness.profile.steps import StepTimes, measure_steps, median_interval, train_steps
 from harness.profile.timeline import Timeline
 from reference_models.errors import ConfigError
 from reference_models.phases import Enter, Phase, tell_nobody
@@ -81,7 +81,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
 def test_phases_and_the_loop_are_told_apart_and_add_up_to_the_step(clock: FakeTime) -> None:
     workload: Any = ScriptedSteps(clock)
     times = measure_steps(workload, CPU, num_steps=10)
-    phases = times.phase_medians_s()
+    phases = times.phase_times_s()
     step_ms = sum(PHASES_MS.values())
     per_step_ms = step_ms + LOOP_MS / times.steps_per_block
     assert times.step_s == pytest.approx(per_step_ms / 1e3)
@@ -92,6 +92,16 @@ def test_phases_and_the_loop_are_told_apart_and_add_up_to_the_step(clock: FakeTi
     assert sum(phases.values()) == pytest.approx((per_step_ms + TELLING_MS) / 1e3)
     named = (step_ms + TELLING_MS) / (per_step_ms + TELLING_MS)
     assert times.named_share == pytest.approx(named)
+
+
+def test_phases_add_up_to_an_undisturbed_step_whichever_phase_a_disturbance_hit() -> None:
+    phases = [{Phase.DATA: 1.0, Phase.LOSS: 3.0}, {Phase.DATA: 3.0, Phase.LOSS: 1.1}] * 4
+    phases += [{Phase.DATA: 90.0, Phase.LOSS: 1.0}, {Phase.DATA: 0.1, Phase.LOSS: 0.1}]
+    told = tuple(sum(block.values()) for block in phases)
+    times = StepTimes(steps_per_block=1, plain_s=told, told_s=told, phases_s=tuple(phases))
+    found = times.phase_times_s()
+    assert 4.0 <= sum(found.values()) <= 4.1
+    assert found[Phase.DATA] == pytest.approx(2.0, abs=0.4)
 
 
 def test_what_telling_costs_is_the_difference_between_neighbouring_blocks(clock: FakeTime) -> None:

@@ -38,7 +38,9 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         if text.replace(".", "", 1).isascii() and text.replace(".", "", 1).isdigit():
             self.fail(f"{text!r} has no unit. Write it like {like}.", param, ctx)
         match = _SIZE.fullmatch(text)
-        if match is None or float(match[1]) <= 0 or (match[3] and not self._is_rate):
+        if match is not None and float(match[1]) <= 0:
+            self.fail(f"{text!r} must be more than nothing.", param, ctx)
+        if match is None or (match[3] and not self._is_rate):
             self.fail(f"{text!r} is not a number with a unit. Write it like {like}.", param, ctx)
         return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 

@@ -11,7 +11,6 @@ from harness.catalog import WorkloadConfig
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.config import RunConfig
 from harness.errors import ExitCode, HarnessError
-from reference_models.config import RuntimeConfig
 
 
 @click.command()
@@ -59,7 +58,6 @@ def run(
     from harness.data import ensure_dataset
     from harness.resources import read_resources
     from harness.runner import RunRequest, start_set
-    from harness.throughput import MIN_PROCESSES
 
     foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
     if foreign_ranks is not None and configured["ranks"] not in (None, foreign_ranks):
@@ -85,7 +83,7 @@ def run(
         )
     refuse_too_large_batch(data_dir, config.workload)
     if throughput_steps is not None:
-        num_runs = max(MIN_PROCESSES, num_runs or 0)
+        num_runs = num_processes(num_runs)
     request = RunRequest(
         num_runs=config.benchmark.score.num_runs if num_runs is None else num_runs,
         base_seed=seed,
@@ -170,6 +168,18 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     click.get_current_context().exit(int(finished.exit_code))
 
 
+def num_processes(num_runs: int | None) -> int:
+    """Of a measurement of throughput, by -n."""
+    from harness.throughput import MIN_PROCESSES
+
+    if num_runs is not None and num_runs < MIN_PROCESSES:
+        raise click.UsageError(
+            f"-n is {num_runs}, but --throughput measures in at least {MIN_PROCESSES} processes, to tell what they "
+            "differ by. Leave -n out, or give more."
+        )
+    return num_runs or MIN_PROCESSES
+
+
 def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     """Measure, and say the result in a few lines."""
     from harness.files import read_json
@@ -226,13 +236,11 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
     from harness.resources import read_resources
     from reference_models.implementations import find_implementation
-    from reference_models.rank_limits import refuse_impossible_ranks
+    from reference_models.rank_limits import refuse_impossible_runtime
 
     runtime = workload.runtime
     find_implementation(runtime.implementation)
-    refuse_ranks_of_one(runtime)
-    if runtime.implementation == "torchrec":
-        refuse_impossible_ranks(workload.train, runtime, runtime.ranks)
+    refuse_impossible_runtime(workload.train, runtime)
     num_cpus = read_resources().num_affinity_cpus
     if runtime.threads is not None and runtime.threads > num_cpus:
         raise HarnessError(
@@ -244,20 +252,6 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
         from reference_models.devices import find_device
 
         find_device(runtime.device)
-
-
-def refuse_ranks_of_one(runtime: RuntimeConfig) -> None:
-    """Values for several ranks, given to an implementation that trains in one process."""
-    if runtime.implementation == "torchrec":
-        return
-    for field in ("ranks", "sharding", "comm", "grad_comm"):
-        value, default = getattr(runtime, field), RuntimeConfig.__dataclass_fields__[field].default
-        if value != default:
-            raise HarnessError(
-                f"runtime.{field} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
-                "Several ranks need --implementation torchrec.",
-                ExitCode.USAGE,
-            )
 
 
 def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:

@@ -71,12 +71,11 @@ def sweep(
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
     from harness.axes import make_points, read_axis, refuse_other_problems
-    from harness.cli.run import refuse_disturbed_environment, refuse_without_target
+    from harness.cli.run import num_processes, refuse_disturbed_environment, refuse_without_target
     from harness.config import resolve
     from harness.runner import RunRequest
     from harness.seeds import draw_base_seed
     from harness.sweep import start_sweep
-    from harness.throughput import MIN_PROCESSES
 
     if throughput_steps is not None and timeout_s is not None:
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
@@ -93,7 +92,7 @@ def sweep(
         refuse_other_problems(axes, base.benchmark)
         num_runs = num_runs or base.benchmark.score.num_runs
     else:
-        num_runs = max(MIN_PROCESSES, num_runs or 0)
+        num_runs = num_processes(num_runs)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
     configurations = _configure(

@@ -44,11 +44,16 @@ class StepTimes:
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
         return 1 - unnamed_s / sum(self.told_s)
 
-    def phase_medians_s(self) -> dict[Phase, float]:
-        """Seconds per step in each phase that was ever entered: medians over blocks."""
+    def phase_times_s(self) -> dict[Phase, float]:
+        """Seconds per step in each phase that was ever entered: means over the middle half of the blocks by their
+        whole time, so that disturbed blocks do not count and the phases add up to a step.
+        """
+        by_time = sorted(range(len(self.told_s)), key=lambda block: self.told_s[block])
+        quarter = len(by_time) // 4
+        middle = [self.phases_s[block] for block in by_time[quarter : len(by_time) - quarter]]
         entered = {phase for phases in self.phases_s for phase in phases}
         return {
-            phase: statistics.median(phases.get(phase, 0.0) for phases in self.phases_s)
+            phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle)
             for phase in Phase
             if phase in entered
         }

@@ -90,7 +90,7 @@ def profile(spec: ProfileSpec) -> dict[str, Any]:
         unique_rows=unique_rows,
         is_update_fused=is_update_fused(times),
     )
-    phases = analyse_phases(times.phase_medians_s(), counts, products, ceilings)
+    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings)
     return make_document(
         {
             "benchmark": benchmark.name,
@@ -120,7 +120,7 @@ def is_profilable(workload: Workload) -> TypeGuard[ProfiledWorkload]:
 
 def is_update_fused(times: StepTimes) -> bool:
     """Whether equal rows' gradients are summed and applied in one phase, so that none is spent on the former."""
-    return Phase.EMBEDDING_BACKWARD not in times.phase_medians_s()
+    return Phase.EMBEDDING_BACKWARD not in times.phase_times_s()
 
 
 def measure_evaluation(workload: Workload, spec: WorkloadSpec) -> dict[str, Any]:
