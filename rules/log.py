@@ -91,11 +91,13 @@ class Unparsed:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunLog:
-    """All records of one log in file order."""
+    """All records of one log in file order. `unparsed` holds MAX_NUM_UNPARSED at most, and the place from which on
+    the rest was not read; `num_unparsed` counts all up to there."""
 
     path: str
     lines: tuple[LogLine, ...]
     unparsed: tuple[Unparsed, ...] = ()
+    num_unparsed: int = 0
     sha256: str = ""
     num_bytes: int = 0
     by_key: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
@@ -136,42 +138,43 @@ def read_log(path: str | Path) -> RunLog:
     try:
         with path.open("rb") as stream:
             if len(data := stream.read(_HELD_BYTES)) < _HELD_BYTES:
-                lines, unparsed = _collect(BytesIO(data), str(path))
-                return _run_log(str(path), lines, unparsed, hashlib.sha256(data).hexdigest(), len(data))
+                found = _collect(BytesIO(data), str(path))
+                return _run_log(str(path), *found, hashlib.sha256(data).hexdigest(), len(data))
             stream.seek(0)
-            lines, unparsed = _collect(chunks(stream), str(path))
+            found = _collect(chunks(stream), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
-    return _run_log(str(path), lines, unparsed, digest.hexdigest(), num_bytes)
+    return _run_log(str(path), *found, digest.hexdigest(), num_bytes)
 
 
 def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
     """Parse a log held in memory; `path` is only named in findings."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    lines, unparsed = _collect((part + b"\n" for part in data.split(b"\n")), path)
-    return _run_log(path, lines, unparsed, hashlib.sha256(data).hexdigest(), len(data))
+    found = _collect((part + b"\n" for part in data.split(b"\n")), path)
+    return _run_log(path, *found, hashlib.sha256(data).hexdigest(), len(data))
 
 
-def _run_log(path: str, lines: list[LogLine], unparsed: list[Unparsed], sha256: str, num_bytes: int) -> RunLog:
+def _run_log(
+    path: str, lines: list[LogLine], unparsed: list[Unparsed], num_unparsed: int, sha256: str, num_bytes: int
+) -> RunLog:
     by_key: dict[str, list[LogLine]] = defaultdict(list)
     for line in lines:
         by_key[line.key].append(line)
     return RunLog(
-        path=path,
-        lines=tuple(lines),
-        unparsed=tuple(unparsed),
-        sha256=sha256,
-        num_bytes=num_bytes,
-        by_key={key: tuple(found) for key, found in by_key.items()},
-    )
+        path=path, lines=tuple(lines), unparsed=tuple(unparsed), num_unparsed=num_unparsed, sha256=sha256,
+        num_bytes=num_bytes, by_key={key: tuple(found) for key, found in by_key.items()},
+    )  # fmt: skip
 
 
-def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Unparsed]]:
+def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Unparsed], int]:
     lines: list[LogLine] = []
     unparsed: list[Unparsed] = []
+    num_unparsed = 0
 
-    def reject(line_num: int, reason: str, text: bytes) -> None:
-        if len(unparsed) < MAX_NUM_UNPARSED:
+    def reject(line_num: int, reason: str, text: bytes, is_end: bool = False) -> None:
+        nonlocal num_unparsed
+        num_unparsed += 1
+        if num_unparsed <= MAX_NUM_UNPARSED or is_end:
             unparsed.append(Unparsed(path=path, line_num=line_num, reason=reason, excerpt=_excerpt(text)))
 
     num_bytes = 0
@@ -182,7 +185,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
         elif not is_whole:
             reject(line_num, f"record longer than {MAX_RECORD_BYTES} bytes", text)
         elif num_bytes > MAX_RECORD_TEXT_BYTES or len(lines) >= MAX_NUM_RECORDS:
-            reject(line_num, "more records than are read from one log; the rest was not read", text)
+            reject(line_num, "more records than are read from one log; the rest was not read", text, True)
             break
         else:
             rank = int(match[1]) if prefix and (match := _RANK.match(prefix)) else None
@@ -196,7 +199,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
                 else:
                     is_glued = is_glued or (continues and index == 0)
                     lines.append(LogLine(path=path, line_num=line_num, rank=rank, is_glued=is_glued, **parsed))
-    return lines, unparsed
+    return lines, unparsed, num_unparsed
 
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:

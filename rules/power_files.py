@@ -182,7 +182,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         estimate_w=estimate,
         bad=tuple(sums.bad),
         disorder=next((later for one, later in pairwise(readings) if later.time_ms < one.time_ms), None),
-        num_unparsed=len(log.unparsed),
+        num_unparsed=log.num_unparsed,
     )
 
 

@@ -24,7 +24,8 @@ S = TypeVar("S")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
-    """What a rule's function yields. None means: as the rule says (severity, remedy) or unknown (place)."""
+    """What a rule's function yields. None means: as the rule says (severity, remedy) or unknown (place). `number`:
+    how many problems it stands for, where a flood of them was counted and not kept."""
 
     message: str
     path: str | None = None
@@ -33,6 +34,7 @@ class Problem:
     expected: str | None = None
     remedy: str | None = None
     severity: Severity | None = None
+    number: int = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -145,7 +147,7 @@ def _findings(one: Rule[S], subject: S, path: str) -> Iterator[Finding]:
     found = iter(one.check(subject))
     for count, problem in enumerate(found):
         if count == MAX_FINDINGS_PER_RULE:
-            num_more = 1 + sum(1 for _ in found)
+            num_more = problem.number + sum(one.number for one in found)
             problem = Problem(
                 message=f"{num_more} more findings of {one.code} are not listed", severity=problem.severity
             )

@@ -6,7 +6,7 @@ from itertools import pairwise
 from rules import keys
 from rules.demands import EITHER_OR, EVENT_TYPES, POINT, START, TENSORS_OF_DLRM, demands_of, kinds_of
 from rules.log import LogLine, RunLog
-from rules.rule import Problem, Rule, Severity, at, rule, show
+from rules.rule import MAX_FINDINGS_PER_RULE, Problem, Rule, Severity, at, rule, show
 from rules.subject import LogSubject, applies_to_ours
 
 _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
@@ -25,10 +25,15 @@ _COMMON = "compliance_checker training_*/common.yaml"
 def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
     """A line that announces a record (:::MLLOG) must hold one JSON object with key, time_ms, value, event_type
     and metadata. A cut, glued or edited line loses a record for every tool that reads the log."""
-    for one in subject.log.unparsed:
+    kept = subject.log.unparsed
+    if len(kept) > MAX_FINDINGS_PER_RULE:  # the last may say that the rest was not read, which must be listed
+        kept = (kept[-1], *kept[:-1])
+    for one in kept:
         yield Problem(
             message=one.reason, path=one.path, line_num=one.line_num, found=one.excerpt, expected="a record"
         )
+    if num_more := subject.log.num_unparsed - len(kept):
+        yield Problem(message=f"{num_more} more records that cannot be read", expected="records", number=num_more)
     if not subject.log.lines:
         yield Problem(
             message="the file holds no MLLOG record" if subject.log.num_bytes else "the file is empty",

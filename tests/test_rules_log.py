@@ -11,9 +11,10 @@ from log_builder import Record, make_records, to_text
 
 from harness.cli.score_view import describe_score
 from rules.benchmarks import Benchmark, load_benchmark
-from rules.checker import LOG_RULES, SET_RULES, make_set_subject
+from rules.checker import LOG_RULES, SET_RULES, check_log, make_set_subject
 from rules.errors import InputError
 from rules.log import (
+    MAX_NUM_UNPARSED,
     MAX_RECORD_BYTES,
     MAX_RECORD_TEXT_BYTES,
     RunLog,
@@ -24,7 +25,7 @@ from rules.log import (
     read_log,
 )
 from rules.results import read_run_result
-from rules.rule import judge
+from rules.rule import MAX_FINDINGS_PER_RULE, judge
 from rules.scoring import score_runs
 from rules.sets import ResultSet
 from rules.subject import make_log_subject
@@ -228,6 +229,24 @@ def test_record_across_the_reader_s_chunks_is_read_once(tmp_path: Path) -> None:
         log = read_log(path)
         assert [line.line_num for line in log.lines] == [1, 1, 2]
         assert log.unparsed == ()
+
+
+@pytest.mark.parametrize(("num_broken", "num_told"), [(99, 99), (970, 970), (5000, 4682)])
+def test_flood_of_broken_records_is_counted_and_not_held(
+    num_broken: int, num_told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Every one up to the end of reading, which is told too."""
+    monkeypatch.setattr("rules.log.MAX_RECORD_TEXT_BYTES", 1 << 16)
+    path = tmp_path / "result_0.txt"
+    path.write_text(":::MLLOG {bad\n" * num_broken)
+    log = read_log(path)
+    assert log.num_unparsed == num_told and len(log.unparsed) <= MAX_NUM_UNPARSED + 1
+    verdict = check_log(path, second_opinion=False)
+    found = [one.message for one in verdict.findings if one.code == "ST101"]
+    assert len(found) == MAX_FINDINGS_PER_RULE + 1
+    # The file holds no record either, which is one more.
+    assert found[-1] == f"{num_told + 1 - MAX_FINDINGS_PER_RULE} more findings of ST101 are not listed"
+    assert any("the rest was not read" in one for one in found) == (num_told < num_broken)
 
 
 def test_many_broken_records_on_one_line_are_cheap() -> None:
