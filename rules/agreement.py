@@ -9,6 +9,7 @@ from typing import Literal
 
 from rules.families import FAMILIES, LOOKED_AT_BY, family_of
 from rules.official import CheckerName, OfficialOpinion
+from rules.rule import BROKEN, Outcome
 from rules.verdict import Verdict
 
 Relation = Literal["same", "differ", "ours alone", "no verdict"]
@@ -92,7 +93,8 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
     found = [finding for one in outcomes for finding in one.findings]
     counts = Counter(finding.severity for finding in found)
     if not found:
-        return ("passed" if any(one.status == "pass" for one in outcomes) else "did not apply"), True
+        is_any = any(one.status == "pass" for one in outcomes)
+        return _unjudged(outcomes, is_any) or ("passed" if is_any else "did not apply"), True
     texts = []
     for severity in ("error", "warning", "info"):
         if number := counts[severity]:
@@ -101,6 +103,16 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
                 f"{number} {severity}{'s' if number > 1 and severity != 'info' else ''} ({', '.join(codes)})"
             )
     return ", ".join(texts), not counts["error"]
+
+
+def _unjudged(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
+    """What was not judged, because a rule that it builds on is broken; "" where nothing was left out."""
+    blocked = [one for one in outcomes if one.status == "skip" and (one.reason or "").endswith(BROKEN)]
+    if not blocked:
+        return ""
+    codes = ", ".join(sorted({one.code for one in blocked}))
+    reasons = ", ".join(sorted({str(one.reason) for one in blocked}))
+    return f"{'passed in part, ' if is_any_judged else ''}not judged: {codes} ({reasons})"
 
 
 def _compliance(family: str, verdict: Verdict) -> tuple[str, bool | None]:

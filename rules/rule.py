@@ -17,6 +17,8 @@ Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
 SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
+BROKEN = " failed"
+"""How the reason ends that a rule was skipped for, where it builds on a broken one."""
 _SHOWN_CHARS = 80
 _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 S = TypeVar("S")
@@ -126,7 +128,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     shown = printable(path)
     for one in rules:
         broken = sorted(one.requires & failed) if failed else []
-        reason = f"{broken[0]} failed" if broken else one.applies(subject)
+        reason = f"{broken[0]}{BROKEN}" if broken else one.applies(subject)
         findings = () if reason is not None else tuple(_findings(one, subject, path))
         if findings and any(finding.severity == "error" for finding in findings):
             failed.add(one.code)

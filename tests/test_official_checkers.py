@@ -170,6 +170,8 @@ def test_a_row_tells_agreement_difference_and_crash(tmp_path: Path) -> None:
     assert any(line.startswith("ours and theirs differ on quality") for line in differences(aborted))
     # Its crash is no verdict.
     assert rows(null)["QU"].relation == "no verdict" and "TypeError" in rows(null)["QU"].theirs
+    # What was not judged has not passed.
+    assert rows(null)["QU"].ours == "passed in part, not judged: QU102, QU104, QU105 (ST105 failed)"
 
 
 def test_the_run_that_may_fail_is_no_difference(tmp_path: Path) -> None:
