@@ -181,7 +181,7 @@ def test_a_page_of_a_throughput_sweep_alone_has_its_table_and_charts(by_threads:
     assert page.count("<h1>") == 1
     assert "Sweep: throughput over runtime.threads" in page
     assert "2.00× faster" in page
-    assert page.count('class="chart"') == 4  # two charts, wide and narrow
+    assert page.count("class=chart") == 4  # two charts, wide and narrow
 
 
 def test_sweeps_are_found_below_a_folder(by_threads: Path) -> None:

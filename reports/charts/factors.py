@@ -110,7 +110,7 @@ def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, des
         top += 8
     ticks = _ticks(x, 44.0)
     hairlines = "".join(
-        f"M{at:.1f} {start:.1f}V{stop:.1f}"
+        f"M{at:.1f} {start:g}V{stop:g}"
         for at in (x(math.log2(tick)) for tick in ticks)
         for start, stop in _beside_heads(at, 22, top, heads)
     )
