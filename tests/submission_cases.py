@@ -278,6 +278,13 @@ CASES = [
         name="broken",
     ),
     _mild("RS112", after(own_set, lambda top: write(top / "extra" / "run_set.json", "[1")), "run_set.json", own_set),
+    _mild(
+        "RS112",
+        after(own_set, lambda top: write(top / "extra" / "run_set.json", '{"num_runs": "5", "seeds": {}}')),
+        "run_set.json",
+        own_set,
+        name="wrong types",
+    ),
     _mild("RS113", _overlapping, "result_1.txt"),
     _mild("RS114", _paused, "result_9.txt"),
     _mild("SY105", describe(submitter="Someone"), f"{SYSTEM}.json"),

@@ -1,6 +1,7 @@
 """Finding result sets in our tree, MLPerf's, a round, and a bare directory."""
 
 import json
+from importlib.resources import files
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from rules.checker import check_log, check_path, check_set, make_set_subject
 from rules.errors import DefinitionError, InputError
 from rules.log import read_log
 from rules.run_records import logs_match_records
+from rules.set_files import RUN_SET_TYPES
 from rules.sets import find_result_sets
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
@@ -189,3 +191,18 @@ def test_no_content_of_a_runs_record_breaks_the_rule_that_reads_it(tmp_path: Pat
     for text in ("", "[]", "[" * 100_000, "\xff", "{}"):
         place.write_text(text, encoding="latin-1")
         list(logs_match_records.check(subject))
+
+
+def test_every_member_of_run_set_json_is_of_the_type_that_its_schema_gives(tmp_path: Path) -> None:
+    schema = json.loads((files("harness.schemas") / "run_set.schema.json").read_text(encoding="utf-8"))["properties"]
+    of_constants = {"schema_version": ["integer"], "division": ["string"]}
+    types = {name: one.get("type", of_constants.get(name)) for name, one in schema.items()}
+    assert {name: list(of) for name, of in RUN_SET_TYPES.items()} == {
+        name: [of] if isinstance(of, str) else of for name, of in types.items()
+    }
+    record = tmp_path / "extra" / "run_set.json"
+    write_set(tmp_path, TINY)
+    record.write_text(json.dumps({name: 1.5 if "number" not in of else "1" for name, of in RUN_SET_TYPES.items()}))
+    (verdict,) = check_path(tmp_path, second_opinion=False)
+    found = [one.message for one in verdict.findings if one.code == "RS112"]
+    assert found == [f"{name} is of the wrong type" for name in RUN_SET_TYPES]
