@@ -63,7 +63,7 @@ def _amount(number: float | None, unit: str) -> str | None:
 )
 def reference_exists(subject: SetSubject) -> Iterator[Problem]:
     """Reference convergence points exist at the batch size, or on both sides of it. Without any for the round
-    or the own benchmark it is only said."""
+    or the own benchmark it is only said (info)."""
     convergence = subject.convergence
     if convergence is not None and convergence.status in ("missing", "none"):
         severity: Severity = "error" if convergence.status == "missing" and not subject.is_own else "info"

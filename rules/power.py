@@ -47,7 +47,7 @@ def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
 )
 def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
     """Each log result_<i>.txt has a directory power/result_<i>/ with at least one node's file, and each directory
-    there has a log."""
+    there has a log. A directory without a log is a warning."""
     assert subject.power is not None
     for run in subject.power.runs:
         if not run.count("node"):
@@ -139,7 +139,8 @@ def _num_nodes(subject: SetSubject) -> int | None:
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
     after the start; a switch's either these or interconnect_power_est. Where start and stop have one stamp, as in
-    some published files, the official summarizer divides by zero."""
+    some published files, the official summarizer divides by zero. Records beside them that cannot be read are a
+    warning."""
     for _, one in _files(subject):
         if one.kind == "sw" and one.estimate_w is not None and not one.num_readings:
             continue

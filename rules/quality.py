@@ -133,7 +133,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
 )
 def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     """The first evaluation that meets the target is the last: what was trained after it is not the result. In the
-    Open division of benchmarks whose target binds there too it is only said."""
+    Open division of benchmarks whose target binds there too it is only said (info)."""
     target = _target(subject)
     if target is None:
         return

@@ -60,7 +60,7 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
 )
 def only_logs(subject: SetSubject) -> Iterator[Problem]:
     """A result directory holds result_<i>.txt, power/, scaling.json and package_checker_params. Where no tree names
-    system and benchmark, only other text files are mentioned: they may be logs of another name."""
+    system and benchmark, only other text files are mentioned (info): they may be logs of another name."""
     in_tree = subject.result_set.system is not None
     names = [
         name for name in subject.result_set.strays if name not in _BELONGING and (in_tree or name.endswith(_LOG_LIKE))

@@ -64,7 +64,8 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
-    """A record without value or metadata crashes the official checker instead of being reported."""
+    """A record without value or metadata crashes the official checker instead of being reported. In
+    official logs metadata or an event type of another JSON type is a warning."""
     for line in subject.log.lines:
         for problem in line.problems:
             severity: Severity = "error" if subject.is_ours or problem.startswith("no ") else "warning"

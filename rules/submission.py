@@ -222,7 +222,8 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
     """No link is broken and none leads out of the submission; neither is followed here. (The official tool looks
-    for a relative link's goal below its own working directory, so it takes sound ones for broken.)"""
+    for a relative link's goal below its own working directory, so it takes sound ones for broken.) Outside systems/
+    and results/, which no official tool reads, it is a warning."""
     for one in subject.submission.entries:
         if one.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}
@@ -241,7 +242,7 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     """A directory of a name that is no benchmark is skipped by the official package checker, with a warning only.
-    MLPerf's benchmarks that are not about recommendation are named here and not judged."""
+    MLPerf's benchmarks that are not about recommendation are named here (info) and not judged."""
     for one in subject.sets:
         name = one.result_set.folder.name
         if name not in shipped_names():

@@ -51,7 +51,7 @@ def _path(subject: SetSubject) -> str | None:
     applies=_has_tree,
 )
 def description_exists(subject: SetSubject) -> Iterator[Problem]:
-    """systems/<system>.json beside results/ describes the system and can be read."""
+    """systems/<system>.json beside results/ describes the system and can be read. Of our own logs it is a warning."""
     severity: Severity = "warning" if subject.is_ours else "error"
     if subject.result_set.system_json is None:
         yield Problem(

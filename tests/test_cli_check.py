@@ -1,8 +1,10 @@
 """check and score on the command line: exit codes, data on stdout, four forms, nothing heavy imported."""
 
 import csv
+import inspect
 import io
 import json
+import re
 import subprocess
 import sys
 from importlib import resources
@@ -16,7 +18,8 @@ from mlperf_fixtures import NVIDIA, needs_published_results
 
 from harness.cli import main
 from rules.benchmarks import load_benchmark
-from rules.checker import LOG_RULES, SET_RULES
+from rules.checker import LOG_RULES, ROUND_RULES, SET_RULES, SUBMISSION_RULES
+from rules.rule import SEVERITIES
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 EPSILON_LINE = 1 + [record["key"] for record in make_records(TINY)].index("opt_adagrad_epsilon")
@@ -182,11 +185,17 @@ def test_markdown_has_a_table(command: Any, broken: Path) -> None:
     assert "| error | HP101 | results/" in out.replace("\\_", "_") or "| error | HP101 |" in out
 
 
-@pytest.mark.parametrize("one", [*LOG_RULES, *SET_RULES], ids=lambda one: one.code)
+@pytest.mark.parametrize("one", [*LOG_RULES, *SET_RULES, *SUBMISSION_RULES, *ROUND_RULES], ids=lambda one: one.code)
 def test_every_rule_is_explained(one: Any, command: Any) -> None:
     code, out, _ = command("check", "--explain", one.code)
     assert code == 0
     assert one.code in out and "Source:" in out and "Fix:" in out
+    above, told = " ".join(out.split()).split("Severity: ")
+    says_another = any(word in re.findall(r"\w+", above) for word in SEVERITIES if word != one.severity)
+    assert told.startswith(f"{one.severity} in general" if says_another else f"{one.severity}.")
+    # What a rule can find in another severity than its own, it says.
+    body = inspect.getsource(one.check).split("\ndef ")[1]
+    assert says_another or "severity=" not in body
 
 
 def test_second_opinion_is_shown_and_can_be_skipped(command: Any, tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import re
 import textwrap
 from collections import Counter
 from collections.abc import Sequence
@@ -199,10 +200,11 @@ def check_markdown(verdicts: Sequence[Verdict]) -> str:
 
 def echo_explanation(one: Rule[Any]) -> None:
     """Everything about one rule."""
+    varies = any(re.search(rf"\b{other}\b", one.explanation) for other in SEVERITIES if other != one.severity)
     click.echo(f"{style(one.code, bold=True)}  {one.title}")
     for text in (
         one.explanation,
-        f"Severity: {one.severity} in general; a finding may be another where what is judged says so (see above).",
+        f"Severity: {one.severity}{' in general, and another where said above' if varies else ''}.",
         f"Source: {one.source}",
         f"Fix: {one.remedy}",
         f"Not judged where one of these is broken: {', '.join(sorted(one.requires))}." if one.requires else "",
