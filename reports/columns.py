@@ -1,5 +1,6 @@
 """The columns of the tables and what each holds: names and meanings stay, new ones go to the end."""
 
+import math
 from collections.abc import Mapping
 from typing import Literal
 
@@ -36,3 +37,19 @@ CONFIGURATION_COLUMNS: Mapping[str, Kind] = _columns(
 )  # fmt: skip
 # In the JSON export, a run's evaluations are one list per quantity.
 PER_EVALUATION = ("epoch_num", "samples_count", "elapsed_s", "quality")
+
+LIMITS: Mapping[str, tuple[float, float]] = {
+    **dict.fromkeys(
+        (
+            "time_to_train_s", "train_s", "eval_s", "overhead_s", "init_s", "elapsed_s", "score_s", "olympic_mean_s",
+            "low_s", "high_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "energy_j",
+            "epochs_cv", "throughput_cv", "peak_rss_bytes", "peak_device_bytes", "num_evaluations", "num_errors",
+            "num_warnings", "num_runs", "num_runs_required", "num_converged", "num_unfinished", "num_runs_dropped",
+        ),
+        (0.0, math.inf),
+    ),
+    **dict.fromkeys(("confidence", "coverage"), (0.0, 1.0)),
+}  # fmt: skip
+"""Least and greatest value of what is measured and counted; a log's own settings are taken as it says them."""
+AUC_LIMITS: Mapping[str, tuple[float, float]] = dict.fromkeys(("final_quality", "quality"), (0.0, 1.0))
+"""Of benchmarks that are defined here; what another one measures its quality by is not known."""

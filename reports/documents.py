@@ -1,6 +1,7 @@
 """The JSON export and its way back: tables to one document, and a document, checked value by value, to tables."""
 
 import json
+import math
 import stat
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -8,13 +9,22 @@ from typing import Any, NoReturn
 
 import pandas as pd
 
-from reports.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, PER_EVALUATION, RUN_COLUMNS, Kind
+from reports.columns import (
+    AUC_LIMITS,
+    CONFIGURATION_COLUMNS,
+    EVALUATION_COLUMNS,
+    LIMITS,
+    PER_EVALUATION,
+    RUN_COLUMNS,
+    Kind,
+)
 from reports.formatting import num_bytes, printable
 from reports.tables import Tables, make_frame
 from rules.errors import InputError
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
+_Limits = Mapping[str, tuple[float, float]]
 _EXPECTED = {"text": "a text or null", "count": "a whole number or null", "number": "a finite number or null"}
 
 
@@ -58,20 +68,22 @@ def tables_from(document: Mapping[str, Any], source: str) -> Tables:
     known: set[tuple[str, str, str]] = set()
     for index, one in enumerate(_list(document["configurations"], source, "configurations")):
         place = f"configurations[{index}]"
-        row = _row(one, CONFIGURATION_COLUMNS, source, place, nested="runs")
+        limits = _limits(one)
+        row = _row(one, CONFIGURATION_COLUMNS, limits, source, place, nested="runs")
         label = row["configuration"]
         if label is None or any(label == other["configuration"] for other in configurations):
             _refuse(source, f"{place}.configuration is missing or stands twice")
         configurations.append(row)
         for number, run in enumerate(_list(one.get("runs"), source, f"{place}.runs")):
             where = f"{place}.runs[{number}]"
-            found_run = _row(run, RUN_COLUMNS, source, where, nested="evaluations") | {"configuration": label}
+            found_run = _row(run, RUN_COLUMNS, limits, source, where, nested="evaluations")
+            found_run["configuration"] = label
             key = (label, found_run["run"], found_run["path"])
             if None in key or key in known:
                 _refuse(source, f"{where}: run or path is missing, or both stand twice")
             known.add(key)
             runs.append(found_run)
-            evaluations += _evaluations(run.get("evaluations"), found_run, source, f"{where}.evaluations")
+            evaluations += _evaluations(run.get("evaluations"), found_run, limits, source, f"{where}.evaluations")
     return Tables(
         configurations=make_frame(configurations, CONFIGURATION_COLUMNS),
         runs=make_frame(runs, RUN_COLUMNS),
@@ -131,17 +143,30 @@ def _plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
     return {str(key): plain(value) for key, value in row.items()}
 
 
-def _row(value: object, columns: Mapping[str, Kind], source: str, place: str, *, nested: str) -> dict[str, Any]:
+def _limits(configuration: object) -> _Limits:
+    """What the numbers of a configuration and of its runs must lie within, by name."""
+    is_defined = isinstance(configuration, dict) and configuration.get("status") in ("own", "official")
+    return {**LIMITS, **AUC_LIMITS} if is_defined else LIMITS
+
+
+def _row(
+    value: object, columns: Mapping[str, Kind], limits: _Limits, source: str, place: str, *, nested: str
+) -> dict[str, Any]:
     """One object's values by column; what an older export did not have yet is missing."""
     if not isinstance(value, dict):
         _refuse(source, f"{place} is no object")
     for name in value:
         if name not in columns and name != nested:
             _refuse(source, f"{place} has an unknown member {printable(name, 40)!r}")
-    return {name: _value(value.get(name), kind, source, f"{place}.{name}") for name, kind in columns.items()}
+    return {
+        name: _value(value.get(name), kind, limits.get(name), source, f"{place}.{name}")
+        for name, kind in columns.items()
+    }
 
 
-def _evaluations(value: object, run: Mapping[str, Any], source: str, place: str) -> list[dict[str, Any]]:
+def _evaluations(
+    value: object, run: Mapping[str, Any], limits: _Limits, source: str, place: str
+) -> list[dict[str, Any]]:
     if not isinstance(value, dict):
         _refuse(source, f"{place} is no object")
     lists = {name: _list(value.get(name), source, f"{place}.{name}") for name in PER_EVALUATION}
@@ -153,23 +178,27 @@ def _evaluations(value: object, run: Mapping[str, Any], source: str, place: str)
             "configuration": run["configuration"], "run": run["run"], "evaluation": number, "path": run["path"]
         }  # fmt: skip
         for name, one in zip(lists, values, strict=True):
-            row[name] = _value(one, EVALUATION_COLUMNS[name], source, f"{place}.{name}[{number - 1}]")
+            where = f"{place}.{name}[{number - 1}]"
+            row[name] = _value(one, EVALUATION_COLUMNS[name], limits.get(name), source, where)
         rows.append(row)
     return rows
 
 
-def _value(value: object, kind: Kind, source: str, place: str) -> Any:
-    if value is None:
-        return None
-    if kind == "text" and isinstance(value, str):
+def _value(value: object, kind: Kind, limits: tuple[float, float] | None, source: str, place: str) -> Any:
+    if value is None or (kind == "text" and isinstance(value, str)):
         return value
-    is_number = isinstance(value, int | float) and not isinstance(value, bool)
-    if kind == "count" and is_number and isinstance(value, int):
-        return value
-    # A whole number is a number; one too large for a float is none.
-    if kind == "number" and is_number and abs(value) < 1e308:  # type: ignore[arg-type]
-        return value
-    return _refuse(source, f"{place} is {printable(value, 40)!r}, expected {_EXPECTED[kind]}")
+    if kind == "text" or isinstance(value, bool) or not isinstance(value, int | float) or not _is_of(kind, value):
+        _refuse(source, f"{place} is {printable(value, 40)!r}, expected {_EXPECTED[kind]}")
+    low, high = limits if limits is not None else (-math.inf, math.inf)
+    if not low <= value <= high:
+        expected = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
+        _refuse(source, f"{place} is {printable(value, 40)}, expected a number {expected}, or null")
+    return value
+
+
+def _is_of(kind: Kind, value: float) -> bool:
+    """A whole number is a number; one too large for a float is none."""
+    return isinstance(value, int) if kind == "count" else abs(value) < 1e308
 
 
 def _list(value: object, source: str, place: str) -> list[Any]:

@@ -4,12 +4,14 @@ import json
 from pathlib import Path
 from typing import Any
 
+import jsonschema
 import pandas as pd
 import pytest
 from log_builder import make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
+import reports.schemas
 from harness.cli import main
 from reports.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
 from reports.comparison import compare_sets, compare_sides
@@ -23,6 +25,7 @@ from rules.benchmarks import load_benchmark
 from rules.errors import InputError
 
 TINY = load_benchmark("dlrm_tiny")
+SCHEMA = json.loads((Path(reports.schemas.__path__[0]) / "report.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -35,6 +38,13 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "sets" / "bare").mkdir()
     (tmp_path / "sets" / "bare" / "result_0.txt").write_bytes(b"nothing\n")
     return tmp_path / "sets"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = write_run_set(tmp_path_factory.mktemp("exported") / "a")
+    document: dict[str, Any] = json.loads(render_report(gather([root], second_opinion=False), output_format="json"))
+    return document
 
 
 def export(folder: Path, target: Path) -> Path:
@@ -138,6 +148,42 @@ def test_a_document_that_is_none_is_refused_at_its_place(document: Any, why: str
         read_document(path)
     assert str(path) in str(caught.value)
     assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        ("score_s", -1.0, "configurations[0].score_s is -1.0, expected a number of at least 0, or null"),
+        ("confidence", 1.5, "configurations[0].confidence is 1.5, expected a number from 0 to 1, or null"),
+        ("runs/time_to_train_s", -2.5, "runs[0].time_to_train_s is -2.5, expected a number of at least 0"),
+        ("runs/samples_to_converge", -1, "runs[0].samples_to_converge is -1"),
+        ("runs/final_quality", 1.2, "runs[0].final_quality is 1.2, expected a number from 0 to 1"),
+        ("runs/evaluations/quality", [0.5, -0.1], "runs[0].evaluations.quality[1] is -0.1"),
+        ("runs/evaluations/elapsed_s", [-1.0, 1.0], "runs[0].evaluations.elapsed_s[0] is -1.0"),
+    ],
+)
+def test_what_no_run_can_measure_is_refused_by_the_schema_too(
+    exported: dict[str, Any], place: str, value: Any, expected: str
+) -> None:
+    document = json.loads(json.dumps(exported))
+    jsonschema.validate(document, SCHEMA)
+    *outer, name = place.split("/")
+    inner = document["configurations"][0]
+    for member in outer:
+        inner = inner[member][0] if member == "runs" else inner[member]
+    if isinstance(value, list):
+        value = [*value, *inner[name][len(value) :]]
+    inner[name] = value
+    with pytest.raises(InputError) as caught:
+        tables_from(document, "x.json")
+    assert "x.json" in str(caught.value) and expected in str(caught.value)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
+    # What a benchmark that nobody defines here measures may be anything.
+    document["configurations"][0]["status"] = "unknown"
+    if "quality" in name:
+        assert len(tables_from(document, "x.json").runs) == 6
+        jsonschema.validate(document, SCHEMA)
 
 
 @pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"configurations": NaN}', "\x00", '{"a": Infinity}'])
