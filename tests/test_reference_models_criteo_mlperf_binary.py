@@ -8,7 +8,7 @@ import mlperf_layout_builder as builder
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from reference_models.config import DataConfig, parse_data
@@ -144,6 +144,7 @@ def test_a_damaged_file_is_named(own_multi_hot: Path, name: str, keep: str) -> N
     position=st.integers(-200, 140),
     value=st.integers(0, 255),
 )
+@example(name="day_5_sparse_multi_hot.npz", position=-3, value=1)  # the zip directory then starts before the file
 def test_any_damage_to_headers_is_an_error_with_a_name_or_harmless(
     multi_hot: Layout,
     tmp_path_factory: pytest.TempPathFactory,

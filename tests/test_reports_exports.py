@@ -84,8 +84,8 @@ def test_markdown_is_exactly_this(pair: Path) -> None:
         "| Configuration | Verdict | Time to train (measured, s) | Epochs (to converge) | Samples/s "
         "| Final AUC (mean) | Runs (converged / needed) | RCP | Batch size |\n"
         "|:--|:--|--:|--:|--:|--:|--:|:--|--:|\n"
-        "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 1 warning) | 6.06 (no score) | 0.548 (CV 12.9 %) | 10,000 (CV 0.0 %) "
-        "| 0.75050 | 2 / 5 | no RCP | 500 (rate 0.1) |\n"
+        "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 1 warning) | 6.06 (no score) | 0.548 (CV 12.9 %) "
+        "| 10,000 (CV 0.0 %) | 0.75050 | 2 / 5 | no RCP | 500 (rate 0.1) |\n"
     )
 
 

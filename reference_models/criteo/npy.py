@@ -93,7 +93,7 @@ def _locate_member(file: BinaryIO, path: Path, info: zipfile.ZipInfo) -> ArrayPl
         )
     file.seek(max(0, info.header_offset))
     raw = file.read(_LOCAL_HEADER.size)
-    if len(raw) < _LOCAL_HEADER.size or raw[:4] != _LOCAL_SIGNATURE:
+    if info.header_offset < 0 or len(raw) < _LOCAL_HEADER.size or raw[:4] != _LOCAL_SIGNATURE:
         raise DatasetError(f"{path}[{info.filename}]: the zip directory points at no member. Copy the file again.")
     _, name_bytes, extra_bytes = _LOCAL_HEADER.unpack(raw)
     start = info.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
