@@ -144,10 +144,11 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
 
 def _result(one: Result, x: float, y: float, radius: float, label: str) -> Markup:
     is_inside = one.is_passed and len(label) < 3
-    words = svg.text(x, y + 4, label, class_="in-counted") if is_inside else _beside(x, y - radius - 4, label)
+    # Above and below a result the reference's mean and limit of its batch size may lie.
+    words = (
+        svg.text(x, y + 4, label, class_="in-counted")
+        if is_inside
+        else svg.text(x + radius + 4, y + 4, label, class_="name halo")
+    )
     mark = svg.circle(x, y, radius, "end") if one.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
     return svg.group(mark, words if label else Markup(), class_=hue(one.hue))
-
-
-def _beside(x: float, y: float, label: str) -> Markup:
-    return svg.text(x, y, label, class_="name halo", anchor="middle")
