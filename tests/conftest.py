@@ -3,19 +3,18 @@
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command import Command
 from hypothesis import settings
 
-from harness.catalog import load_entry
-from harness.data import ensure_dataset
+from harness.config.catalog import load_entry
+from harness.run_sets.dataset import ensure_dataset
 
 settings.register_profile("dlrmbench", deadline=None, print_blob=True)
 settings.load_profile("dlrmbench")
-
-Command = Callable[..., "subprocess.CompletedProcess[str]"]
 
 
 @pytest.fixture(autouse=True)

@@ -26,8 +26,8 @@ else
   spread=(--dist loadfile --no-loadscope-reorder) # files share costly fixtures; the longest come first
 fi
 check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
-  tests/test_reference_models_torchrec*.py tests/test_cli_ranks.py tests/test_harness_runner.py \
-  tests/test_*.py
+  tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py tests/test_harness/test_runner.py \
+  tests
 
 printf '\n'
 if [ ${#failed[@]} -ne 0 ]; then

@@ -8,7 +8,7 @@ import click
 import pytest
 
 from harness.cli import COMMANDS, cli
-from rules.benchmarks import shipped_names
+from rules.benchmarks.loader import shipped_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -58,7 +58,7 @@ def test_each_link_of_the_readme_leads_somewhere(link: str) -> None:
 
 
 def test_each_exit_code_stands_in_the_readme() -> None:
-    from harness.errors import ExitCode
+    from harness.foundation.errors import ExitCode
 
     text = README.split("Exit codes:")[1].split("\n\n")[0]
     assert [int(number) for number in re.findall(r"\b(\d+) [a-zA-Z]", text)] == [int(code) for code in ExitCode]

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.errors import ExitCode, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, exit_code_of, message_of
 
 # verb -> (module, attribute, one line of help); the help stands here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from harness.calibration_runs import CalibrationResult
+    from harness.calibration.runs import CalibrationResult
 
 
 @click.command()
@@ -55,12 +55,12 @@ def calibrate(
     target needs no new runs. Defaults: half, once and twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2
     times its learning rate.
     """
-    from harness.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
-    from harness.calibrate import calibrate as run_calibration
-    from harness.calibration_table import render_markdown
-    from harness.catalog import load_entry
+    from harness.calibration.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
+    from harness.calibration.calibrate import calibrate as run_calibration
+    from harness.calibration.table import render_markdown
     from harness.cli.dataset_progress import generation_progress
-    from harness.data import ensure_dataset
+    from harness.config.catalog import load_entry
+    from harness.run_sets.dataset import ensure_dataset
 
     entry = load_entry(benchmark)
     plan = plan_calibration(

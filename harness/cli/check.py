@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 
 _BENCHMARK = click.option(
     "--benchmark",
@@ -69,10 +69,10 @@ def check(
     """
     from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
     from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
-    from harness.resources import usable_cores
-    from rules.checker import MANY_LOGS, check_paths, find_rule
-    from rules.unjudged import find_unjudged
-    from rules.verdict import verdicts_to_json
+    from harness.system.resources import usable_cores
+    from rules.checks.verdict import verdicts_to_json
+    from rules.judge.checker import MANY_LOGS, check_paths, find_rule
+    from rules.tree.skipped import find_unjudged
 
     if explain is not None:
         echo_explanation(find_rule(explain))
@@ -130,10 +130,10 @@ def score(
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read.
     """
     from harness.cli.score_view import describe_score, echo_scores, score_csv, score_markdown
-    from rules.checker import check_set
     from rules.errors import NothingToJudgeError
-    from rules.scoring import score_set
-    from rules.sets import find_result_sets
+    from rules.judge.checker import check_set
+    from rules.scoring.scoring import score_set
+    from rules.tree.result_set import find_result_sets
 
     try:
         sets = [one for path in paths for one in find_result_sets(path)]

@@ -12,10 +12,10 @@ from typing import TextIO
 
 import click
 
-from rules.log import printable
-from rules.rule import Finding, Outcome
-from rules.unjudged import MAX_MENTIONED, Unjudged
-from rules.verdict import Verdict
+from rules.checks.rule import Finding, Outcome
+from rules.checks.verdict import Verdict
+from rules.logs.log import printable
+from rules.tree.skipped import MAX_MENTIONED, Unjudged
 
 STANDARD_INPUT = Path("-")
 _PLAIN_EVERY_S = 5.0

@@ -14,8 +14,8 @@ import click
 from harness.cli.escaping import markdown_safe, spreadsheet_safe
 from harness.cli.opinion_view import opinion_lines, opinion_markdown
 from harness.cli.table import printable, style, terminal_width
-from rules.rule import SEVERITIES, Finding, Rule
-from rules.verdict import Verdict, VerdictOutcome
+from rules.checks.rule import SEVERITIES, Finding, Rule
+from rules.checks.verdict import Verdict, VerdictOutcome
 
 MAX_PLACES = 5
 MAX_PARTS = 20

@@ -6,7 +6,7 @@ from typing import Any
 
 import click
 
-from harness.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 
 _FORMAT = click.option(
     "--format",
@@ -77,9 +77,9 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     Other benchmarks, targets, data sets and divisions are refused (exit 2).
     """
     from harness.cli.compare_view import compare_csv, compare_markdown, echo_comparisons
-    from reports.comparison import compare_sides
-    from reports.comparison_export import comparisons_to_json
-    from reports.sources import distinct, one_side, read_sides
+    from reports.comparison.comparison import compare_sides
+    from reports.comparison.export import comparisons_to_json
+    from reports.facts.sources import distinct, one_side, read_sides
 
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
@@ -137,7 +137,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
     """
     from harness.cli.diff_view import difference_markdown, echo_difference
-    from reports.difference import describe, difference_to_json, find_difference
+    from reports.comparison.difference import describe, difference_to_json, find_difference
 
     difference = find_difference(describe(a), describe(b))
     if form == "json":
@@ -162,7 +162,7 @@ def history(folder: Path, limit: int, form: str) -> int:
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
     """
     from harness.cli.history_view import echo_history, history_csv, history_markdown
-    from reports.history import history_to_json, read_history
+    from reports.facts.history import history_to_json, read_history
 
     past, num_found = read_history(folder, limit=limit)
     if form == "json":

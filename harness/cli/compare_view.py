@@ -6,10 +6,10 @@ import click
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import echo_table, printable, style, terminal_width, wrap
-from reports.comparison import Comparison
-from reports.comparison_export import FACTOR_COLUMNS, comparison_frame, factor_cells, method_line, remarks
-from reports.exports import frame_csv
-from reports.wording import sentence
+from reports.comparison.comparison import Comparison
+from reports.comparison.export import FACTOR_COLUMNS, comparison_frame, factor_cells, method_line, remarks
+from reports.comparison.wording import sentence
+from reports.page.exports import frame_csv
 
 _COLOURS = {"faster": "green", "slower": "red", "no difference shown": "cyan", "inconclusive": "yellow"}
 _MAX_CHANGES = 12

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 if TYPE_CHECKING:
-    from reference_models.config import DataConfig
+    from reference_models.config.sections import DataConfig
 
 _DATA = click.option(
     "--data",
@@ -50,12 +50,12 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     The bytes are the same on every machine and with any number of threads; where the definition pins their
     sha256, they are held against it. Prints the dataset's folder.
     """
-    from harness.catalog import load_entry
     from harness.cli.dataset_progress import generation_progress
-    from harness.data import dataset_lock
-    from harness.resources import usable_cores
-    from reference_models.click_log import generate as generate_click_log
-    from reference_models.datasets import locate_dataset
+    from harness.config.catalog import load_entry
+    from harness.run_sets.dataset import dataset_lock
+    from harness.system.resources import usable_cores
+    from reference_models.data.click_log import generate as generate_click_log
+    from reference_models.data.registry import locate_dataset
 
     config = load_entry(benchmark).workload.data
     if config.kind != "click_log":
@@ -79,14 +79,14 @@ def verify(what: str, data_root: Path | None) -> None:
     With a benchmark's name the dataset is also held against its definition. Exits 8 and names the file when
     something is wrong.
     """
-    from reference_models.manifest import MANIFEST, read_manifest
-    from reference_models.store import verify as verify_store
+    from reference_models.data.store.manifest import MANIFEST, read_manifest
+    from reference_models.data.store.store import verify as verify_store
 
     config = None
     folder = Path(what)
     if not folder.is_dir():
-        from harness.catalog import load_entry
-        from reference_models.datasets import locate_dataset, open_dataset
+        from harness.config.catalog import load_entry
+        from reference_models.data.registry import locate_dataset, open_dataset
 
         config = load_entry(what).workload.data
         folder = locate_dataset(config, data_root)
@@ -111,9 +111,9 @@ def verify(what: str, data_root: Path | None) -> None:
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
     """Whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then."""
-    from reference_models.datasets import open_dataset
-    from reference_models.errors import DatasetError
-    from reference_models.manifest import MANIFEST
+    from reference_models.data.registry import open_dataset
+    from reference_models.data.store.manifest import MANIFEST
+    from reference_models.process.errors import DatasetError
 
     if not (folder / MANIFEST).exists():
         return False
@@ -129,7 +129,7 @@ def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
 
 
 def _other_way(config: "DataConfig") -> str:
-    from harness.data import how_to_get
+    from harness.run_sets.dataset import how_to_get
 
     return how_to_get(config)
 

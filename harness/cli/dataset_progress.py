@@ -4,7 +4,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from reference_models.config import DataConfig
+from reference_models.config.sections import DataConfig
 
 
 @contextmanager

@@ -7,7 +7,7 @@ import click
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import echo_table, printable, terminal_width, wrap
-from reports.difference import Row, Setting, SettingsDifference
+from reports.comparison.difference import Row, Setting, SettingsDifference
 
 _NOT_SAID = "(not said)"
 

@@ -6,9 +6,9 @@ import click
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import printable, render_table
-from reports.exports import frame_csv
-from reports.formatting import duration, epoch_ms, si, utc
-from reports.history import PastSet, history_frame
+from reports.facts.history import PastSet, history_frame
+from reports.page.exports import frame_csv
+from reports.text.formatting import duration, epoch_ms, si, utc
 
 _COLUMNS = (
     "when (UTC)",

@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from harness.cli.table import echo_table, printable, style, terminal_width, wrap
-from harness.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 
 FORMAT = click.option(
     "--format", "form", type=click.Choice(["table", "json"]), default="table", show_default=True, help="Output form."
@@ -21,7 +21,7 @@ _COLOURS = {"ok": "green", "warning": "yellow", "unknown": "bright_black"}
 @FORMAT
 def list_(form: str) -> None:
     """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
-    from harness.inspection import list_benchmarks, list_workloads
+    from harness.config.describe import list_benchmarks, list_workloads
 
     records, workloads = list_benchmarks(), list_workloads()
     if form == "json":
@@ -46,7 +46,7 @@ def list_(form: str) -> None:
 )
 def show(benchmark: str, form: str) -> None:
     """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file."""
-    from harness.inspection import describe_benchmark
+    from harness.config.describe import describe_benchmark
 
     content = describe_benchmark(benchmark)
     if form == "json":
@@ -64,8 +64,8 @@ def show(benchmark: str, form: str) -> None:
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write MLPerf's JSON file of the 33 fields.")
 def system(form: str, config_file: Path | None, submitter: str | None, output: Path | None) -> None:
     """Describe this system in MLPerf's 33 fields, each with where its value comes from. Nothing is guessed."""
-    from harness.submission import submission_fields
-    from harness.system import describe_system, system_slug, write_system_json
+    from harness.system.description import describe_system, system_slug, write_system_json
+    from harness.system.submission import submission_fields
 
     table = _submission_table(config_file) if config_file else {}
     source = f"file {config_file} [submission]"
@@ -101,7 +101,7 @@ def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> N
     """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
     from dataclasses import asdict
 
-    from harness.preflight import run_checks
+    from harness.system.preflight import run_checks
 
     checks = run_checks(data, output)
     warnings = [check.name for check in checks if check.status == "warning"]
@@ -127,7 +127,7 @@ def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> N
 
 
 def _submission_table(path: Path) -> Mapping[str, Any]:
-    from rules.benchmarks import read_toml
+    from rules.benchmarks.loader import read_toml
 
     table = read_toml(path).get("submission", {})
     if not isinstance(table, Mapping):

@@ -2,9 +2,9 @@
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import printable, render_table, terminal_width
-from rules.agreement import compare_opinions, differences
-from rules.official import OfficialOpinion
-from rules.verdict import Verdict
+from rules.checks.verdict import Verdict
+from rules.judge.agreement import compare_opinions, differences
+from rules.official.opinion import OfficialOpinion
 
 _HEADERS = ("rules", "ours", "theirs")
 

@@ -7,7 +7,7 @@ from typing import Any, TypedDict, TypeVar
 
 import click
 
-from harness.config import WORLD_SOURCE, Override, read_config_file, read_environment, read_set_option
+from harness.config.run_config import WORLD_SOURCE, Override, read_config_file, read_environment, read_set_option
 
 F = TypeVar("F", bound=Callable[..., Any])
 

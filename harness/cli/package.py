@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from harness.errors import ExitCode
+from harness.foundation.errors import ExitCode
 
 
 @click.command()
@@ -33,8 +33,8 @@ def package(
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
     from harness.cli.check_view import echo_verdicts
-    from harness.package import NotCompliantError, PackageRequest, build_package
-    from reports.formatting import plural
+    from harness.packaging.build import NotCompliantError, PackageRequest, build_package
+    from reports.text.formatting import plural
 
     request = PackageRequest(
         sources=results,

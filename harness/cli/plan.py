@@ -47,9 +47,9 @@ def plan(
     With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
     would take: modelled, from the memory and bandwidths given.
     """
-    from harness.config import default_division, resolve
-    from harness.plan import make_plan, plan_as_json
-    from reference_models.implementations import find_implementation
+    from harness.config.run_config import default_division, resolve
+    from harness.planning.plan import make_plan, plan_as_json
+    from reference_models.registry import find_implementation
 
     refuse_unused_options(click.get_current_context())
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
@@ -74,8 +74,8 @@ def plan(
 
 
 def _text(made: "object", num_runs: int) -> str:
-    from harness.plan import Plan
-    from reports.formatting import count, duration, num_bytes, si
+    from harness.planning.plan import Plan
+    from reports.text.formatting import count, duration, num_bytes, si
 
     assert isinstance(made, Plan)
     benchmark = made.config.benchmark

@@ -11,10 +11,10 @@ import click
 from click.core import ParameterSource
 
 from harness.cli.table import render_table
-from harness.config import RunConfig
+from harness.config.run_config import RunConfig
 
 if TYPE_CHECKING:
-    from reference_models.dlrm.modelled_plan import ModelledPlan
+    from reference_models.dlrm.planner import ModelledPlan
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
@@ -103,11 +103,11 @@ def make_devices_plan(config: RunConfig, given: DeviceOptions, data_root: Path |
 
     Raises ConfigError where they cannot hold it, DatasetError where only data that is not there knows its tables.
     """
-    from harness.data import how_to_get
-    from harness.plan import read_sizes
-    from reference_models.datasets import locate_dataset
-    from reference_models.errors import DatasetError
-    from reference_models.implementations import explain_missing_torchrec, find_implementation
+    from harness.planning.plan import read_sizes
+    from harness.run_sets.dataset import how_to_get
+    from reference_models.data.registry import locate_dataset
+    from reference_models.process.errors import DatasetError
+    from reference_models.registry import explain_missing_torchrec, find_implementation
 
     workload = config.workload
     name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
@@ -119,7 +119,7 @@ def make_devices_plan(config: RunConfig, given: DeviceOptions, data_root: Path |
         )
     find_implementation("torchrec")
     try:
-        from reference_models.dlrm.modelled_plan import Devices, plan_for_devices
+        from reference_models.dlrm.planner import Devices, plan_for_devices
     except (ImportError, OSError) as error:
         raise explain_missing_torchrec(error) from error
     num_devices = given["num_devices"]
@@ -157,7 +157,7 @@ def devices_plan_json(config: RunConfig, made: "ModelledPlan") -> str:
 
 def devices_plan_text(config: RunConfig, made: "ModelledPlan") -> str:
     """Placement, load and the parameters that all of it rests on; every number is modelled."""
-    from reports.formatting import count, num_bytes, si, time_unit
+    from reports.text.formatting import count, num_bytes, si, time_unit
 
     devices = made.devices
     head = (

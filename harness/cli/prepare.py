@@ -9,9 +9,9 @@ from typing import TextIO
 
 import click
 
-from harness.catalog import load_entry
-from harness.data import dataset_lock
-from reference_models.datasets import locate_dataset
+from harness.config.catalog import load_entry
+from harness.run_sets.dataset import dataset_lock
+from reference_models.data.registry import locate_dataset
 
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\Z", re.IGNORECASE)
 _MANY_VALUED = ("--train", "--eval")
@@ -132,7 +132,7 @@ def prepare(
 
     BENCHMARK is a shipped name such as dlrm_kaggle, or your own definition's TOML file with data.kind = "criteo".
     """
-    from reference_models.criteo.tsv import prepare_tsv
+    from reference_models.data.criteo.tsv import prepare_tsv
 
     data = load_entry(benchmark).workload.data
     folder = locate_dataset(data, data_root)

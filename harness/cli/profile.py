@@ -9,11 +9,11 @@ import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.cli.table import render_table, terminal_width, wrap
-from harness.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from reports.profile_record import ProfileRecord
-    from reports.view import Table
+    from reports.document.blocks import Table
+    from reports.facts.profile_record import ProfileRecord
 
 
 @click.command()
@@ -50,12 +50,12 @@ def profile(
     """
     from harness.cli.dataset_progress import generation_progress
     from harness.cli.run import refuse_impossible, refuse_too_large_batch
-    from harness.config import resolve
-    from harness.data import ensure_dataset
-    from harness.files import read_json
-    from harness.profile.launch import find_or_start_set, profile_set
-    from harness.resources import read_resources
-    from harness.runner import RunRequest
+    from harness.config.run_config import resolve
+    from harness.foundation.files import read_json
+    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.profile import find_or_start_set, profile_set
+    from harness.run_sets.runner import RunRequest
+    from harness.system.resources import read_resources
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
     refuse_unprofilable(config.workload.runtime.implementation)
@@ -85,7 +85,7 @@ def profile(
     if output_format == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return
-    from reports.profile_record import parse_profile
+    from reports.facts.profile_record import parse_profile
 
     record = parse_profile(read_json(path))
     click.echo(render(record, _markdown if output_format == "md" else _plain))
@@ -95,7 +95,7 @@ def profile(
 
 def refuse_unprofilable(implementation: str) -> None:
     """Before anything is written: an implementation whose step has no phases to time."""
-    from reference_models.implementations import WITHOUT_PHASES
+    from reference_models.registry import WITHOUT_PHASES
 
     if implementation in WITHOUT_PHASES:
         raise HarnessError(
@@ -115,7 +115,7 @@ def _be_silent(doing: str) -> None:
 
 def render(record: "ProfileRecord", write: "Callable[[Table], str]") -> str:
     """The whole profile as text: what was found, its tables, its conditions."""
-    from reports.profile_tables import (
+    from reports.page.figures.profile import (
         ceilings_table,
         conditions,
         evaluation_sentence,

@@ -49,13 +49,13 @@ def report(
     PATH is a result directory of anyone's, a directory of them (such as a published round), or one log; for json,
     csv and parquet also a file that '--format json' wrote.
     """
-    from reports.sources import is_document
+    from reports.facts.sources import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
         return
-    from reports.prices import with_prices
-    from reports.report import (
+    from reports.facts.prices import with_prices
+    from reports.page.report import (
         find_baseline,
         gather_profiles,
         gather_sets,
@@ -89,9 +89,9 @@ def report(
 
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
     """The tables alone: all that an exported file can be turned into, and all that Parquet holds."""
-    from reports.parquet import write_parquet
-    from reports.report import write_whole
-    from reports.sources import read_tables, table_text
+    from reports.facts.sources import read_tables, table_text
+    from reports.page.report import write_whole
+    from reports.tables.parquet import write_parquet
 
     if output_format not in ("json", "csv", "parquet"):
         raise click.UsageError(

@@ -7,10 +7,10 @@ from typing import Any, Unpack
 
 import click
 
-from harness.catalog import WorkloadConfig
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
-from harness.config import RunConfig
-from harness.errors import ExitCode, HarnessError
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import RunConfig
+from harness.foundation.errors import ExitCode, HarnessError
 
 
 @click.command()
@@ -54,10 +54,10 @@ def run(
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
     from harness.cli.dataset_progress import generation_progress
-    from harness.config import resolve
-    from harness.data import ensure_dataset
-    from harness.resources import read_resources
-    from harness.runner import RunRequest, start_set
+    from harness.config.run_config import resolve
+    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.runner import RunRequest, start_set
+    from harness.system.resources import read_resources
 
     foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
     if foreign_ranks is not None and configured["ranks"] not in (None, foreign_ranks):
@@ -97,7 +97,7 @@ def run(
         quiet=quiet,
     )
     if run_index is not None:
-        from harness.foreign import run_in_world
+        from harness.run_sets.external import run_in_world
 
         click.get_current_context().find_root().obj["is_rank"] = True
         if told := run_in_world(config, request, output, run_index):
@@ -120,7 +120,7 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
     """How many ranks the world has whose rank this process shall be; None where it starts its own."""
     import os
 
-    from harness.outer_world import launcher_of_many, world_size
+    from harness.launch.launcher_env import launcher_of_many, world_size
 
     if run_index is None:
         if launcher := launcher_of_many(os.environ):
@@ -145,7 +145,7 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
 def resume(folder: Path, quiet: bool) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
     from harness.cli.sweep import complete_and_show
-    from harness.sweep import is_sweep
+    from harness.run_sets.sweep import is_sweep
 
     if is_sweep(folder):
         complete_and_show(folder, quiet=quiet)
@@ -154,8 +154,8 @@ def resume(folder: Path, quiet: bool) -> None:
 
 def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     """Run what is missing, then judge, score and report; exits with the set's code."""
-    from harness.finish import finish_set
-    from harness.runner import complete_set, resume_command
+    from harness.run_sets.finish import finish_set
+    from harness.run_sets.runner import complete_set, resume_command
 
     try:
         run_set = complete_set(folder, quiet=quiet)
@@ -170,7 +170,7 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
 
 def num_processes(num_runs: int | None) -> int:
     """Of a measurement of throughput, by -n."""
-    from harness.throughput import MIN_PROCESSES
+    from harness.run_sets.throughput import MIN_PROCESSES
 
     if num_runs is not None and num_runs < MIN_PROCESSES:
         raise click.UsageError(
@@ -182,12 +182,12 @@ def num_processes(num_runs: int | None) -> int:
 
 def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     """Measure, and say the result in a few lines."""
-    from harness.files import read_json
-    from harness.run_set import locked, open_run_set
-    from harness.throughput import measure_set
-    from reports.formatting import interval, percent, throughput_text
-    from reports.statistics import log_summary
-    from rules.benchmarks import read_toml
+    from harness.foundation.files import read_json
+    from harness.run_sets.folder import locked, open_run_set
+    from harness.run_sets.throughput import measure_set
+    from reports.statistics.intervals import log_summary
+    from reports.text.formatting import interval, percent, throughput_text
+    from rules.benchmarks.loader import read_toml
 
     def on_process(index: int, samples_per_s: float) -> None:
         if not quiet:
@@ -215,7 +215,7 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
 
 def exchange_line(process: Mapping[str, Any]) -> str:
     """What the ranks of one measured process send to each other in a step; empty for one rank."""
-    from reports.formatting import count
+    from reports.text.formatting import count
 
     exchange = process.get("exchange")
     if exchange is None:
@@ -226,7 +226,7 @@ def exchange_line(process: Mapping[str, Any]) -> str:
 
 def refuse_without_target(config: RunConfig) -> None:
     """A workload, or data with nothing to learn in it, is for throughput only."""
-    from harness.made_up import refuse_made_up_target
+    from harness.config.synthetic import refuse_made_up_target
 
     _ = config.benchmark.quality  # raises for a workload
     refuse_made_up_target(config.workload.data)
@@ -234,9 +234,9 @@ def refuse_without_target(config: RunConfig) -> None:
 
 def refuse_impossible(workload: WorkloadConfig) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
-    from harness.resources import read_resources
-    from reference_models.implementations import find_implementation
-    from reference_models.rank_limits import refuse_impossible_runtime
+    from harness.system.resources import read_resources
+    from reference_models.distributed.limits import refuse_impossible_runtime
+    from reference_models.registry import find_implementation
 
     runtime = workload.runtime
     find_implementation(runtime.implementation)
@@ -249,14 +249,14 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
             ExitCode.USAGE,
         )
     if runtime.device != "cpu":
-        from reference_models.devices import find_device
+        from reference_models.training.devices import find_device
 
         find_device(runtime.device)
 
 
 def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
-    from harness.made_up import hold_in_memory
-    from reference_models.datasets import open_dataset
+    from harness.config.synthetic import hold_in_memory
+    from reference_models.data.registry import open_dataset
 
     workload = hold_in_memory(workload, 1)
     num_samples = open_dataset(data_dir, workload.data).train.num_samples
@@ -269,7 +269,7 @@ def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
-    from harness.preflight import run_checks
+    from harness.system.preflight import run_checks
 
     warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
     if warnings:

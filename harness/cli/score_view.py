@@ -9,13 +9,13 @@ import click
 
 from harness.cli.escaping import markdown_safe, spreadsheet_safe
 from harness.cli.table import printable, style
-from reports.cost import cost_text, cost_to_train
-from reports.formatting import count, duration, percent, throughput_text
-from reports.statistics import coverage_words, log_summary, olympic_interval
-from rules.benchmarks import load_benchmark, shipped_names
-from rules.results import BenchmarkResult, RunResult
-from rules.sets import ResultSet
-from rules.verdict import Verdict
+from reports.page.figures.cost import cost_text, cost_to_train
+from reports.statistics.intervals import coverage_words, log_summary, olympic_interval
+from reports.text.formatting import count, duration, percent, throughput_text
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.verdict import Verdict
+from rules.scoring.results import BenchmarkResult, RunResult
+from rules.tree.result_set import ResultSet
 
 UNVERIFIED = "unverified: result not verified by MLCommons Association"
 OWN = "not an MLPerf result: a benchmark of its own"

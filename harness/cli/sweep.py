@@ -11,7 +11,7 @@ from typing import Any, Unpack
 import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
-from harness.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode, HarnessError
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -70,12 +70,12 @@ def sweep(
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
-    from harness.axes import make_points, read_axis, refuse_other_problems
     from harness.cli.run import num_processes, refuse_disturbed_environment, refuse_without_target
-    from harness.config import resolve
-    from harness.runner import RunRequest
-    from harness.seeds import draw_base_seed
-    from harness.sweep import start_sweep
+    from harness.config.axes import make_points, read_axis, refuse_other_problems
+    from harness.config.run_config import resolve
+    from harness.config.seeds import draw_base_seed
+    from harness.run_sets.runner import RunRequest
+    from harness.run_sets.sweep import start_sweep
 
     if throughput_steps is not None and timeout_s is not None:
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
@@ -131,14 +131,14 @@ def _configure(
     quiet: bool,
 ) -> list[Any]:
     """Resolve every point before anything is written; what only one configuration cannot do becomes its problem."""
-    from harness.axes import overrides_of
     from harness.cli.dataset_progress import generation_progress
     from harness.cli.profile import refuse_unprofilable
     from harness.cli.run import refuse_impossible, refuse_too_large_batch
-    from harness.config import resolve
-    from harness.data import ensure_dataset
-    from harness.resources import read_resources
-    from harness.sweep import Configuration
+    from harness.config.axes import overrides_of
+    from harness.config.run_config import resolve
+    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.sweep import Configuration
+    from harness.system.resources import read_resources
 
     configs = []
     for point in points:
@@ -170,9 +170,9 @@ def _configure(
 
 def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Run what is missing, then print the table and write the page; exits with the worst code of all."""
-    from harness.runner import resume_command
-    from harness.sweep import Progress, complete_sweep
-    from reports.sweep import read_sweep_facts
+    from harness.run_sets.runner import resume_command
+    from harness.run_sets.sweep import Progress, complete_sweep
+    from reports.facts.sweep import read_sweep_facts
 
     def on_run(progress: Progress) -> None:
         if not quiet:
@@ -197,7 +197,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
 
 
 def _write_page(folder: Path) -> Path:
-    from reports.report import write_report
+    from reports.page.report import write_report
 
     return write_report([folder], folder / "report.html")
 
@@ -205,7 +205,7 @@ def _write_page(folder: Path) -> Path:
 def _show(facts: Any, form: str) -> None:
     from harness.cli.escaping import markdown_safe, spreadsheet_safe
     from harness.cli.table import echo_table
-    from reports.sweep_view import rows_as_records, sweep_notes, sweep_table
+    from reports.page.sections.sweep import rows_as_records, sweep_notes, sweep_table
 
     if form == "json":
         content = {

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from reference_models.config import Section
+from reference_models.config.sections import Section
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -5,14 +5,14 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from reference_models.dataset import Batch
-from reference_models.dense_parameters import Apply, DenseParameter
+from reference_models.data.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import DLRM
-from reference_models.fused_interaction import fuse_interaction
-from reference_models.fused_layers import fuse_mlp, padded_input, passes
-from reference_models.merged_embedding import MergedEmbedding, merge_accumulators, split_tables
-from reference_models.phases import Enter, Phase, tell_nobody
+from reference_models.fused.dense_parameters import Apply, DenseParameter
+from reference_models.fused.interaction import fuse_interaction
+from reference_models.fused.layers import fuse_mlp, padded_input, passes
+from reference_models.fused.merged_embedding import MergedEmbedding, merge_accumulators, split_tables
+from reference_models.training.phases import Enter, Phase, tell_nobody
 
 
 class FusedDLRM(DLRM):

@@ -11,8 +11,8 @@ import torch
 from torch import nn
 
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.interaction import CatInteraction, DotInteraction, LowRankCrossNet
-from reference_models.layers import (
+from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
+from reference_models.layers.mlp import (
     InitLinear,
     build_embedding_bag,
     build_mlp,

@@ -8,30 +8,30 @@ import numpy as np
 import torch
 from torch import nn
 
-from reference_models.dataset import Batch, ClickDataset, OpenedDataset
-from reference_models.datasets import open_dataset
-from reference_models.devices import find_device, set_precision
+from reference_models.data.dataset import Batch, ClickDataset, OpenedDataset
+from reference_models.data.registry import open_dataset
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.model_phases import telling_model_phases
-from reference_models.errors import ConfigError, DatasetError, NotFiniteError
-from reference_models.metrics import roc_auc
-from reference_models.optimizers import (
+from reference_models.dlrm.phases import telling_model_phases
+from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.process.world import World
+from reference_models.training.devices import find_device, set_precision
+from reference_models.training.metrics import roc_auc
+from reference_models.training.optimizers import (
     LearningRatePolicy,
     build_learning_rate_policy,
     build_optimizers,
     describe_optimizers,
     set_learning_rate,
 )
-from reference_models.phases import Enter, Phase, tell_nobody
-from reference_models.workload import TrainCounts, WorkloadSpec
-from reference_models.world import World
+from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.workload import TrainCounts, WorkloadSpec
 
 WARM_UP_STEPS = 3
 WARM_UP_ROWS = 64
 
 
 class ReferenceWorkload:
-    """Trains one DLRM in dataset order. See `reference_models.workload.Workload` for the protocol."""
+    """Trains one DLRM in dataset order. See `reference_models.training.workload.Workload` for the protocol."""
 
     name = "reference"
 

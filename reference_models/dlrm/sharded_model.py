@@ -7,11 +7,11 @@ from torch import nn
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from reference_models.dataset import Batch
+from reference_models.data.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS, build_interaction
 from reference_models.dlrm.sharding import feature_name
-from reference_models.layers import build_mlp
+from reference_models.layers.mlp import build_mlp
 
 
 class ShardedDLRM(nn.Module):

@@ -19,10 +19,10 @@ from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
 
-from reference_models.config import SHARDING_TYPES
+from reference_models.config.sections import SHARDING_TYPES
+from reference_models.distributed.limits import COLUMN_TYPES
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.errors import ConfigError
-from reference_models.rank_limits import COLUMN_TYPES
+from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
 """Types that cut a table into shards, which this implementation demands to lie on more than one rank."""

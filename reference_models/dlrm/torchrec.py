@@ -19,8 +19,18 @@ from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
-from reference_models.collectives import Carries, CollectiveCounter, Exchange, StepTimes, gather_exchange
-from reference_models.dataset import Batch, ClickDataset
+from reference_models.data.dataset import Batch, ClickDataset
+from reference_models.data.read_ahead import read_ahead
+from reference_models.distributed.bandwidth import measure_link
+from reference_models.distributed.gradient_compression import register_gradient_exchange
+from reference_models.distributed.limits import refuse_impossible_ranks
+from reference_models.distributed.quantized_comm import make_codecs
+from reference_models.distributed.sharded_optimizers import (
+    FusedTablesOptimizer,
+    build_replicated_optimizer,
+    fused_parameters,
+)
+from reference_models.distributed.traffic import Carries, CollectiveCounter, Exchange, StepTimes, gather_exchange
 from reference_models.dlrm.reference import WARM_UP_ROWS, WARM_UP_STEPS, ReferenceWorkload, made_up_batch
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
@@ -35,16 +45,10 @@ from reference_models.dlrm.sharding import (
     quiet_torchrec,
     table_index,
 )
-from reference_models.embedding_exchange import make_codecs
-from reference_models.errors import ConfigError, DatasetError, NotFiniteError
-from reference_models.fused_tables import FusedTablesOptimizer, build_replicated_optimizer, fused_parameters
-from reference_models.gradient_exchange import register_gradient_exchange
-from reference_models.link import measure_link
-from reference_models.metrics import roc_auc
-from reference_models.optimizers import build_dense_optimizer
-from reference_models.phases import Enter
-from reference_models.rank_limits import refuse_impossible_ranks
-from reference_models.read_ahead import read_ahead
+from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.training.metrics import roc_auc
+from reference_models.training.optimizers import build_dense_optimizer
+from reference_models.training.phases import Enter
 
 FILLED_UP = 2
 """The label of a row that is no sample."""

@@ -1,1 +1,1 @@
-"""One file per chart; marks and scales come from `reports.svg`."""
+"""One file per chart; marks and scales come from `reports.charts.svg`."""

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
 
 _HEIGHT = 360.0

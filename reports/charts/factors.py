@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both
-from reports.formatting import ratio
+from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
 _MOST_LOG2 = 6.0

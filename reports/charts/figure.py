@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 
 WIDE_PX = 960.0
 NARROW_PX = 380.0

@@ -9,9 +9,9 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, reused_curves
-from reports.formatting import TimeUnit
+from reports.text.formatting import TimeUnit
 
 _BAR, _GAP, _LEFT = 10.0, 6.0, 92.0
 _LEAST_PX = 3.0

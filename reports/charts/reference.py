@@ -9,9 +9,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both, hue
-from reports.formatting import epochs
+from reports.text.formatting import epochs
 
 _HEIGHT = 330.0
 _LEFT, _RIGHT, _TOP = 58.0, 24.0, 26.0

@@ -7,9 +7,9 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both
-from reports.formatting import si
+from reports.text.formatting import si
 
 _HEIGHT = 380.0
 _LEFT, _RIGHT, _TOP = 56.0, 16.0, 30.0

@@ -12,9 +12,9 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
-from reports.formatting import TimeUnit
+from reports.text.formatting import TimeUnit
 
 _LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
 MOST_TALL = 6

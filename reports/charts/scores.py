@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both, hue
-from reports.formatting import TimeUnit
+from reports.text.formatting import TimeUnit
 
 _ROW = 46.0
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both
 
 _HEIGHT = 210.0

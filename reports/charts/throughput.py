@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
-from reports.formatting import si
+from reports.text.formatting import si
 
 _HEIGHT = 250.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0

@@ -5,9 +5,9 @@ from dataclasses import dataclass
 
 from markupsafe import Markup
 
-from reports import svg
+from reports.charts import svg
 from reports.charts.figure import Figure, Key, draw_both
-from reports.formatting import TimeUnit
+from reports.text.formatting import TimeUnit
 
 _BAR, _GAP, _LEAST_LEFT = 20.0, 8.0, 56.0
 PARTS = (

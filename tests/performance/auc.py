@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from reference_models.metrics import roc_auc
+from reference_models.training.metrics import roc_auc
 
 ROUNDS = 3
 

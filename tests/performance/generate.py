@@ -10,9 +10,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from harness.catalog import load_entry
-from reference_models.click_log import generate
-from reference_models.config import DataConfig
+from harness.config.catalog import load_entry
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log import generate
 
 ROUNDS = 5
 NUM_SAMPLES = 500_000

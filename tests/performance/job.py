@@ -21,14 +21,14 @@ from jobs import run_as_a_worker
 from sklearn.metrics import roc_auc_score
 from torch.utils.data import DataLoader, Dataset
 
-from harness.catalog import Entry, load_entry
-from harness.data import ensure_dataset
-from harness.run_log import make_schedule
-from reference_models.config import RuntimeConfig
-from reference_models.dataset import Batch, ClickDataset
+from harness.config.catalog import Entry, load_entry
+from harness.measure.run_log import make_schedule
+from harness.run_sets.dataset import ensure_dataset
+from reference_models.config.sections import RuntimeConfig
+from reference_models.data.dataset import Batch, ClickDataset
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
-from reference_models.world import SingleProcess
+from reference_models.process.world import SingleProcess
 
 Sample = tuple[torch.Tensor, torch.Tensor, torch.Tensor]
 

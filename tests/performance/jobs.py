@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.launch import WORKER_VARIABLES
-from reference_models.config import DataConfig, TrainConfig, parse_data, parse_train
-from reference_models.counts import interaction_width
-from reference_models.dataset import Batch
+from harness.launch.process import WORKER_VARIABLES
+from reference_models.config.sections import DataConfig, TrainConfig, parse_data, parse_train
+from reference_models.data.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.dlrm.costs import interaction_width
 
 KAGGLE = [
     1460, 583, 10131227, 2202608, 305, 24, 12517, 633, 3, 93145, 5683, 8351593, 3194, 27, 14992, 5461306, 10, 5652,

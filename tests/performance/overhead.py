@@ -25,15 +25,15 @@ from typing import Any
 import torch
 from jobs import run_as_a_worker
 
-from harness.catalog import Entry, load_entry
-from harness.clock import Clock
-from harness.data import ensure_dataset
-from harness.progress import RunProgress
-from harness.run_log import RunLog
-from harness.worker import Monitor, run_once, tell_parent
-from reference_models.implementations import find_implementation
-from reference_models.workload import TrainCounts
-from reference_models.world import SingleProcess
+from harness.config.catalog import Entry, load_entry
+from harness.measure.clock import Clock
+from harness.measure.run_log import RunLog
+from harness.measure.training import Monitor, run_once, tell_parent
+from harness.run_sets.dataset import ensure_dataset
+from harness.run_sets.progress import RunProgress
+from reference_models.process.world import SingleProcess
+from reference_models.registry import find_implementation
+from reference_models.training.workload import TrainCounts
 
 
 class Timed:

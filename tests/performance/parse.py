@@ -18,15 +18,15 @@ from pathlib import Path
 from statistics import median
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
-sys.path.insert(0, str(Path(__file__).parents[1]))
+sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 
 import numpy as np
 from criteo_builder import make_text
 
-from reference_models.config import parse_data
-from reference_models.criteo.lines import BLOCK_BYTES
-from reference_models.criteo.parse import parse_block, transform_integers
-from reference_models.criteo.tsv import MEMORY_BYTES, Prepared, prepare_tsv
+from reference_models.config.sections import parse_data
+from reference_models.data.criteo.lines import BLOCK_BYTES
+from reference_models.data.criteo.parse import parse_block, transform_integers
+from reference_models.data.criteo.tsv import MEMORY_BYTES, Prepared, prepare_tsv
 
 _ROUNDS = 5
 _PER_LINE_ROWS = 20_000

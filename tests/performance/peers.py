@@ -12,10 +12,10 @@ import torch
 from jobs import Job
 from torch import nn
 
-from reference_models.dataset import Batch
+from reference_models.data.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
-from reference_models.optimizers import SparseAdagrad, build_optimizers
+from reference_models.training.optimizers import SparseAdagrad, build_optimizers
 
 Step = Callable[[int], torch.Tensor]
 """Trains on batch number i and returns its loss."""

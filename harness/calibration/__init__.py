@@ -1,0 +1,1 @@
+"""Where the target of a benchmark should be: runs, conditions, reference convergence points."""

@@ -1,0 +1,207 @@
+"""The runs of a calibration: full epochs of the reference and of its controls, kept as they finish.
+
+Every run trains a whole epoch and keeps its quality at each evaluation, so the same runs answer for any target.
+Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with what is missing.
+"""
+
+import json
+import multiprocessing
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from harness.config.catalog import Entry
+from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.training.workload import WorkloadSpec
+from rules.benchmarks.loader import Benchmark, canonical_sha256
+
+REFERENCE = "reference"
+RUNS_FILE = "runs.jsonl"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationRun:
+    """One epoch to train: of which model, with what. Equal ones are the same run."""
+
+    model: str
+    global_batch_size: int
+    opt_base_learning_rate: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CalibrationResult:
+    """What one epoch showed. `qualities[i]` is the AUC at `samples_counts[i]` trained samples."""
+
+    run: CalibrationRun
+    samples_counts: tuple[int, ...]
+    qualities: tuple[float, ...]
+    train_s: float
+    eval_s: float
+
+    def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
+        """Epoch, on the grid of evaluations as the log counts it, at which the target was met; None if never."""
+        for index, quality in enumerate(self.qualities):
+            if benchmark.is_met_by(quality):
+                return (index + 1) / benchmark.quality.evals_per_epoch
+        return None
+
+    @property
+    def final_quality(self) -> float:
+        """The last evaluation's; 0 when training diverged before the first."""
+        return self.qualities[-1] if self.qualities else 0.0
+
+    @property
+    def best_quality(self) -> float:
+        return max(self.qualities, default=0.0)
+
+
+def problem_digest(entry: Entry) -> str:
+    """Digest of what decides a run's qualities; the target is not in it."""
+    sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
+    for key in ("global_batch_size", "opt_base_learning_rate"):
+        train.pop(key, None)
+    content = {"model": sections["model"], "data": {**sections["data"], "sha256": None}, "train": train}
+    return canonical_sha256({**content, "evals_per_epoch": entry.benchmark.quality.evals_per_epoch})
+
+
+def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
+    """Train one epoch on one thread, evaluating as often as the benchmark says."""
+    from reference_models.dlrm.baselines import build_control
+    from reference_models.process.errors import NotFiniteError
+    from reference_models.process.world import SingleProcess
+    from reference_models.registry import find_implementation
+
+    config = entry.workload
+    train = replace(
+        config.train,
+        global_batch_size=run.global_batch_size,
+        opt_base_learning_rate=run.opt_base_learning_rate,
+    )
+    runtime = replace(config.runtime, threads=1)
+    spec = WorkloadSpec(
+        model=config.model, data=config.data, train=train, runtime=runtime, data_dir=data_dir, seed=run.seed
+    )
+    world = SingleProcess()
+    if run.model == REFERENCE:
+        workload = find_implementation("reference")(spec, world)
+    else:
+        workload = build_control(run.model, spec, world)
+    workload.build()
+    steps = entry.benchmark.steps_between_evals(workload.train_samples, run.global_batch_size)
+    samples_counts: list[int] = []
+    qualities: list[float] = []
+    train_s = eval_s = 0.0
+    for _ in range(entry.benchmark.quality.evals_per_epoch):
+        start_s = time.monotonic()
+        try:
+            num_samples = workload.train(steps).num_samples
+            trained_s = time.monotonic()
+            qualities.append(workload.evaluate())
+        except NotFiniteError:
+            break
+        samples_counts.append(num_samples + (samples_counts[-1] if samples_counts else 0))
+        train_s += trained_s - start_s
+        eval_s += time.monotonic() - trained_s
+    return CalibrationResult(
+        run=run, samples_counts=tuple(samples_counts), qualities=tuple(qualities), train_s=train_s, eval_s=eval_s
+    )
+
+
+class RunStore:
+    """The finished runs of one calibration, in a file that only grows."""
+
+    def __init__(self, folder: Path, digest: str) -> None:
+        self.path, self._digest = folder / RUNS_FILE, digest
+        folder.mkdir(parents=True, exist_ok=True)
+        self._results = {result.run: result for result in self._read()}
+
+    def get(self, run: CalibrationRun) -> CalibrationResult | None:
+        return self._results.get(run)
+
+    def add(self, result: CalibrationResult) -> None:
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"problem": self._digest, **asdict(result)}) + "\n")
+            file.flush()
+            os.fsync(file.fileno())
+        self._results[result.run] = result
+
+    def _read(self) -> Iterator[CalibrationResult]:
+        if not self.path.exists():
+            return
+        lines = self.path.read_text(encoding="utf-8").splitlines(keepends=True)
+        for number, line in enumerate(lines, start=1):
+            try:
+                content = json.loads(line)
+                result = _result_from(content)
+            except (ValueError, KeyError, TypeError, AttributeError):
+                if number == len(lines) and not line.endswith("\n"):
+                    self._drop_last_line(lines)
+                    return
+                raise HarnessError(
+                    f"{self.path}:{number}: not a calibration run. Repair or remove the line.", ExitCode.INPUT
+                ) from None
+            if content["problem"] == self._digest:
+                yield result
+
+    def _drop_last_line(self, lines: Sequence[str]) -> None:
+        """A line without its end is what an interrupted write left; its run is repeated."""
+        with self.path.open("r+b") as file:
+            file.truncate(sum(len(line.encode()) for line in lines[:-1]))
+
+
+def _result_from(content: Mapping[str, Any]) -> CalibrationResult:
+    return CalibrationResult(
+        run=CalibrationRun(**content["run"]),
+        samples_counts=tuple(int(count) for count in content["samples_counts"]),
+        qualities=tuple(float(quality) for quality in content["qualities"]),
+        train_s=float(content["train_s"]),
+        eval_s=float(content["eval_s"]),
+    )
+
+
+def complete_runs(
+    entry: Entry,
+    data_dir: Path,
+    runs: Sequence[CalibrationRun],
+    store: RunStore,
+    *,
+    num_workers: int,
+    on_result: Callable[[CalibrationResult, int], None] | None = None,
+) -> list[CalibrationResult]:
+    """Results of `runs` in their order; those that `store` lacks are trained in worker processes.
+
+    `on_result` is told each new result and how many are still missing.
+    """
+    missing = [run for run in dict.fromkeys(runs) if store.get(run) is None]
+    pending, left = iter(missing), len(missing)
+    # Workers are started afresh, since a process that has used torch must not be forked.
+    with ProcessPoolExecutor(num_workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+
+        def submit(run: CalibrationRun) -> Future[CalibrationResult]:
+            return pool.submit(train_epoch, entry, data_dir, run)
+
+        running = {submit(run) for run in islice(pending, num_workers)}
+        try:
+            while running:
+                done, running = wait(running, return_when=FIRST_COMPLETED)
+                for future in done:
+                    result = future.result()
+                    store.add(result)
+                    left -= 1
+                    if on_result is not None:
+                        on_result(result, left)
+                    if (run := next(pending, None)) is not None:
+                        running.add(submit(run))
+        except BaseException:
+            pool.shutdown(wait=False, cancel_futures=True)
+            for process in multiprocessing.active_children():
+                process.terminate()
+            raise
+    found = (store.get(run) for run in runs)
+    return [result for result in found if result is not None]

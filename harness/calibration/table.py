@@ -1,0 +1,246 @@
+"""What a calibration found: the four conditions of a good target, the table, the reference convergence points."""
+
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from harness.calibration.runs import CalibrationResult
+from rules.benchmarks.loader import Benchmark
+
+MEAN_EPOCHS = (0.5, 0.85)
+COEFFICIENT_OF_VARIATION = (0.02, 0.10)
+MAX_EVAL_SHARE = 0.15
+MIN_ORACLE_MARGIN = 0.01
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BatchSizeSummary:
+    """Reference runs at one batch size and its tuned learning rate, one per seed."""
+
+    global_batch_size: int
+    opt_base_learning_rate: float
+    seeds: tuple[int, ...]
+    epochs_to_converge: tuple[float | None, ...]
+    final_qualities: tuple[float, ...]
+    quality_mean: tuple[float, ...]
+    """Per evaluation, over seeds."""
+    quality_stdev: tuple[float, ...]
+    eval_share: float
+    epoch_s: float
+
+    @property
+    def converged(self) -> tuple[float, ...]:
+        return tuple(epochs for epochs in self.epochs_to_converge if epochs is not None)
+
+    @property
+    def mean_epochs(self) -> float | None:
+        return statistics.fmean(self.converged) if self.converged else None
+
+    @property
+    def coefficient_of_variation(self) -> float | None:
+        """Of samples to converge, which is proportional to epochs."""
+        if len(self.converged) < 2 or self.mean_epochs is None:
+            return None
+        return statistics.stdev(self.converged) / self.mean_epochs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ControlSummary:
+    """The best quality that a control reached at any evaluation, over its grid of learning rates."""
+
+    model: str
+    best_quality: float
+    opt_base_learning_rate: float
+    learning_rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Calibration:
+    """All that one calibration found."""
+
+    benchmark: str
+    version: int
+    target: float
+    oracle_quality: float | None
+    default_batch_size: int
+    batch_sizes: tuple[BatchSizeSummary, ...]
+    controls: tuple[ControlSummary, ...]
+    tuning: tuple[tuple[int, float, float | None, float], ...]
+    """(batch size, learning rate, mean epochs to converge or None, mean final quality)."""
+
+    @property
+    def default(self) -> BatchSizeSummary:
+        return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
+
+    def conditions(self) -> dict[str, tuple[bool | None, str]]:
+        """Each condition by letter: whether it holds (None where it cannot be said), and the numbers."""
+        default, target = self.default, self.target
+        mean, variation = default.mean_epochs, default.coefficient_of_variation
+        all_converged = len(default.converged) == len(default.seeds)
+        return {
+            "a": (
+                all_converged
+                and mean is not None
+                and variation is not None
+                and MEAN_EPOCHS[0] <= mean <= MEAN_EPOCHS[1]
+                and COEFFICIENT_OF_VARIATION[0] <= variation <= COEFFICIENT_OF_VARIATION[1],
+                f"{len(default.converged)} of {len(default.seeds)} seeds reach {target:g} within one epoch, at "
+                f"{_number(mean, 3)} of it on average, coefficient of variation {_percent(variation)}",
+            ),
+            "b": (
+                all(control.best_quality < target for control in self.controls) if self.controls else None,
+                "best of "
+                + ", ".join(f"{c.model.replace('_', ' ')} {c.best_quality:.4f}" for c in self.controls)
+                + f", target {target:g}",
+            ),
+            "c": (
+                None if self.oracle_quality is None else target <= self.oracle_quality - MIN_ORACLE_MARGIN,
+                f"oracle {_number(self.oracle_quality, 4)}, target {target:g}",
+            ),
+            "d": (
+                default.eval_share < MAX_EVAL_SHARE,
+                f"evaluations take {_percent(default.eval_share)} of the timed run",
+            ),
+        }
+
+
+def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> BatchSizeSummary:
+    """`results` are runs of one batch size and learning rate that differ in their seed."""
+    num_evals = min(len(result.qualities) for result in results)
+    columns = [[result.qualities[i] for result in results] for i in range(num_evals)]
+    eval_s, train_s = sum(result.eval_s for result in results), sum(result.train_s for result in results)
+    return BatchSizeSummary(
+        global_batch_size=results[0].run.global_batch_size,
+        opt_base_learning_rate=results[0].run.opt_base_learning_rate,
+        seeds=tuple(result.run.seed for result in results),
+        epochs_to_converge=tuple(result.epochs_to_converge(benchmark) for result in results),
+        final_qualities=tuple(result.final_quality for result in results),
+        quality_mean=tuple(statistics.fmean(column) for column in columns),
+        quality_stdev=tuple(statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns),
+        eval_share=eval_s / (eval_s + train_s) if eval_s + train_s > 0 else math.nan,
+        epoch_s=(eval_s + train_s) / len(results),
+    )
+
+
+def summarise_control(results: Sequence[CalibrationResult]) -> ControlSummary:
+    best = max(results, key=lambda result: result.best_quality)
+    return ControlSummary(
+        model=best.run.model,
+        best_quality=best.best_quality,
+        opt_base_learning_rate=best.run.opt_base_learning_rate,
+        learning_rates=tuple(sorted({result.run.opt_base_learning_rate for result in results})),
+    )
+
+
+def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> float:
+    """The learning rate whose runs all converge and do so earliest on average; ties go to the better quality."""
+
+    def rank(learning_rate: float) -> tuple[int, float, float]:
+        runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
+        epochs = [result.epochs_to_converge(benchmark) for result in runs]
+        converged = [e for e in epochs if e is not None]
+        mean = statistics.fmean(converged) if converged else math.inf
+        return (len(epochs) - len(converged), mean, -statistics.fmean(result.final_quality for result in runs))
+
+    return min({result.run.opt_base_learning_rate for result in results}, key=rank)
+
+
+def tuning_rows(
+    benchmark: Benchmark, results: Sequence[CalibrationResult]
+) -> list[tuple[int, float, float | None, float]]:
+    """(batch size, learning rate, mean epochs to converge or None where a seed failed, mean final quality)."""
+    rows = []
+    for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
+        runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
+        epochs = [run.epochs_to_converge(benchmark) for run in runs]
+        converged = [e for e in epochs if e is not None]
+        mean = statistics.fmean(converged) if len(converged) == len(epochs) else None
+        rows.append((batch_size, rate, mean, statistics.fmean(run.final_quality for run in runs)))
+    return rows
+
+
+def reference_convergence_points(
+    benchmark: Benchmark, calibration: Calibration, *, when: str, platform: str
+) -> dict[str, Any]:
+    """RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used."""
+    hyperparams = {
+        key: value
+        for key, value in benchmark.sections["train"].items()
+        if key.startswith("opt_") and key != "opt_base_learning_rate"
+    }
+    return {
+        f"{benchmark.name}_ref_{summary.global_batch_size}": {
+            "Benchmark": benchmark.name,
+            "Creator": "dlrmbench",
+            "When": when,
+            "Platform": platform,
+            "Precision": "FP32",
+            "BS": summary.global_batch_size,
+            "Hyperparams": {**hyperparams, "opt_base_learning_rate": summary.opt_base_learning_rate},
+            "Epochs to converge": list(summary.converged),
+            "Seeds": list(summary.seeds),
+        }
+        for summary in calibration.batch_sizes
+        if len(summary.converged) == len(summary.seeds)
+    }
+
+
+def render_markdown(calibration: Calibration) -> str:
+    """The calibration as Markdown: conditions, batch sizes, controls, curve, tuning."""
+    c = calibration
+    marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
+    lines = [f"### `{c.benchmark}` version {c.version}: target {c.target:g}", ""]
+    lines += [f"- ({letter}) {marks[holds]}: {text}." for letter, (holds, text) in c.conditions().items()]
+    lines += [
+        "",
+        "| batch size | learning rate | seeds | reached | mean epochs | min to max | CV | final AUC, mean (min) "
+        "| eval share | epoch, 1 thread |",
+        "|---|---|---|---|---|---|---|---|---|---|",
+    ]
+    for s in c.batch_sizes:
+        span = f"{min(s.converged):.2f} to {max(s.converged):.2f}" if s.converged else "-"
+        lines.append(
+            f"| {s.global_batch_size} | {s.opt_base_learning_rate:g} | {len(s.seeds)} | {len(s.converged)} | "
+            f"{_number(s.mean_epochs, 3)} | {span} | {_percent(s.coefficient_of_variation)} | "
+            f"{statistics.fmean(s.final_qualities):.4f} ({min(s.final_qualities):.4f}) | "
+            f"{_percent(s.eval_share)} | {s.epoch_s:.1f} s |"
+        )
+    lines += ["", "| model | best AUC in the epoch | at learning rate | learning rates tried |", "|---|---|---|---|"]
+    for control in c.controls:
+        tried = ", ".join(f"{rate:g}" for rate in control.learning_rates)
+        lines.append(
+            f"| {control.model.replace('_', ' ')} | {control.best_quality:.4f} | "
+            f"{control.opt_base_learning_rate:g} | {tried} |"
+        )
+    lines.append(f"| reference | {max(c.default.final_qualities):.4f} | {c.default.opt_base_learning_rate:g} | |")
+    lines.append(f"| oracle | {_number(c.oracle_quality, 4)} | | |")
+    epochs = [f"{(i + 1) / len(c.default.quality_mean):.2f}" for i in range(len(c.default.quality_mean))]
+    lines += [
+        "",
+        f"AUC over {len(c.default.seeds)} seeds at batch size {c.default_batch_size}:",
+        "",
+        "| epoch | " + " | ".join(epochs) + " |",
+        "|---" * (len(epochs) + 1) + "|",
+        "| mean | " + " | ".join(f"{q:.4f}" for q in c.default.quality_mean) + " |",
+        "| stdev | " + " | ".join(f"{q:.4f}" for q in c.default.quality_stdev) + " |",
+        "",
+        "Tuning (other seeds than above):",
+        "",
+        "| batch size | learning rate | mean epochs | final AUC |",
+        "|---|---|---|---|",
+    ]
+    lines += [
+        f"| {batch_size} | {rate:g} | {_number(mean, 3) if mean is not None else 'not all reach it'} | {final:.4f} |"
+        for batch_size, rate, mean, final in c.tuning
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _number(value: float | None, digits: int) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None else f"{100 * value:.1f} %"

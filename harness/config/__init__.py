@@ -1,0 +1,1 @@
+"""From a name, a file and options to one resolved configuration."""

@@ -1,0 +1,151 @@
+"""The axes of a sweep: from `--axis KEY=V1,V2` to the overrides of each configuration."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any
+
+from harness.config.run_config import OVERRIDABLE, Override, check_known, is_fixed, parse_value
+from reference_models.process.errors import ConfigError, did_you_mean
+from rules.benchmarks.loader import Benchmark
+
+MAX_CONFIGURATIONS = 1000
+_MLP_KEYS = ("model.bottom_mlp", "model.top_mlp")
+_BOTH_MLPS = "model.mlp"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Axis:
+    """One key and its values in the order given; `texts` are the values as the user wrote them."""
+
+    key: str
+    values: tuple[Any, ...]
+    texts: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Point:
+    """One configuration of the matrix: a value per axis."""
+
+    axes: tuple[Axis, ...]
+    indices: tuple[int, ...]
+
+    @property
+    def values(self) -> dict[str, Any]:
+        return {axis.key: axis.values[index] for axis, index in zip(self.axes, self.indices, strict=True)}
+
+    @property
+    def texts(self) -> dict[str, str]:
+        return {axis.key: axis.texts[index] for axis, index in zip(self.axes, self.indices, strict=True)}
+
+    @property
+    def label(self) -> str:
+        """'global_batch_size=512 threads=1': keys without their sections."""
+        return " ".join(f"{key.partition('.')[2]}={text}" for key, text in self.texts.items())
+
+    @property
+    def folder_name(self) -> str:
+        """Of the run set: only characters that every file system takes."""
+        words = "-".join(f"{key.partition('.')[2]}-{text}" for key, text in self.texts.items())
+        return "".join(char if char.isascii() and (char.isalnum() or char in "_.-^") else "-" for char in words)[:100]
+
+
+def read_axis(text: str) -> Axis:
+    """One `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
+
+    Widths of an MLP may be written 512-256-16; `model.mlp=512^3` gives both MLPs three hidden layers of 512.
+    """
+    key, equals, rest = text.partition("=")
+    key = key.strip()
+    section, _, name = key.partition(".")
+    texts = tuple(split_values(rest))
+    if not equals or not name or not all(texts):
+        raise ConfigError(f"--axis {text!r}: expected section.key=V1,V2, such as train.global_batch_size=512,1024.")
+    if section not in OVERRIDABLE:
+        raise ConfigError(f"--axis {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
+    values = tuple(_value(key, one) for one in texts)
+    for index, value in enumerate(values):
+        if value in values[:index]:
+            raise ConfigError(f"--axis {text!r}: {texts[index]} is given twice.")
+    return Axis(key=key, values=values, texts=texts)
+
+
+def split_values(text: str) -> list[str]:
+    """At the commas outside brackets and quotes; blanks around values are dropped."""
+    parts, depth, quote = [""], 0, ""
+    for char in text:
+        if quote:
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+        if char == "," and depth == 0 and not quote:
+            parts.append("")
+        else:
+            parts[-1] += char
+    return [part.strip() for part in parts]
+
+
+def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
+    """All combinations, the last axis varying fastest. Raises ConfigError."""
+    keys = [axis.key for axis in axes]
+    if not axes:
+        raise ConfigError("a sweep needs at least one --axis KEY=V1,V2.")
+    for index, key in enumerate(keys):
+        if key in keys[:index]:
+            raise ConfigError(f"--axis {key} is given twice. List all its values in one: {key}=V1,V2,V3.")
+    if _BOTH_MLPS in keys and (clash := next((key for key in _MLP_KEYS if key in keys), None)):
+        raise ConfigError(f"--axis {_BOTH_MLPS} sets both MLPs, so {clash} cannot be an axis beside it.")
+    points = tuple(
+        Point(axes=tuple(axes), indices=indices) for indices in product(*(range(len(axis.values)) for axis in axes))
+    )
+    if len(points) > MAX_CONFIGURATIONS:
+        raise ConfigError(f"{len(points)} configurations; a sweep takes at most {MAX_CONFIGURATIONS}.")
+    return points
+
+
+def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
+    """Times to a target compare only where the problem is the same. Raises ConfigError naming what would do."""
+    for axis in axes:
+        check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
+        if is_fixed(benchmark, axis.key):
+            raise ConfigError(
+                f"--axis {axis.key} changes the problem that {benchmark.name} poses: times to its target could not "
+                "be compared. Measure samples/s instead, where anything may vary: --throughput STEPS. Without it, "
+                "vary runtime.* or what the definition leaves free: " + ", ".join(_free_keys(benchmark)) + "."
+            )
+
+
+def overrides_of(point: Point, model: Mapping[str, Any]) -> list[Override]:
+    """What this configuration sets, and what follows from it: `model` is the [model] section it starts from.
+
+    The bottom MLP ends in the embedding dimension, so an axis over that alone changes the MLP's last width.
+    """
+    values = dict(point.values)
+    both = values.pop(_BOTH_MLPS, None)
+    dim = values.get("model.embedding_dim", model.get("embedding_dim"))
+    derived: dict[str, Any] = {}
+    if both is not None:
+        derived = {"model.bottom_mlp": [*both, dim], "model.top_mlp": [*both, 1]}
+    elif "model.embedding_dim" in values and "model.bottom_mlp" not in values:
+        derived = {"model.bottom_mlp": [*model.get("bottom_mlp", [0])[:-1], dim]}
+    return [Override(key=key, value=value, source=f"--axis {key}") for key, value in (values | derived).items()]
+
+
+def _free_keys(benchmark: Benchmark) -> list[str]:
+    return [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
+
+
+def _value(key: str, text: str) -> Any:
+    if key != _BOTH_MLPS and key not in _MLP_KEYS:
+        return parse_value(text)
+    if text.startswith("["):
+        return parse_value(text)
+    width, power, depth = text.partition("^")
+    parts = [width] * int(depth) if power and depth.isdecimal() and 0 < int(depth) <= 100 else text.split("-")
+    if not all(part.isdecimal() and part.isascii() for part in parts):
+        raise ConfigError(f"--axis {key}: {text!r}: expected widths such as 512-256, 512^3 or [512, 256].")
+    return [int(part) for part in parts]

@@ -1,0 +1,78 @@
+"""From a benchmark's name or file to its definition and its typed workload configuration."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from reference_models.config.sections import (
+    DataConfig,
+    RuntimeConfig,
+    TrainConfig,
+    parse_data,
+    parse_runtime,
+    parse_train,
+)
+from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.process.errors import ConfigError
+from reference_models.training.workload import WorkloadSpec
+from rules.benchmarks.loader import Benchmark, load_benchmark
+from rules.errors import DefinitionError
+
+MODELS = ("dlrm",)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkloadConfig:
+    """The opaque sections of a definition, typed."""
+
+    model: DLRMConfig
+    data: DataConfig
+    train: TrainConfig
+    runtime: RuntimeConfig
+
+    def spec(self, data_dir: Path, seed: int) -> WorkloadSpec:
+        """What an implementation builds one run from."""
+        return WorkloadSpec(
+            model=self.model, data=self.data, train=self.train, runtime=self.runtime, data_dir=data_dir, seed=seed
+        )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Entry:
+    """One benchmark as the harness runs it."""
+
+    benchmark: Benchmark
+    workload: WorkloadConfig
+
+
+def has_implementation(benchmark: Benchmark) -> bool:
+    """Whether this program can train the benchmark's model; logs are judged either way."""
+    return benchmark.model in MODELS
+
+
+def load_entry(name_or_path: str | Path) -> Entry:
+    """Load and validate one benchmark. Raises DefinitionError that names the file and the field."""
+    benchmark = load_benchmark(name_or_path)
+    return Entry(benchmark=benchmark, workload=parse_workload(benchmark, benchmark.sections))
+
+
+def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]]) -> WorkloadConfig:
+    if benchmark.status == "official" and not has_implementation(benchmark):
+        raise DefinitionError(
+            f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
+            "logs can be checked, scored, compared and reported."
+        )
+    if not has_implementation(benchmark):
+        raise DefinitionError(
+            f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
+        )
+    try:
+        return WorkloadConfig(
+            model=parse_model(sections["model"]),
+            data=parse_data(sections["data"]),
+            train=parse_train(sections["train"]),
+            runtime=parse_runtime(sections["runtime"]),
+        )
+    except ConfigError as error:
+        raise DefinitionError(f"{benchmark.path}: {error}") from None

@@ -1,0 +1,107 @@
+"""What `list` and `show` say of benchmarks, as plain values. Torch-free."""
+
+from collections.abc import Mapping
+from dataclasses import asdict
+from typing import Any
+
+from harness.config.catalog import Entry, has_implementation, load_entry
+from reference_models.data.registry import dataset_digest
+from reference_models.dlrm.costs import count_model, estimate_memory
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, workload_names
+
+
+def list_benchmarks() -> list[dict[str, Any]]:
+    """One record per shipped benchmark, sorted by name."""
+    return [summarize_benchmark(load_benchmark(name)) for name in shipped_names()]
+
+
+def list_workloads() -> list[dict[str, Any]]:
+    """One record per shipped workload without a quality target, sorted by name."""
+    return [summarize_benchmark(load_benchmark(name)) for name in workload_names()]
+
+
+def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
+    """None where a workload has no such thing."""
+    quality, score = benchmark.stated_quality, benchmark.stated_score
+    return {
+        "name": benchmark.name,
+        "status": benchmark.status,
+        "quality_target": None if quality is None else quality.target,
+        "num_runs": None if score is None else score.num_runs,
+        "data_kind": benchmark.sections["data"].get("kind"),
+        "title": benchmark.title,
+    }
+
+
+def describe_benchmark(name_or_path: str) -> dict[str, Any]:
+    """The resolved definition and what follows from it: size, cadence, memory. None where only data will tell.
+
+    An official definition without an implementation here is shown as it stands in its file. Raises
+    DefinitionError that names the file and the field.
+    """
+    benchmark = load_benchmark(name_or_path)
+    if benchmark.status == "official" and not has_implementation(benchmark):
+        sections = benchmark.sections
+        sizes = (sections["data"].get("train_samples"), sections["train"].get("global_batch_size"))
+        told = {"cadence": _cadence(benchmark, *sizes), "size": None}
+        return {**_describe_problem(benchmark), **sections, **told}
+    entry = load_entry(name_or_path)
+    workload = entry.workload
+    return _describe_problem(benchmark) | {
+        "model": asdict(workload.model),
+        "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
+        "train": {key: value for key, value in asdict(workload.train).items() if key != "optimizer"}
+        | dict(workload.train.optimizer),
+        "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
+        "cadence": _cadence(benchmark, workload.data.train_samples, workload.train.global_batch_size),
+        "size": _size(entry),
+    }
+
+
+def _describe_problem(benchmark: Benchmark) -> dict[str, Any]:
+    return {
+        "name": benchmark.name,
+        "version": benchmark.version,
+        "status": benchmark.status,
+        "title": benchmark.title,
+        "description": benchmark.description,
+        "rounds": list(benchmark.rounds),
+        "notes": list(benchmark.notes),
+        "path": str(benchmark.path),
+        "definition_sha256": benchmark.definition_sha256,
+        "quality": None if benchmark.stated_quality is None else asdict(benchmark.stated_quality),
+        "score": None if benchmark.stated_score is None else asdict(benchmark.stated_score),
+        "closed": {key: str(constraint) for key, constraint in benchmark.closed.items()},
+        "has_implementation": has_implementation(benchmark),
+    }
+
+
+def _cadence(
+    benchmark: Benchmark, train_samples: int | None, global_batch_size: int | None
+) -> Mapping[str, int] | None:
+    if train_samples is None or global_batch_size is None or benchmark.stated_quality is None:
+        return None
+    return {
+        "global_batch_size": global_batch_size,
+        "steps_per_epoch": train_samples // global_batch_size,
+        "steps_between_evals": benchmark.steps_between_evals(train_samples, global_batch_size),
+    }
+
+
+def _size(entry: Entry) -> Mapping[str, int | None] | None:
+    """Counts of the model, and the bytes of one training process beside Python and torch."""
+    model, data, train = entry.workload.model, entry.workload.data, entry.workload.train
+    if data.num_embeddings is None:
+        return None
+    counts = count_model(model, data)
+    memory = estimate_memory(model, data, train, eval_samples=data.eval_samples) if data.eval_samples else None
+    return {
+        "num_parameters": counts.num_parameters,
+        "num_embedding_rows": counts.num_embedding_rows,
+        "num_lookups_per_sample": counts.num_lookups_per_sample,
+        "embedding_bytes_per_sample": counts.embedding_bytes_per_sample,
+        "forward_flop_per_sample": counts.forward_flop_per_sample,
+        "training_flop_per_sample": counts.training_flop_per_sample,
+        "embedding_bytes": counts.embedding_bytes,
+        "memory_bytes": None if memory is None else memory.total_bytes,
+    }

@@ -1,0 +1,275 @@
+"""RunConfig: every value of a run with where it came from.
+
+Precedence: definition < configuration file < environment (DLRMBENCH_) < --set < option. Values that the
+definition fixes may change only under another name, which makes it another benchmark.
+"""
+
+import tomllib
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config.catalog import WorkloadConfig, parse_workload
+from harness.config.synthetic import use_made_up_data
+from harness.system.submission import Given, check_field
+from reference_models.config.sections import TRAIN_KEYS
+from reference_models.process.errors import ConfigError, did_you_mean
+from rules.benchmarks.loader import (
+    Benchmark,
+    canonical_sha256,
+    load_benchmark,
+    parse_benchmark,
+    read_toml,
+    shipped_names,
+    workload_names,
+)
+from rules.errors import DefinitionError
+from rules.logs import keys
+
+ENV_PREFIX = "DLRMBENCH_"
+OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
+OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
+WORLD_SOURCE = "the world's size"
+"""Where the number of ranks comes from when others have started them."""
+_SUBMISSION = "submission"
+_KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
+    "train": tuple(sorted({"global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate"}.union(
+        *TRAIN_KEYS.values()))),
+    "runtime": (
+        "device", "threads", "precision", "implementation", "ranks", "sharding", "comm", "grad_comm",
+    ),
+}  # fmt: skip
+_NAMED_OTHERWISE = {
+    "train.batch_size": "train.global_batch_size",
+    "train.learning_rate": "train.opt_base_learning_rate",
+    "runtime.num_threads": "runtime.threads",
+}
+"""Names that others use, where the closest spelling would lead astray."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Override:
+    """One value that replaces the definition's: `key` is "section.name"."""
+
+    key: str
+    value: Any
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunConfig:
+    """A benchmark as it is going to be run. `tables` is its effective definition, `sources` says whence."""
+
+    benchmark: Benchmark
+    workload: WorkloadConfig
+    tables: Mapping[str, Any]
+    sources: Mapping[str, str]
+    label: str
+    submission: Mapping[str, Given]
+
+    def values(self) -> dict[str, dict[str, Any]]:
+        """{"section.key": {"value", "source"}} of everything that shapes the run."""
+        resolved: dict[str, dict[str, Any]] = {}
+        for section in OVERRIDABLE:
+            for key, value in self.tables.get(section, {}).items():
+                name = f"{section}.{key}"
+                resolved[name] = {"value": value, "source": self.sources.get(name, "definition")}
+        for key, value in asdict(self.workload.runtime).items():
+            shown = "auto" if value is None else value
+            resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
+        return resolved
+
+    def digest(self) -> str:
+        """Short digest of all resolved values, for the folder's name."""
+        return canonical_sha256({key: entry["value"] for key, entry in self.values().items()})[:8]
+
+
+def resolve(
+    name_or_path: str | Path,
+    overrides: Iterable[Override],
+    name: str | None = None,
+    *,
+    derived_suffix: str | None = None,
+) -> RunConfig:
+    """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
+
+    Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
+    With it, which is throughput mode, a changed shape of the data makes the data made up, and the bottom MLP's last
+    width follows a changed embedding dimension.
+    """
+    original = load_benchmark(name_or_path)
+    refuse_shipped_name(original)
+    tables = deepcopy(read_toml(original.path))
+    sources: dict[str, str] = {}
+    submission: dict[str, Given] = {}
+    for override in overrides:
+        section, _, key = override.key.partition(".")
+        if section == _SUBMISSION:
+            field, given = check_field(key, override.value, override.source)
+            submission[field] = given
+            continue
+        check_known(override, tables)
+        closed = tables.get("closed", {})
+        if section == "train" and (name or derived_suffix) and closed.get(key, "free") != "free":
+            closed[key] = override.value  # another benchmark, and this is its value
+        tables.setdefault(section, {})[key] = override.value
+        sources[override.key] = override.source
+    if derived_suffix is not None:
+        _follow_embedding_dim(tables, sources)
+        use_made_up_data(tables, sources)
+    return _resolved(original, tables, sources, submission, name, derived_suffix)
+
+
+def _follow_embedding_dim(tables: dict[str, Any], sources: dict[str, str]) -> None:
+    """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
+    widths, source = tables.get("model", {}).get("bottom_mlp"), sources.get("model.embedding_dim")
+    if source is not None and "model.bottom_mlp" not in sources and isinstance(widths, list):
+        tables["model"]["bottom_mlp"] = [*widths[:-1], tables["model"]["embedding_dim"]]
+        sources["model.bottom_mlp"] = f"{source}, which it must end in"
+
+
+def _resolved(
+    original: Benchmark,
+    tables: dict[str, Any],
+    sources: dict[str, str],
+    submission: dict[str, Given],
+    name: str | None,
+    derived_suffix: str | None,
+) -> RunConfig:
+    changed = [key for key in sources if is_fixed(original, key)]
+    effective, workload = _parse(tables, original.path, sources)
+    label = ""
+    if name is None and derived_suffix is not None and effective.definition_sha256 != original.definition_sha256:
+        name = original.name + derived_suffix
+    if effective.definition_sha256 != original.definition_sha256:
+        if name is None:
+            fixed = ", ".join(changed) or "a fixed field"
+            raise ConfigError(
+                f"{fixed} is fixed by the definition of {original.name!r} ({sources.get(changed[0], '')}). "
+                "Give --name NAME to run it as a benchmark of your own."
+                if changed
+                else f"{fixed} differs from the definition of {original.name!r}. Give --name NAME."
+            )
+        if name in (*shipped_names(), *workload_names()):
+            raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
+        status = "workload" if original.status == "workload" else "own"
+        tables["benchmark"] = {**tables["benchmark"], "name": name, "status": status, "rounds": []}
+        tables["benchmark"].setdefault("notes", [])
+        tables["benchmark"]["notes"] = [
+            *tables["benchmark"]["notes"], f"Derived from {original.name} by changing {', '.join(changed)}.",
+        ]  # fmt: skip
+        effective, workload = _parse(tables, original.path, sources)
+    elif name is not None:
+        label = _label(name)
+    return RunConfig(
+        benchmark=effective,
+        workload=workload,
+        tables=tables,
+        sources=sources,
+        label=label,
+        submission=submission,
+    )
+
+
+def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
+    """Parse the effective tables; an error about an overridden value names who gave it, not the definition's file."""
+    try:
+        benchmark = parse_benchmark(tables, path)
+        return benchmark, parse_workload(benchmark, benchmark.sections)
+    except DefinitionError as error:
+        message = str(error).removeprefix(f"{path}: ")
+        for key, source in sources.items():
+            if key in message:
+                raise ConfigError(f"{source}: {message}") from None
+        raise
+
+
+def default_division(benchmark: Benchmark) -> str:
+    """Own benchmarks run by their own definition's closed rules; official names claim nothing by default."""
+    return keys.CLOSED if benchmark.status == "own" else keys.OPEN
+
+
+def refuse_shipped_name(benchmark: Benchmark) -> None:
+    """A user's file may carry a shipped name only with the shipped content."""
+    if benchmark.name in (*shipped_names(), *workload_names()):
+        shipped = load_benchmark(benchmark.name)
+        if shipped.definition_sha256 != benchmark.definition_sha256:
+            raise ConfigError(
+                f"{benchmark.path}: benchmark.name {benchmark.name!r} is the name of a shipped benchmark with other "
+                "content. Give your benchmark a name of its own."
+            )
+
+
+def read_config_file(path: Path) -> list[Override]:
+    """Overrides from a TOML file with the definition's section names and [submission]."""
+    overrides = []
+    for section, table in read_toml(path).items():
+        known = [*OVERRIDABLE, _SUBMISSION]
+        if section not in known or not isinstance(table, Mapping):
+            raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, known)}")
+        overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
+    return overrides
+
+
+def read_environment(environ: Mapping[str, str]) -> list[Override]:
+    """Overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
+    overrides = []
+    for variable in sorted(environ):
+        if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
+            continue
+        section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
+        if section not in (*OVERRIDABLE, _SUBMISSION) or not key:
+            raise ConfigError(
+                f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
+                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join((*OVERRIDABLE, _SUBMISSION))}."
+            )
+        is_text = section == _SUBMISSION
+        value = environ[variable] if is_text else parse_value(environ[variable])
+        overrides.append(Override(key=f"{section}.{key}", value=value, source=f"environment {variable}"))
+    return overrides
+
+
+def read_set_option(text: str) -> Override:
+    """One `--set section.key=value`; the value is TOML, or a plain string."""
+    key, equals, value = text.partition("=")
+    section, _, name = key.strip().partition(".")
+    if not equals or not name:
+        raise ConfigError(f"--set {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
+    if section not in (*OVERRIDABLE, _SUBMISSION):
+        raise ConfigError(f"--set {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
+    parsed = value if section == _SUBMISSION else parse_value(value)
+    return Override(key=f"{section}.{name}", value=parsed, source=f"--set {key.strip()}")
+
+
+def parse_value(text: str) -> Any:
+    try:
+        return tomllib.loads(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text
+
+
+def check_known(override: Override, tables: Mapping[str, Any]) -> None:
+    """Refuse a key of [train] or [runtime] that nobody reads; the other sections' parsers refuse theirs."""
+    section, _, key = override.key.partition(".")
+    known = sorted({*_KNOWN_KEYS.get(section, ()), *tables.get(section, {})})
+    if override.key in _NAMED_OTHERWISE:
+        raise ConfigError(
+            f"{override.source}: unknown key {override.key!r}. It is called {_NAMED_OTHERWISE[override.key]} here."
+        )
+    if section in _KNOWN_KEYS and key not in known:
+        raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
+
+
+def is_fixed(benchmark: Benchmark, key: str) -> bool:
+    """Whether another value of "section.key" makes another problem."""
+    section, _, name = key.partition(".")
+    constraint = benchmark.closed.get(name) if section == "train" else None
+    return section != "runtime" and not (constraint is not None and constraint.free)
+
+
+def _label(name: str) -> str:
+    if not name or len(name) > 64 or not all(c.isascii() and (c.isalnum() or c in "_.-") for c in name):
+        raise ConfigError(f"--name {name!r}: use at most 64 letters, digits, '_', '.' or '-'.")
+    return name

@@ -1,0 +1,60 @@
+"""Throughput of shapes that no dataset has: when made-up data takes a dataset's place, and how much of it."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.config.sections import NUM_CRITEO_SPARSE, DataConfig
+from reference_models.data.synthetic.config import SHAPE_KEYS, fitting_samples
+from reference_models.process.errors import ConfigError, did_you_mean
+
+_SHAPE = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS)
+_OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256", "parameters")
+_KEPT = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS, "train_samples", "seed")
+
+
+def use_made_up_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
+    """Turn [data] into kind made_up where `sources` (changed keys) ask for it or change its shape; in place.
+
+    The definition's shape and its ids' Zipf exponent stay as far as they are not changed. More tables than the
+    definition has repeat its tables in their order.
+    """
+    data = tables.get("data", {})
+    for key in sources:
+        section, _, name = key.partition(".")
+        if section == "data" and name not in (*_SHAPE, *_OF_ANY_KIND):
+            raise ConfigError(f"{sources[key]}: unknown key {key}.{did_you_mean(name, [*_SHAPE, *_OF_ANY_KIND])}")
+    asked = data.get("kind") == "made_up" and "data.kind" in sources
+    reshaped = [key for key in _SHAPE if f"data.{key}" in sources]
+    if not asked and (not reshaped or data.get("kind") == "made_up"):
+        return
+    made = {key: data[key] for key in _KEPT if key in data and (key not in ("train_samples", "seed"))}
+    made |= {key: data[key] for key in ("train_samples", "seed") if f"data.{key}" in sources}
+    parameters = data.get("parameters")
+    if isinstance(parameters, Mapping) and "zipf_exponent" in parameters:
+        made.setdefault("zipf_exponent", parameters["zipf_exponent"])
+    if "num_tables" not in made:
+        rows = made.get("num_embeddings")
+        made["num_tables"] = len(rows) if isinstance(rows, list) and rows else NUM_CRITEO_SPARSE
+    tables["data"] = {"kind": "made_up", "name": "made_up", **made}
+    sources.setdefault("data.kind", f"made up, since {reshaped[0] if reshaped else 'kind'} has no dataset")
+
+
+def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
+    """`config` with made-up samples for `num_steps` as far as they fit; other data unchanged."""
+    if config.data.kind != "made_up" or config.data.train_samples is not None:
+        return config
+    data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))
+    return replace(config, data=data)
+
+
+def refuse_made_up_target(data: DataConfig) -> None:
+    """A run to a target needs something to learn."""
+    if data.kind == "made_up":
+        raise HarnessError(
+            "data.kind is 'made_up': its labels are coin flips, so no quality target can be reached. "
+            "Measure throughput with --throughput STEPS.",
+            ExitCode.USAGE,
+        )

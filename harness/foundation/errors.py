@@ -1,0 +1,89 @@
+"""Exit codes and the one table that turns errors into them."""
+
+import errno
+from enum import IntEnum
+
+from reference_models.process import errors as model_errors
+from rules import errors as rules_errors
+
+
+class ExitCode(IntEnum):
+    """Documented, stable exit codes of the command line."""
+
+    DONE = 0
+    INTERNAL_ERROR = 1
+    USAGE = 2
+    COMPLIANCE = 3
+    NOT_CONVERGED = 4
+    REGRESSION = 5
+    ENVIRONMENT = 6
+    INCONCLUSIVE = 7
+    INPUT = 8
+    RESOURCES = 9
+    TIMEOUT = 124
+    INTERRUPTED = 130
+    TERMINATED = 143
+
+
+class HarnessError(Exception):
+    """An error with its own exit code: what happened, where, and what to do, in one message."""
+
+    def __init__(self, message: str, exit_code: ExitCode) -> None:
+        super().__init__(message)
+        self.exit_code = exit_code
+
+    def __reduce__(self) -> tuple[type["HarnessError"], tuple[str, ExitCode]]:
+        """With both arguments, so that it reaches the other ranks whole."""
+        return HarnessError, (str(self), self.exit_code)
+
+
+class RefusedByAllError(HarnessError):
+    """Raised on every rank alike, so that none has to tell the others."""
+
+
+def exit_code_of(error: BaseException) -> ExitCode | None:
+    """The exit code of an error that has a message for the user; None for a defect of ours."""
+    if isinstance(error, HarnessError):
+        return error.exit_code
+    if isinstance(error, rules_errors.DefinitionError | model_errors.ConfigError | model_errors.DeviceError):
+        return ExitCode.USAGE
+    if isinstance(error, model_errors.DatasetError | rules_errors.InputError):
+        return ExitCode.INPUT
+    if isinstance(error, model_errors.NotFiniteError):
+        return ExitCode.NOT_CONVERGED
+    if isinstance(error, MemoryError | model_errors.WorldError):
+        return ExitCode.RESOURCES
+    if isinstance(error, OSError):
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+            return ExitCode.RESOURCES
+        if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
+            return ExitCode.USAGE
+        if error.errno == errno.ENOENT:
+            return ExitCode.INPUT
+    return None
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Also as torch says it, on an accelerator and on the CPU."""
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or "can't allocate memory" in str(error)
+    )
+
+
+def message_of(error: BaseException) -> str:
+    """One message for the user, with the place and a remedy where the error itself names none."""
+    if isinstance(error, MemoryError):
+        return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
+    if isinstance(error, OSError) and error.strerror:
+        place = f"{error.filename}: " if error.filename else ""
+        remedy = {
+            errno.ENOSPC: " Free some space or choose another --output or --data folder.",
+            errno.EDQUOT: " Free some space or choose another --output or --data folder.",
+            errno.EACCES: " Choose a folder that you may write to.",
+            errno.EPERM: " Choose a folder that you may write to.",
+            errno.EROFS: " Choose a folder that can be written to.",
+        }.get(error.errno or 0, "")
+        return f"{place}{error.strerror}.{remedy}"
+    return str(error)

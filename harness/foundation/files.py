@@ -1,0 +1,61 @@
+"""Writing files so that a reader never meets half of one."""
+
+import json
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from harness.foundation.errors import ExitCode, HarnessError
+
+
+def write_json(path: Path, content: Mapping[str, Any]) -> None:
+    """Write JSON by one rename, synced to disk before it."""
+    write_text(path, json.dumps(content, indent=1, default=str) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write UTF-8 text by one rename, synced to disk before it; a failure leaves no draft behind."""
+    draft = path.with_name(path.name + ".partial")
+    try:
+        with naming(path), draft.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except BaseException:
+        draft.unlink(missing_ok=True)
+        raise
+    sync_folder(path.parent)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of writing (disk full) the file's name, which the system leaves out."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None
+
+
+def sync_folder(folder: Path) -> None:
+    """Make a rename inside `folder` durable."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """A JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
+    try:
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        raise HarnessError(f"{path}: missing.", ExitCode.INPUT) from None
+    except (ValueError, OSError) as error:
+        raise HarnessError(f"{path}: not readable as JSON ({error}).", ExitCode.INPUT) from None
+    if not isinstance(content, dict):
+        raise HarnessError(f"{path}: expected a JSON object.", ExitCode.INPUT)
+    return content

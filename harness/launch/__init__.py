@@ -1,0 +1,1 @@
+"""Starting processes and ranks, watching over them, and agreeing before the clock starts."""

@@ -1,0 +1,65 @@
+"""Before the clock starts: do all ranks have the same configuration, data and software?"""
+
+import hashlib
+import json
+import platform
+from dataclasses import asdict
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import ExitCode, RefusedByAllError
+from harness.measure.training import RunSpec
+from reference_models.data.registry import open_dataset
+from reference_models.process.world import World
+
+LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
+_OWN = ("data_dir", "definition_path", "attempt")
+"""What may differ: where files lie on each machine."""
+
+
+def agree(world: World, spec: RunSpec, config: WorkloadConfig) -> None:
+    """All ranks are about to run the same attempt, on the same data, with the same software."""
+    refuse_difference(world, describe_rank(spec, config))
+
+
+def refuse_difference(world: World, described: dict[str, Any]) -> None:
+    """Raise RefusedByAllError, naming the first rank that differs from rank 0, in what, and both values."""
+    told = world.gather(described)
+    difference = _first_difference(told) if told is not None else None
+    difference = world.broadcast(difference)
+    if difference is not None:
+        raise RefusedByAllError(difference, ExitCode.USAGE)
+
+
+def describe_rank(spec: RunSpec, config: WorkloadConfig) -> dict[str, Any]:
+    """What must be equal on all ranks, by name."""
+    shared = {key: value for key, value in asdict(spec).items() if key not in _OWN}
+    text = json.dumps(shared, sort_keys=True)
+    return {
+        "configuration": hashlib.sha256(text.encode()).hexdigest()[:12],
+        "run_index": spec.run_index,
+        "seed": spec.seed,
+        "dataset_sha256": open_dataset(Path(spec.data_dir), config.data).dataset_sha256,
+        "python": platform.python_version(),
+        **{name: _version(name) for name in LIBRARIES},
+    }
+
+
+def _first_difference(told: list[dict[str, Any]]) -> str | None:
+    for rank, here in enumerate(told[1:], start=1):
+        for name in {**told[0], **here}:
+            if here.get(name) != told[0].get(name):
+                return (
+                    f"rank {rank} differs from rank 0 in {name}: {here.get(name)} and {told[0].get(name)}. "
+                    "Start all ranks with the same command, software and dataset."
+                )
+    return None
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None

@@ -1,0 +1,247 @@
+"""Noticing that a rank is gone or stuck, and ending all ranks with one reason: every rank says that it lives.
+
+A rank that was stopped, or whose machine has left, closes no connection; the others would wait for it in a collective
+call until that times out. One that was killed closes its connections, but nobody is told whose they were.
+"""
+
+import contextlib
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from types import TracebackType
+
+from harness.foundation.errors import (
+    ExitCode,
+    HarnessError,
+    RefusedByAllError,
+    exit_code_of,
+    is_out_of_memory,
+    message_of,
+)
+from reference_models.distributed.rendezvous import Meeting
+
+BEAT_S = 1.0
+LOST_AFTER_S = 20.0
+"""A rank that has said nothing for this long is taken for lost, and all others end."""
+SILENT_AFTER_S = 5.0
+"""The same once a connection broke, which tells that some rank is gone but not which."""
+_GONE_AFTER_S = 3.0
+"""After whoever serves the notes has closed the connection: a rank that ends well may be about to leave, too."""
+_TERMINATED_FOR_S = 4.5
+"""Launchers terminate all ranks when one is lost: how long to look for that one before blaming the signal."""
+_SETTLE_S = 10.0
+_SIGNALS = {signal.SIGINT: ExitCode.INTERRUPTED, signal.SIGTERM: ExitCode.TERMINATED}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class End:
+    """Why all ranks end: the same on each of them, as the first to know has put it."""
+
+    rank: int
+    reason: str
+    code: int
+
+
+class Heartbeat:
+    """While entered, this rank beats into the ranks' common notes and watches the other ranks and its own signals.
+
+    When a rank is lost, ends with an error or is told to end, every process of the world ends with that reason and
+    its exit code, wherever its main thread waits. `on_end` is called once before, with both. A beat is a counter,
+    and what is measured is how long it has stood still by one's own clock.
+    """
+
+    def __init__(self, meeting: Meeting, *, lost_after_s: float = LOST_AFTER_S) -> None:
+        self.on_end: Callable[[str, int], None] | None = None
+        self._meeting, self._lost_after_s = meeting, lost_after_s
+        now_s = time.monotonic()
+        self._seen = {rank: ("", now_s) for rank in range(meeting.size) if rank != meeting.rank}
+        self._answered_s, self._is_broken = now_s, False
+        self._ticked_s, self._stood_s = now_s, 0.0
+        self._told: End | None = None
+        self._ended, self._concluding = threading.Event(), threading.Lock()
+        self._signals, self._wakeup = socket.socketpair()
+        self._wakeup.setblocking(False)
+        self._threads = [
+            threading.Thread(target=target, name="heartbeat", daemon=True) for target in (self._beat, self._watch)
+        ]
+
+    def __enter__(self) -> "Heartbeat":
+        # Python's handlers run in the main thread only, which may wait in a collective call.
+        signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Raises HarnessError in place of an error that only says that a connection broke."""
+        if error is None:
+            self._stop()
+            return
+        lost = self._find_lost(error)
+        own = lost or self._describe(error)
+        end = self._conclude(own, is_told=not isinstance(error, RefusedByAllError))
+        self._stop()
+        if lost is not None or end != own:
+            raise HarnessError(f"{end.reason}; rank {self._meeting.rank} ends.", ExitCode(end.code)) from error
+
+    def _stop(self) -> None:
+        self._ended.set()
+        signal.set_wakeup_fd(-1)
+        self._wakeup.send(b"\0")
+        for thread in self._threads:
+            thread.join(2 * BEAT_S)
+        self._signals.close()
+        self._wakeup.close()
+
+    def _beat(self) -> None:
+        meeting, beats = self._meeting, 0
+        while not self._ended.is_set():
+            beats += 1
+            try:
+                meeting.note(f"beat/{meeting.rank}", str(beats))
+                for rank, (value, _) in self._seen.items():
+                    if (now := meeting.read_note(f"beat/{rank}")) != value:
+                        self._seen[rank] = (now, time.monotonic())
+                if told := meeting.read_note("end"):
+                    self._told = End(**json.loads(told))
+            except RuntimeError:
+                self._is_broken = True
+                return
+            self._answered_s = time.monotonic()
+            self._ended.wait(BEAT_S)
+
+    def _watch(self) -> None:
+        rank = self._meeting.rank
+        while not self._ended.is_set():
+            signals = self._wait_for_signals(BEAT_S)
+            self._stood_s, self._ticked_s = self._longest_stand_s(), time.monotonic()
+            if self._ended.is_set():
+                return
+            end = self._look(self._lost_after_s)
+            if end is None and signals:
+                if signals[0] == signal.SIGTERM:
+                    end = self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
+                end = end or self._describe_signal(signals[0])
+            if end is not None:
+                end = self._conclude(end, is_told=True)
+                sys.stderr.write(f"{end.reason}; rank {rank} ends.\n")
+                sys.stderr.flush()
+                os._exit(end.code)
+
+    def _wait_for_signals(self, seconds: float) -> list[int]:
+        ready, _, _ = select.select([self._signals], [], [], seconds)
+        return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
+
+    def _look(self, patience_s: float) -> End | None:
+        """Whether all must end, as far as is known: a reason that was given, or ranks silent for `patience_s`."""
+        if self._told is not None:
+            return self._told
+        now_s, meeting = time.monotonic(), self._meeting
+        code = int(ExitCode.RESOURCES)
+        if (stood_s := self._longest_stand_s()) > self._lost_after_s:
+            # Then the others have ended, and their silence is no news.
+            return End(
+                rank=meeting.rank, reason=f"rank {meeting.rank} itself stood still for {stood_s:.0f} s", code=code
+            )
+        if self._is_broken:
+            if now_s - self._answered_s < _GONE_AFTER_S:
+                return None
+            return End(rank=0, reason=f"{meeting.host} is gone (killed, out of memory?)", code=code)
+        if now_s - self._answered_s > patience_s:
+            return End(rank=0, reason=f"{meeting.host} has not answered for {patience_s:.0f} s", code=code)
+        silent = [rank for rank, (_, since_s) in list(self._seen.items()) if now_s - since_s > patience_s]
+        if not silent:
+            return None
+        hint = " (killed, out of memory?)" if patience_s < self._lost_after_s else ""
+        who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
+        return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
+
+    def _longest_stand_s(self) -> float:
+        """How long this process itself was held up at most."""
+        return max(self._stood_s, time.monotonic() - self._ticked_s)
+
+    def _look_for(self, seconds: float, patience_s: float) -> End | None:
+        until_s = time.monotonic() + seconds
+        while (end := self._look(patience_s)) is None and time.monotonic() < until_s:
+            time.sleep(BEAT_S / 10)
+        return end
+
+    def _find_lost(self, error: BaseException) -> End | None:
+        """The reason behind an error of the main thread that may only follow from it: a connection that broke, or
+        a launcher that ends all ranks. None when the error is this rank's own.
+        """
+        if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
+            return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
+        if not isinstance(error, RuntimeError) or exit_code_of(error) is not None or is_out_of_memory(error):
+            return None
+        return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
+
+    def _describe(self, error: BaseException) -> End:
+        """An error of the main thread as this rank's own."""
+        rank, code = self._meeting.rank, exit_code_of(error)
+        if is_out_of_memory(error):
+            code, error = ExitCode.RESOURCES, MemoryError()
+        if code is not None:
+            return End(rank=rank, reason=f"rank {rank}: {message_of(error)}", code=code)
+        if not isinstance(error, Exception):
+            return self._describe_signal(signal.SIGINT if isinstance(error, KeyboardInterrupt) else signal.SIGTERM)
+        words = (str(error) or "no message").splitlines()[0]
+        reason = f"rank {rank}: internal error: {type(error).__name__}: {words}"
+        return End(rank=rank, reason=reason, code=ExitCode.INTERNAL_ERROR)
+
+    def _describe_signal(self, number: int) -> End:
+        kind, rank = signal.Signals(number), self._meeting.rank
+        return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
+
+    def _conclude(self, own: End, *, is_told: bool) -> End:
+        """Agree on one reason, keep it, and see that the others have it. A second caller waits without end."""
+        self._concluding.acquire()
+        end = own
+        if is_told:
+            end = self._within(_GONE_AFTER_S, lambda: self._publish(own)) or own
+        if self.on_end is not None:
+            self.on_end(end.reason, end.code)
+        # Rank 0 may stand still, or wait for this rank's note: one that is blocked is no reason to stay.
+        self._within(_GONE_AFTER_S if end.rank == 0 != self._meeting.rank else _SETTLE_S, lambda: self._settle(end))
+        return end
+
+    def _publish(self, own: End) -> End:
+        return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
+
+    def _settle(self, end: End) -> None:
+        """Nobody leaves before rank 0 has kept the reason, nor the host of the notes before all have read it."""
+        meeting = self._meeting
+        until_s = time.monotonic() + _SETTLE_S
+
+        def wait_for(keys: list[str]) -> None:
+            while time.monotonic() < until_s and not all(meeting.read_note(key) for key in keys):
+                time.sleep(BEAT_S / 10)
+
+        if meeting.rank != 0 and end.rank != 0:
+            wait_for(["ended/0"])
+        meeting.note(f"ended/{meeting.rank}", "1")
+        if meeting.is_host:
+            wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank])
+
+    @staticmethod
+    def _within(seconds: float, call: Callable[[], End | None]) -> End | None:
+        """The call's result, None when whoever serves the notes does not answer."""
+        results: list[End | None] = []
+
+        def work() -> None:
+            with contextlib.suppress(RuntimeError):  # gone: there is nobody to tell
+                results.append(call())
+
+        thread = threading.Thread(target=work, name="heartbeat-end", daemon=True)
+        thread.start()
+        thread.join(seconds)
+        return results[0] if results else None

@@ -1,0 +1,45 @@
+"""What torchrun or Slurm's srun has told this process in its environment about the world that it is part of."""
+
+from collections.abc import Mapping, MutableMapping
+
+from harness.foundation.errors import ExitCode, HarnessError
+
+_SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
+
+
+def world_size(environ: Mapping[str, str]) -> int | None:
+    """How many ranks the world has that this process was started in; None outside of one.
+
+    Raises HarnessError (exit 2) when a variable tells of no number of ranks.
+    """
+    for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
+        if name in environ:
+            if not environ[name].isdecimal() or int(environ[name]) == 0:
+                raise HarnessError(
+                    f"{name} is {environ[name]!r} in the environment: expected the number of ranks.", ExitCode.USAGE
+                )
+            return int(environ[name])
+    return None
+
+
+def adopt_slurm(environ: MutableMapping[str, str]) -> None:
+    """Give torchrun's names to what Slurm tells its tasks; torchrun's own come first."""
+    for name, slurm in _SLURM.items():
+        if name not in environ and slurm in environ:
+            environ[name] = environ[slurm]
+
+
+def launcher_of_many(environ: Mapping[str, str]) -> str | None:
+    """Who has certainly started this process as one of several ranks; None where nobody has, or nothing tells.
+
+    The shell of a Slurm job knows SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
+    """
+    if "TORCHELASTIC_RUN_ID" in environ and "RANK" in environ:
+        return "torchrun"
+    if all(environ.get(name) for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR")) and world_size(environ) != 1:
+        return "a launcher (RANK, WORLD_SIZE and MASTER_ADDR are set)"
+    if all(name in environ for name in ("SLURM_STEP_ID", "SLURM_PROCID")) and environ.get(
+        "SLURM_STEP_NUM_TASKS", "1"
+    ) not in ("", "0", "1"):
+        return "srun"
+    return None

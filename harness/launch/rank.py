@@ -1,0 +1,70 @@
+"""The child of a run of several ranks: one rank, from meeting the others to the run's end.
+
+Started by `harness.launch.torchrun` as `python -m harness.launch.rank SPEC.json`, once per rank. Rank 0 writes the
+log and the record; every rank's stderr goes to a file of its own in the attempt's folder.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import NoReturn
+
+from harness.config.catalog import parse_workload
+from harness.foundation.errors import ExitCode
+from harness.foundation.files import read_json
+from harness.launch.consistency import agree
+from harness.launch.heartbeat import Heartbeat
+from harness.measure.training import RunSpec, explain_and_end, run_attempt, watch_parent
+from reference_models.distributed.process_group import join
+from reference_models.distributed.rendezvous import meet
+from rules.benchmarks.loader import parse_benchmark
+
+COLLECTIVE_TIMEOUT_S = 300.0
+"""How long one collective call waits for a rank that is alive."""
+
+
+def stderr_path(folder: Path, rank: int) -> Path:
+    return folder / f"stderr_rank_{rank}.txt"
+
+
+def run_rank(spec: RunSpec, folder: Path) -> None:
+    """Meet the other ranks, make sure that all are about to do the same, and run."""
+    config = parse_workload(benchmark := parse_benchmark(spec.tables, Path(spec.definition_path)), benchmark.sections)
+    runtime = config.runtime
+    meeting = meet(num_ranks=runtime.ranks)
+    with Heartbeat(meeting):
+        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
+        agree(world, spec, config)
+        run_attempt(spec, folder, world)
+        world.barrier()
+    world.leave()
+
+
+def be_rank(spec_path: str, work: Callable[[Path], object]) -> int:
+    """Do this rank's `work` on the spec; its stderr, and an error in one line, go to a file of the rank's own."""
+    # The main thread may wait inside a collective call, where no Python handler runs: end at once.
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    path = Path(spec_path)
+    with stderr_path(path.parent, int(os.environ["RANK"])).open("wb") as stderr:
+        os.dup2(stderr.fileno(), 2)
+    watch_parent()
+    try:
+        return explain_and_end(lambda: work(path))
+    except BaseException:
+        # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
+        traceback.print_exc()
+        return ExitCode.INTERNAL_ERROR
+
+
+def end_process(exit_code: int) -> NoReturn:
+    """Without waiting for the thread that watches the parent."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+if __name__ == "__main__":
+    end_process(be_rank(sys.argv[1], lambda path: run_rank(RunSpec(**read_json(path)), path.parent)))

@@ -1,0 +1,78 @@
+"""Starting the ranks of one run with torchrun's launcher, and telling the parent which one failed first.
+
+Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json MODULE`; each rank is `python -m MODULE SPEC.json`.
+"""
+
+import json
+import signal
+import sys
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TypeVar
+from uuid import uuid4
+
+from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
+from torch.distributed.launcher.api import LaunchConfig, elastic_launch
+
+from harness.foundation.errors import ExitCode
+
+T = TypeVar("T")
+_LAUNCHER_KILLS_AFTER_S = 25
+"""torchrun's agent asks the others to end when one has failed, and kills those that have not after 30 s. A rank that
+is killed so late was stuck, and the one that noticed it tells more."""
+
+
+def main(num_ranks: int, spec_path: str, module: str) -> int:
+    """Run all ranks on this machine. Exit code 0 when all ended well, else that of the rank to blame."""
+    config = LaunchConfig(
+        min_nodes=1,
+        max_nodes=1,
+        nproc_per_node=num_ranks,
+        run_id=uuid4().hex,
+        rdzv_backend="c10d",
+        rdzv_endpoint="localhost:0",
+        max_restarts=0,
+        monitor_interval=0.1,
+        start_method="spawn",
+    )
+    try:
+        elastic_launch(config, sys.executable)("-m", module, spec_path)
+    except ChildFailedError as error:
+        rank, failure = find_culprit(error.failures)
+        sys.stdout.write(
+            json.dumps(
+                {
+                    "event": "rank_failed",
+                    "rank": failure.local_rank if rank is None else rank,
+                    "exit_code": failure.exitcode,
+                    "time_utc": datetime.fromtimestamp(failure.timestamp, UTC).isoformat(),
+                }
+            )
+            + "\n"
+        )
+        sys.stdout.flush()
+        return failure.exitcode if failure.exitcode > 0 else ExitCode.INTERNAL_ERROR
+    return ExitCode.DONE
+
+
+def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailure]:
+    """The rank to name. One that was killed comes before one that gave a reason, and that before those that lost
+    the others; those that the launcher itself ended come last.
+    """
+    first_s = min(failure.timestamp for failure in failures.values())
+
+    def order(failure: ProcessFailure) -> tuple[int, float]:
+        by_launcher = failure.timestamp - first_s > _LAUNCHER_KILLS_AFTER_S
+        if failure.exitcode == -signal.SIGTERM or (failure.exitcode < 0 and by_launcher):
+            place = 3
+        elif failure.exitcode < 0:
+            place = 0
+        else:
+            place = 1 if failure.exitcode > ExitCode.INTERNAL_ERROR else 2
+        return place, failure.timestamp
+
+    return min(failures.items(), key=lambda item: order(item[1]))
+
+
+if __name__ == "__main__":
+    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))

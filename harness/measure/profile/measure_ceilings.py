@@ -1,0 +1,232 @@
+"""Measuring ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import torch
+
+from harness.measure.profile.ceilings import (
+    Ceilings,
+    CopyCeiling,
+    GatherCeiling,
+    MatmulCeiling,
+    Rate,
+    TransferCeiling,
+)
+from reference_models.dlrm.phase_costs import MatrixProduct
+
+Call = Callable[[], object]
+Shape = tuple[int, int, int, int]
+
+SQUARE_SIZES = (512, 1024, 1536)
+COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
+"""Both buffers together: from inside a core's cache to beyond the largest."""
+MAX_TABLE_BYTES = 1 << 30
+_LEAST_REPETITIONS = 5
+_NUM_FINALISTS = 3
+_SHAPE_BUDGET_S = 0.15
+_BUDGET_S = 0.5
+
+
+def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
+    """Seconds of each repetition after one that warms up, until the budget is spent. Devices are timed by events."""
+    call()
+    if device.type == "cuda":
+        return _repeat_cuda(call, device, budget_s, at_least)
+    took_s: list[float] = []
+    until_s = time.monotonic() + budget_s
+    while len(took_s) < at_least or time.monotonic() < until_s:
+        started_ns = time.monotonic_ns()
+        call()
+        took_s.append((time.monotonic_ns() - started_ns) / 1e9)
+    return took_s
+
+
+def _repeat_cuda(call: Call, device: torch.device, budget_s: float, at_least: int) -> list[float]:
+    took_s: list[float] = []
+    until_s = time.monotonic() + budget_s
+    while len(took_s) < at_least or time.monotonic() < until_s:
+        events = [
+            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            for _ in range(at_least + 1)
+        ]
+        events[0].record()
+        for event in events[1:]:
+            call()
+            event.record()
+        torch.cuda.synchronize(device)
+        took_s += [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(events)]
+    return took_s
+
+
+def rate(amount: float, took_s: Sequence[float]) -> Rate:
+    """Amount per second of the fastest and of the median repetition."""
+    return Rate(best=amount / max(min(took_s), 1e-9), median=amount / max(statistics.median(took_s), 1e-9))
+
+
+def measure_ceilings(
+    products: Iterable[MatrixProduct],
+    *,
+    batches_ids: Sequence[torch.Tensor],
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    embedding_dim: int,
+    device: torch.device,
+    dtype: torch.dtype,
+    available_bytes: int,
+) -> Ceilings:
+    """All ceilings of one model on one device. `batches_ids` are ids [B, sum(multi_hot)] of real batches."""
+    shapes = sorted({product.shape for product in products})
+    copies = [size for size in COPY_BYTES if size <= available_bytes // 4] or [COPY_BYTES[0]]
+    table_bytes = min(MAX_TABLE_BYTES, available_bytes // 4)
+    random_rows, batch_rows = measure_gathers(
+        batches_ids, num_embeddings, multi_hot, embedding_dim, device, table_bytes=table_bytes
+    )
+    return Ceilings(
+        matmul={shape: measure_matmul(shape, device, dtype) for shape in shapes},
+        square=tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in SQUARE_SIZES),
+        copies=tuple(measure_copy(size, device) for size in copies),
+        random_rows=random_rows,
+        batch_rows=batch_rows,
+        transfer=measure_transfer(device) if device.type == "cuda" else None,
+    )
+
+
+def measure_matmul(
+    shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
+) -> MatmulCeiling:
+    """Try every layout of operands and result, then repeat the fastest few for the budget.
+
+    On a CPU one thread is tried as well as all: for small products waking the others takes longer than they save.
+    """
+    num, m, k, n = shape
+    calls = dict(_layouts(shape, device, dtype))
+    if device.type == "cpu" and torch.get_num_threads() > 1:
+        calls |= {f"{name}, 1 thread": _on_one_thread(call) for name, call in calls.items()}
+    first = {name: repeat(call, device, budget_s=0, at_least=1) for name, call in calls.items()}
+    fastest = sorted(first, key=lambda name: min(first[name]))[:_NUM_FINALISTS]
+    took_s = {
+        name: first[name] + repeat(calls[name], device, budget_s=budget_s / _NUM_FINALISTS, at_least=3)
+        for name in fastest
+    }
+    layout = min(fastest, key=lambda name: min(took_s[name]))
+    flop = 2 * num * m * k * n
+    return MatmulCeiling(num=num, m=m, k=k, n=n, layout=layout, flop_per_s=rate(flop, took_s[layout]))
+
+
+def _on_one_thread(call: Call) -> Call:
+    """The same call on one thread. Switching takes less than a microsecond."""
+
+    def run() -> None:
+        num_threads = torch.get_num_threads()
+        torch.set_num_threads(1)
+        try:
+            call()
+        finally:
+            torch.set_num_threads(num_threads)
+
+    return run
+
+
+def _layouts(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
+    """Each operand row- or column-major, and the result or its transpose written."""
+    num, m, k, n = shape
+    for left_major in ("row", "column"):
+        left = _matrix(num, m, k, left_major, device, dtype)
+        for right_major in ("row", "column"):
+            right = _matrix(num, k, n, right_major, device, dtype)
+            layout = f"{left_major} x {right_major}"
+            yield f"{layout} to row", _product(left, right)
+            yield f"{layout} to column", _product(right.transpose(-1, -2), left.transpose(-1, -2))
+
+
+def _matrix(num: int, rows: int, columns: int, major: str, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
+    size = (rows, columns) if major == "row" else (columns, rows)
+    made = torch.rand((num, *size) if num > 1 else size, device=device).to(dtype)
+    return made if major == "row" else made.transpose(-1, -2)
+
+
+def _product(left: torch.Tensor, right: torch.Tensor) -> Call:
+    out = torch.empty((*left.shape[:-1], right.shape[-1]), device=left.device, dtype=left.dtype)
+    multiply = torch.mm if left.dim() == 2 else torch.bmm
+    return lambda: multiply(left, right, out=out)
+
+
+def measure_copy(num_bytes: int, device: torch.device) -> CopyCeiling:
+    """Copy half of `num_bytes` from one buffer to another: as much is read as is written."""
+    source = torch.ones(num_bytes // 8, device=device)
+    target = torch.empty_like(source)
+    took_s = repeat(lambda: target.copy_(source), device, budget_s=_BUDGET_S / 2)
+    return CopyCeiling(bytes=num_bytes, bytes_per_s=rate(num_bytes, took_s))
+
+
+def measure_gathers(
+    batches_ids: Sequence[torch.Tensor],
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    embedding_dim: int,
+    device: torch.device,
+    *,
+    table_bytes: int,
+) -> tuple[GatherCeiling, GatherCeiling]:
+    """Rows fetched by uniform ids and by the batches' ids from one table of all rows, or of as many as fit."""
+    row_bytes = 4 * embedding_dim
+    table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
+    table = torch.ones(table_rows, embedding_dim, device=device)
+    starts = torch.tensor([0, *num_embeddings[:-1]]).cumsum(0)
+    offsets = starts.repeat_interleave(torch.tensor(multi_hot))
+    real = [((ids + offsets) % table_rows).to(device) for ids in batches_ids]
+    generator = torch.Generator().manual_seed(0)
+    uniform = [torch.randint(0, table_rows, ids.shape, generator=generator).to(device) for ids in batches_ids]
+    named = (("uniform", uniform), ("batches", real))
+    random_rows, batch_rows = (_measure_gather(name, table, ids, multi_hot) for name, ids in named)
+    return random_rows, batch_rows
+
+
+def _measure_gather(
+    name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
+) -> GatherCeiling:
+    """The faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
+    device, num_rows = table.device, batches_ids[0].numel()
+    fetched = torch.empty(num_rows, table.shape[1], device=device)
+    flat = [ids.flatten() for ids in batches_ids]
+    bag_starts = torch.tensor([0, *multi_hot[:-1]]).cumsum(0)
+    samples = torch.arange(batches_ids[0].shape[0]).unsqueeze(1) * batches_ids[0].shape[1]
+    bags = (samples + bag_starts).flatten().to(device)
+    turn = {"index_select": 0, "embedding_bag": 0}
+
+    def next_ids(method: str) -> torch.Tensor:
+        turn[method] += 1
+        return flat[turn[method] % len(flat)]
+
+    calls: dict[str, Call] = {
+        "index_select": lambda: torch.index_select(table, 0, next_ids("index_select"), out=fetched),
+        "embedding_bag": lambda: torch.nn.functional.embedding_bag(
+            next_ids("embedding_bag"), table, bags, mode="sum"
+        ),
+    }
+    rates = {method: rate(num_rows, repeat(call, device, budget_s=_BUDGET_S / 2)) for method, call in calls.items()}
+    method = max(rates, key=lambda one: rates[one].best)
+    return GatherCeiling(
+        ids=name,
+        method=method,
+        table_rows=table.shape[0],
+        row_bytes=4 * table.shape[1],
+        rows_per_s=rates[method],
+    )
+
+
+def measure_transfer(device: torch.device) -> TransferCeiling:
+    """Pinned copies of 64 MiB each way."""
+    num_bytes = 1 << 26
+    host = torch.ones(num_bytes // 4).pin_memory()
+    there = torch.empty_like(host, device=device)
+    to_device = repeat(lambda: there.copy_(host, non_blocking=True), device, budget_s=_BUDGET_S)
+    to_host = repeat(lambda: host.copy_(there, non_blocking=True), device, budget_s=_BUDGET_S)
+    return TransferCeiling(
+        bytes=num_bytes,
+        to_device_bytes_per_s=rate(num_bytes, to_device),
+        to_host_bytes_per_s=rate(num_bytes, to_host),
+    )

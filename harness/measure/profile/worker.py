@@ -1,0 +1,185 @@
+"""The child of `dlrmbench profile`: builds the workload, measures ceilings and steps in one process, and answers.
+
+Started as `python -m harness.measure.profile.worker SPEC.json`; progress and the answer are events on its stdout.
+"""
+
+import json
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import Any, TypeGuard
+
+import numpy as np
+import torch
+
+from harness.config.catalog import parse_workload
+from harness.config.synthetic import hold_in_memory
+from harness.foundation.errors import ExitCode, exit_code_of, message_of
+from harness.foundation.files import read_json
+from harness.measure.clock import Clock
+from harness.measure.profile.analysis import analyse_phases, limit_step
+from harness.measure.profile.document import make_document
+from harness.measure.profile.measure_ceilings import measure_ceilings
+from harness.measure.profile.operators import profile_operators
+from harness.measure.profile.steps import ProfiledWorkload, StepTimes, measure_steps
+from harness.measure.training import interrupt, watch_parent
+from harness.run_sets.profile import ProfileSpec
+from harness.system.resources import read_resources
+from reference_models.data.dataset import OpenedDataset
+from reference_models.data.registry import open_dataset
+from reference_models.dlrm.costs import count_model
+from reference_models.dlrm.phase_costs import count_phases, matrix_products
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess
+from reference_models.registry import find_implementation
+from reference_models.training.devices import find_device
+from reference_models.training.phases import Phase, TellsPhases
+from reference_models.training.workload import Workload, WorkloadSpec
+from rules.benchmarks.loader import parse_benchmark
+
+_NUM_BATCHES = 4
+_HELD_STEPS = 50
+"""Batches of made-up data that are held; real data is read as in a run."""
+
+
+def profile(spec: ProfileSpec) -> dict[str, Any]:
+    """The content of profile.json. Steps are measured first, on the workload as a run has it after its warm-up."""
+    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
+    config = hold_in_memory(parse_workload(benchmark, benchmark.sections), _HELD_STEPS)
+    workload_spec = config.spec(Path(spec.data_dir), spec.seed)
+    name = config.runtime.implementation
+    workload = find_implementation(name)(workload_spec, SingleProcess())
+    if not is_profilable(workload):
+        raise ConfigError(
+            f"implementation {name!r} does not tell its phases and cannot be profiled. Use 'reference'."
+        )
+    say("building")
+    workload.build()
+    device = find_device(config.runtime.device)
+    say("timing steps")
+    times = measure_steps(workload, device, spec.num_steps)
+    say("evaluating")
+    evaluation = measure_evaluation(workload, workload_spec)
+    say("running torch.profiler")
+    trace = None if spec.trace is None else Path(spec.trace)
+    operators = profile_operators(workload, device, step_s=times.step_s, trace=trace)
+    say("measuring ceilings")
+    dataset = open_dataset(workload_spec.data_dir, config.data)
+    ids = read_ids(dataset, workload.global_batch_size)
+    products = matrix_products(config.model, config.data, workload.global_batch_size)
+    ceilings = measure_ceilings(
+        products,
+        batches_ids=ids,
+        num_embeddings=dataset.train.num_embeddings,
+        multi_hot=dataset.train.multi_hot,
+        embedding_dim=config.model.embedding_dim,
+        device=device,
+        dtype=torch.bfloat16 if config.runtime.precision == "bf16" else torch.float32,
+        available_bytes=read_resources().available_memory_bytes,
+    )
+    unique_rows = count_unique_rows(ids, dataset.train.multi_hot)
+    counts = count_phases(
+        config.model,
+        config.data,
+        batch_size=workload.global_batch_size,
+        opt_name=config.train.opt_name,
+        num_dense_parameters=count_model(
+            config.model, config.data, dataset.train.num_embeddings
+        ).num_dense_parameters,
+        unique_rows=unique_rows,
+        is_update_fused=is_update_fused(times),
+    )
+    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings)
+    return make_document(
+        {
+            "benchmark": benchmark.name,
+            "definition_sha256": benchmark.definition_sha256,
+            "implementation": name,
+            "device": str(device),
+            "precision": config.runtime.precision,
+            "num_threads": torch.get_num_threads(),
+            "global_batch_size": workload.global_batch_size,
+            "unique_rows_per_step": unique_rows,
+            "hyperparameters": dict(workload.hyperparameters()),
+        },
+        times=times,
+        phases=phases,
+        counts=counts,
+        products=products,
+        limits=limit_step(phases, products, ceilings),
+        ceilings=ceilings,
+        operators=operators,
+        evaluation=evaluation,
+    )
+
+
+def is_profilable(workload: Workload) -> TypeGuard[ProfiledWorkload]:
+    return isinstance(workload, TellsPhases)
+
+
+def is_update_fused(times: StepTimes) -> bool:
+    """Whether equal rows' gradients are summed and applied in one phase, so that none is spent on the former."""
+    return Phase.EMBEDDING_BACKWARD not in times.phase_times_s()
+
+
+def measure_evaluation(workload: Workload, spec: WorkloadSpec) -> dict[str, Any]:
+    """One evaluation of the whole split after one that warms up."""
+    workload.evaluate()
+    clock = Clock(workload.synchronize)
+    workload.evaluate()
+    duration_s = clock.elapsed_s()
+    num_embeddings = open_dataset(spec.data_dir, spec.data).eval.num_embeddings
+    per_sample = count_model(spec.model, spec.data, num_embeddings).forward_flop_per_sample
+    flop = per_sample * workload.eval_samples
+    return {
+        "measured": {
+            "duration_s": duration_s,
+            "num_samples": workload.eval_samples,
+            "samples_per_s": workload.eval_samples / duration_s,
+        },
+        "computed": {"matmul_flop": flop, "flop_per_s": flop / duration_s},
+    }
+
+
+def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
+    """Ids [B, lookups] of the first batches."""
+    most = max(1, min(_NUM_BATCHES, dataset.train.num_samples // batch_size))
+    return [dataset.train.read(index * batch_size, (index + 1) * batch_size).indices for index in range(most)]
+
+
+def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
+    """Rows of all tables that one batch's ids name, on average over the batches."""
+    found = [
+        sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
+    ]
+    return round(sum(found) / len(found))
+
+
+def say(doing: str) -> None:
+    _send({"event": "progress", "doing": doing})
+
+
+def _send(event: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def main(spec_path: str) -> int:
+    signal.signal(signal.SIGTERM, interrupt)
+    watch_parent()
+    try:
+        answer = profile(ProfileSpec(**read_json(Path(spec_path))))
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except Exception as error:
+        if (code := exit_code_of(error)) is None:
+            raise
+        sys.stderr.write(f"{message_of(error)}\n")
+        return code
+    _send({"event": "profile", "content": answer})
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    os._exit(main(sys.argv[1]))

@@ -1,0 +1,189 @@
+"""Writing one run's log in MLPerf's format: context managers, so that every start has its stop."""
+
+import logging
+import os
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from mlperf_logging.mllog import mllog
+
+from harness.measure.clock import Clock
+from rules.benchmarks.loader import Benchmark
+from rules.logs import keys
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+class _FlushedFile(logging.FileHandler):
+    """Flushes every line and lets a failed write (disk full) raise instead of printing it away."""
+
+    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
+        error = sys.exc_info()[1]
+        if error is not None:
+            raise error
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Block:
+    """The steps between two evaluations. Sample counts are global and count from the run's start."""
+
+    num_steps: int
+    first_sample: int
+    last_sample: int
+    train_samples: int
+    first_epoch_num: int
+
+    def metadata(self, sample: int) -> dict[str, Any]:
+        return {
+            keys.FIRST_EPOCH_NUM: self.epoch_num(self.first_sample),
+            keys.EPOCH_COUNT: (self.last_sample - self.first_sample) / self.train_samples,
+            keys.SAMPLES_COUNT: sample,
+        }
+
+    def epoch_num(self, sample: int) -> float:
+        return self.first_epoch_num + sample / self.train_samples
+
+
+@dataclass(slots=True)
+class Reached:
+    """How far a block has come, in samples since the run's start."""
+
+    samples_count: int
+
+
+class RunOutcome:
+    """How the run ends; `aborted` unless something says otherwise."""
+
+    def __init__(self) -> None:
+        self.status = keys.ABORTED
+        self.reason: str | None = "interrupted"
+        self.samples_count = 0
+        self.epoch_num: float = 0.0
+
+    def reach(self, samples_count: int, epoch_num: float) -> None:
+        self.samples_count, self.epoch_num = samples_count, epoch_num
+
+    def succeed(self) -> None:
+        self.status, self.reason = keys.SUCCESS, None
+
+    def give_up(self, reason: str) -> None:
+        self.status, self.reason = keys.ABORTED, reason
+
+
+class RunLog:
+    """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end.
+
+    Without a path nothing is written: the other ranks go through the same motions.
+    """
+
+    def __init__(self, path: Path | None, clock: Clock) -> None:
+        self._clock = clock
+        self._handler = _FlushedFile(path, mode="x", encoding="utf-8") if path is not None else None
+        logger = logging.Logger("dlrmbench.run", logging.INFO if path is not None else logging.CRITICAL)
+        if self._handler is not None:
+            self._handler.setFormatter(logging.Formatter("%(message)s"))
+            logger.addHandler(self._handler)
+        self._mllog = mllog.MLLogger(logger=logger, root_dir=re.escape(str(_ROOT)))
+
+    def event(self, key: str, value: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
+        self._point(key, value, metadata or {})
+
+    def _point(self, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
+        # The offset makes the line name the caller's caller: the code that had something to say.
+        self._mllog.event(key, value, dict(metadata), time_ms=self._clock.time_ms(), stack_offset=3)
+
+    def events(self, values: Mapping[str, Any]) -> None:
+        for key, value in values.items():
+            self._point(key, value, {})
+
+    def _start(self, key: str, metadata: Mapping[str, Any] | None = None) -> None:
+        self._mllog.start(key, None, dict(metadata or {}), time_ms=self._clock.time_ms(), stack_offset=4)
+
+    def _end(self, key: str, metadata: Mapping[str, Any] | None = None) -> None:
+        self._mllog.end(key, None, dict(metadata or {}), time_ms=self._clock.time_ms(), stack_offset=4)
+
+    @contextmanager
+    def init(self) -> Iterator[None]:
+        self._start(keys.INIT_START)
+        yield
+        self._end(keys.INIT_STOP)
+
+    @contextmanager
+    def run(self) -> Iterator[RunOutcome]:
+        """run_start … run_stop. Status aborted unless the body calls `succeed`; errors close the log too."""
+        self._start(keys.RUN_START)
+        outcome = RunOutcome()
+        try:
+            yield outcome
+        finally:
+            metadata = {
+                keys.STATUS: outcome.status,
+                keys.SAMPLES_COUNT: outcome.samples_count,
+                keys.EPOCH_NUM: outcome.epoch_num,
+            }
+            if outcome.reason is not None:
+                metadata[keys.REASON] = outcome.reason
+            self._end(keys.RUN_STOP, metadata)
+            self._sync()
+
+    @contextmanager
+    def block(self, block: Block) -> Iterator[Reached]:
+        """block_start … block_stop, the latter with the samples that the body really reached."""
+        self._start(keys.BLOCK_START, block.metadata(block.first_sample))
+        reached = Reached(block.first_sample)
+        try:
+            yield reached
+        finally:
+            self._end(keys.BLOCK_STOP, block.metadata(reached.samples_count))
+
+    @contextmanager
+    def eval(self, block: Block) -> Iterator[None]:
+        self._start(keys.EVAL_START, self._place(block))
+        try:
+            yield
+        finally:
+            self._end(keys.EVAL_STOP, self._place(block))
+
+    def accuracy(self, quality: float, block: Block) -> float:
+        self._point(keys.EVAL_ACCURACY, quality, self._place(block))
+        return quality
+
+    def throughput(self, samples_per_s: float, block: Block) -> None:
+        self._point(keys.TRACKED_STATS, {"throughput": samples_per_s}, self._place(block))
+
+    def _place(self, block: Block) -> dict[str, Any]:
+        return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
+
+    def _sync(self) -> None:
+        if self._handler is None:
+            return
+        self._handler.flush()
+        if self._handler.stream is not None:
+            os.fsync(self._handler.stream.fileno())
+
+    def close(self) -> None:
+        if self._handler is not None:
+            self._handler.close()
+
+
+def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[Block]:
+    """Blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc)."""
+    num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
+    steps_per_epoch = train_samples // global_batch_size
+    max_steps = int(benchmark.quality.max_epochs * steps_per_epoch)
+    size = num_steps * global_batch_size
+    return [
+        Block(
+            num_steps=num_steps,
+            first_sample=index * size,
+            last_sample=(index + 1) * size,
+            train_samples=train_samples,
+            first_epoch_num=benchmark.quality.first_epoch_num,
+        )
+        for index in range(max_steps // num_steps)
+    ]

@@ -1,0 +1,334 @@
+"""The child: one run, from an empty attempt folder to a finished log.
+
+Started as `python -m harness.measure.training SPEC.json`. Progress goes to stdout as JSON lines; standard input is a
+pipe whose end means that the parent is gone.
+"""
+
+import hashlib
+import json
+import math
+import os
+import resource
+import signal
+import socket
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn, TypeVar
+
+from harness.config.catalog import parse_workload
+from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.files import read_json, write_json
+from harness.measure.clock import Clock
+from harness.measure.run_log import Block, RunLog, RunOutcome, make_schedule
+from harness.system.energy import EnergyMeter
+from harness.system.page_cache import clear_page_cache
+from reference_models.data.registry import open_dataset
+from reference_models.process.errors import NotFiniteError
+from reference_models.process.world import SingleProcess, World
+from reference_models.registry import find_implementation
+from reference_models.training.workload import Exchanges, Workload
+from rules.benchmarks.loader import Benchmark, parse_benchmark
+from rules.logs import keys
+
+NOT_LEARNING_BELOW = 0.55
+"""AUC under which a run is given up from its second evaluation on."""
+_PROGRESS_EVERY_S = 0.5
+EXCHANGE_STEPS = 5
+"""Pairs of steps after a run of several ranks, for counting what they exchange."""
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSpec:
+    """One run as the parent resolved it; travels as JSON."""
+
+    tables: dict[str, Any]
+    definition_path: str
+    run_index: int
+    attempt: int
+    seed: int
+    data_dir: str
+    division: str
+    submission_org: str
+    submission_platform: str
+    submission_status: str
+    timeout_s: float | None
+
+
+class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
+    """The run cannot succeed any more; the reason goes into the log."""
+
+
+def tell_parent(event: Mapping[str, Any]) -> None:
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+class Monitor:
+    """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        timeout_s: float | None,
+        meter: EnergyMeter | None = None,
+        world: World | None = None,
+        on_event: Callable[[Mapping[str, Any]], None] | None = None,
+    ) -> None:
+        self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
+        self._world = SingleProcess() if world is None else world
+        self._on_event = tell_parent if on_event is None else on_event
+        self._run_start_s: float | None = None
+        self.blocks: list[dict[str, Any]] = []
+        self.evaluations: list[dict[str, Any]] = []
+
+    def send(self, event: str, **values: Any) -> None:
+        if self._world.rank == 0:
+            self._on_event({"event": event, **values})
+
+    def start(self) -> None:
+        self._run_start_s = self._clock.elapsed_s()
+        if self._meter is not None:
+            self._meter.start()
+
+    def decide(self, value: T) -> T:
+        """Rank 0's value: what depends on the time must be the same on every rank."""
+        return self._world.broadcast(value)
+
+    def check_deadline(self) -> None:
+        if self._timeout_s is not None and self._run_start_s is not None:
+            elapsed_s = self._clock.elapsed_s() - self._run_start_s
+            if self.decide(elapsed_s > self._timeout_s):
+                raise _GiveUp("timeout")
+
+
+def run_once(
+    workload: Workload, benchmark: Benchmark, describe: dict[str, Any], log: RunLog, clock: Clock, monitor: Monitor
+) -> RunOutcome:
+    """init -> run_start -> train and evaluate -> target met? -> run_stop (training_rules.adoc, "Run Results")."""
+    with log.init():
+        log.events(describe)
+        workload.build()  # off the clock: may not touch the dataset
+        clock.synchronize = workload.synchronize
+        for tensor in initialized_tensors(benchmark):
+            log.event(keys.WEIGHTS_INITIALIZATION, None, {"tensor": tensor})
+        log.events(dict(workload.hyperparameters()))  # read from what was built
+        schedule = make_schedule(benchmark, workload.train_samples, workload.global_batch_size)
+    with log.run() as run:  # aborted unless it succeeds
+        monitor.start()
+        try:
+            for index, block in enumerate(schedule):
+                _train_block(workload, block, log, clock, monitor, run)
+                quality = _evaluate(workload, block, log, clock, monitor)
+                if benchmark.is_met_by(quality):
+                    run.succeed()
+                    return run
+                if index >= 1 and quality < NOT_LEARNING_BELOW:
+                    raise _GiveUp("not_learning")
+                monitor.check_deadline()
+            run.give_up("max_epochs")
+        except NotFiniteError:
+            run.give_up("not_finite")
+        except _GiveUp as reason:
+            run.give_up(str(reason))
+    return run
+
+
+def initialized_tensors(benchmark: Benchmark) -> list[str]:
+    """Names of the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
+    if benchmark.status != "official" or benchmark.sections["model"]["interaction"] != "dot":
+        return []
+    layers = [(part, len(benchmark.sections["model"][part])) for part in ("bottom_mlp", "top_mlp")]
+    return ["embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1))]
+
+
+def _train_block(
+    workload: Workload, block: Block, log: RunLog, clock: Clock, monitor: Monitor, run: RunOutcome
+) -> None:
+    """Train one block in chunks of about half a second, so that progress shows and a deadline holds."""
+    with log.block(block) as reached:
+        started_s = clock.elapsed_s()
+        remaining, chunk = block.num_steps, max(1, min(block.num_steps, 4))
+        while remaining:
+            chunk_started_s = clock.elapsed_s()
+            counts = workload.train(min(chunk, remaining))
+            if counts.num_steps == 0:
+                raise RuntimeError("the workload trained no step")
+            remaining -= counts.num_steps
+            reached.samples_count += counts.num_samples
+            run.reach(reached.samples_count, block.epoch_num(reached.samples_count))
+            took_s = clock.elapsed_s() - chunk_started_s
+            monitor.send("train", samples=reached.samples_count, samples_per_s=counts.num_samples / max(took_s, 1e-9))
+            chunk = monitor.decide(max(1, round(chunk * min(4.0, _PROGRESS_EVERY_S / max(took_s, 1e-9)))))
+            if remaining:
+                monitor.check_deadline()
+        duration_s = clock.elapsed_s() - started_s
+    num_samples = reached.samples_count - block.first_sample
+    monitor.blocks.append({"first_sample": block.first_sample, "num_samples": num_samples, "duration_s": duration_s})
+    log.throughput(num_samples / duration_s, block)
+
+
+def _evaluate(workload: Workload, block: Block, log: RunLog, clock: Clock, monitor: Monitor) -> float:
+    with log.eval(block):
+        started_s = clock.elapsed_s()
+        quality = workload.evaluate()
+        duration_s = clock.elapsed_s() - started_s
+        if not math.isfinite(quality):
+            raise NotFiniteError("the evaluation's quality is not finite")
+        log.accuracy(quality, block)
+    monitor.evaluations.append({"samples_count": block.last_sample, "duration_s": duration_s, "quality": quality})
+    monitor.send("eval", epoch_num=block.epoch_num(block.last_sample), quality=quality)
+    return quality
+
+
+def run_attempt(
+    spec: RunSpec,
+    folder: Path,
+    world: World | None = None,
+    on_event: Callable[[Mapping[str, Any]], None] | None = None,
+) -> RunOutcome:
+    """One attempt: clear the cache, build, train to target; writes log.txt and run.json into `folder`.
+
+    In a world of several ranks all of them train, and rank 0 writes.
+    """
+    world = SingleProcess() if world is None else world
+    is_first = world.rank == 0
+    started = datetime.now(UTC)
+    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
+    config = parse_workload(benchmark, benchmark.sections)
+    workload_spec = config.spec(Path(spec.data_dir), spec.seed)
+    dataset = open_dataset(workload_spec.data_dir, config.data)
+    workload = find_implementation(config.runtime.implementation)(workload_spec, world)
+    clock = Clock()
+    log = RunLog(folder / "log.txt" if is_first else None, clock)
+    meter = EnergyMeter(config.runtime.device)
+    monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
+    monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
+    cache = clear_page_cache([Path(path) for path in dataset.files])
+    log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
+    describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.runtime.implementation)
+    outcome = run_once(workload, benchmark, describe, log, clock, monitor)
+    energy = meter.stop()
+    log.close()
+    ranks = describe_ranks(workload, world)
+    if not is_first:
+        return outcome
+    write_json(
+        folder / "run.json",
+        {
+            "schema_version": 1,
+            "run_index": spec.run_index,
+            "attempt": spec.attempt,
+            "seed": spec.seed,
+            "status": "success" if outcome.status == keys.SUCCESS else "not_converged",
+            "reason": outcome.reason,
+            "exit_code": 0,
+            "started_utc": started.isoformat(timespec="milliseconds"),
+            "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
+            "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks["ranks"]),
+            "peak_device_bytes": workload.peak_device_bytes(),
+            "energy": energy,
+            "cache_clear": {
+                "cleared": cache.cleared,
+                "method": cache.method,
+                "resident_bytes_before": cache.resident_bytes_before,
+                "resident_bytes_after": cache.resident_bytes_after,
+            },
+            "blocks": monitor.blocks,
+            "evaluations": monitor.evaluations,
+            "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
+            **(ranks if world.size > 1 else {}),
+        },
+    )
+    return outcome
+
+
+def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
+    """After the run, where its processes were and, where there were several, what they exchanged."""
+    here = describe_rank(workload, world)
+    exchange = None
+    if world.size > 1 and isinstance(workload, Exchanges):
+        exchange = workload.measure_exchange(EXCHANGE_STEPS)
+    return {"ranks": world.gather(here) or [], "exchange": exchange}
+
+
+def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
+    """Where this process is, and the most memory it has taken so far."""
+    return {
+        "rank": world.rank,
+        "host": socket.gethostname(),
+        "peak_rss_bytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024,
+        "peak_device_bytes": workload.peak_device_bytes(),
+    }
+
+
+def describe_run(
+    spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
+) -> dict[str, Any]:
+    lines: dict[str, Any] = {
+        keys.SUBMISSION_BENCHMARK: benchmark.name,
+        keys.SUBMISSION_DIVISION: spec.division,
+        keys.SUBMISSION_ORG: spec.submission_org,
+        keys.SUBMISSION_PLATFORM: spec.submission_platform,
+        keys.SUBMISSION_STATUS: spec.submission_status,
+        keys.BENCHMARK_VERSION: benchmark.version,
+        keys.DEFINITION_SHA256: benchmark.definition_sha256,
+        keys.DATASET_SHA256: dataset_sha256,
+        keys.QUALITY_TARGET: benchmark.quality.target,
+        keys.SEED: spec.seed,
+        keys.IMPLEMENTATION: implementation,
+    }
+    return {key: value for key, value in lines.items() if value is not None}
+
+
+def watch_parent() -> None:
+    """End this process when the parent's end of standard input closes, even by kill -9."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os._exit(ExitCode.TERMINATED)
+
+    threading.Thread(target=wait, name="parent-watchdog", daemon=True).start()
+
+
+def interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(spec_path: str) -> int:
+    """Run one attempt; the exit code tells the parent how it ended, and stderr why."""
+    signal.signal(signal.SIGTERM, interrupt)
+    watch_parent()
+    path = Path(spec_path)
+    return explain_and_end(lambda: run_attempt(RunSpec(**read_json(path)), path.parent))
+
+
+def explain_and_end(attempt: Callable[[], object]) -> int:
+    """The exit code of an attempt; an error that users can do something about goes to stderr in one line."""
+    try:
+        attempt()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BaseException as error:
+        code = exit_code_of(error)
+        if is_out_of_memory(error):
+            code, error = ExitCode.RESOURCES, MemoryError()
+        if code is None:
+            raise
+        sys.stderr.write(f"{message_of(error)}\n")
+        return code
+    return ExitCode.DONE
+
+
+if __name__ == "__main__":
+    # A worker that ends while its watchdog thread still reads must not wait for it.
+    exit_code = main(sys.argv[1])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)

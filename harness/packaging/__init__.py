@@ -1,0 +1,1 @@
+"""Submission trees from run sets."""

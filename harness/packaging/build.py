@@ -1,0 +1,207 @@
+"""Building a submission: systems/, results/ and benchmarks/ of one organisation, from sets that lie elsewhere.
+
+Logs and descriptions are copied byte for byte. The tree is made in a temporary folder beside its place, judged
+there, and appears by one rename; a package that was refused or interrupted leaves nothing.
+"""
+
+import re
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import sync_folder
+from harness.packaging.code import source_files, system_files
+from harness.packaging.sets import (
+    PackagedSet,
+    distinct_sets,
+    judge_for_package,
+    refuse_other_division,
+    refuse_other_submitter,
+    refuse_twins,
+)
+from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
+from rules.benchmarks.loader import load_benchmark
+from rules.checks.rule import Finding
+from rules.checks.verdict import Verdict
+from rules.judge.checker import check_path
+from rules.logs.log import printable
+from rules.tree.result_set import POWER_FOLDER
+
+PARAMS_FILE = "package_checker_params"
+_GIT_UNFRIENDLY = re.compile(r"[\s/\\]+")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackageRequest:
+    """What the user asks. `allow_non_compliant` packages what breaks rules or is incomplete, for review."""
+
+    sources: tuple[Path, ...]
+    submitter: str
+    output: Path
+    division: str | None = None
+    ruleset: str | None = None
+    allow_non_compliant: bool = False
+    second_opinion: bool = True
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Package:
+    """A package on disk: `folder` holds the submission and SHA256SUMS."""
+
+    folder: Path
+    submission: Path
+    sets: tuple[PackagedSet, ...]
+    left_out: tuple[LeftOut, ...]
+    num_files: int
+    verdict: Verdict
+
+
+class NotCompliantError(HarnessError):
+    """The package would break rules; `verdicts` say which."""
+
+    def __init__(self, message: str, verdicts: Sequence[Verdict]) -> None:
+        super().__init__(message, ExitCode.COMPLIANCE)
+        self.verdicts = tuple(verdicts)
+
+
+def build_package(request: PackageRequest) -> Package:
+    """Collect, judge, copy, judge the copy. Raises HarnessError, and NotCompliantError with the verdicts."""
+    name = submission_folder(request.submitter)
+    if request.output.is_symlink() or (request.output.exists() and not _is_empty_folder(request.output)):
+        raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.",
+                           ExitCode.USAGE)  # fmt: skip
+    _refuse_inside(request)
+    sets = tuple(judge_for_package(one, request.ruleset) for one in distinct_sets(request.sources))
+    refuse_twins(sets)
+    refuse_other_submitter(sets, request.submitter)
+    refuse_other_division(sets, request.division)
+    _refuse_non_compliant([one.verdict for one in sets], request)
+    request.output.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=".dlrmbench-package-", dir=request.output.parent) as workshop:
+        draft = Path(workshop) / request.output.name
+        tree = Tree(draft, name)
+        for one in sets:
+            _add_set(tree, one)
+        omitted = (*left_out(request.sources, tree), *_missing_code(sets, tree))
+        verdict = relocated(_judge(draft / name, sets, request), str(draft), str(request.output))
+        _refuse_non_compliant([verdict], request)
+        tree.write_sums()
+        draft.chmod(0o755)
+        if request.output.exists():
+            request.output.rmdir()
+        draft.rename(request.output)
+    sync_folder(request.output.parent)
+    return Package(
+        folder=request.output,
+        submission=request.output / name,
+        sets=sets,
+        left_out=omitted,
+        num_files=len(tree.sums),
+        verdict=verdict,
+    )
+
+
+def _refuse_inside(request: PackageRequest) -> None:
+    """No package below what it is made of: the next one would find it there, and results are only read."""
+    for source in request.sources:
+        if request.output.resolve().is_relative_to(source.resolve()):
+            raise HarnessError(
+                f"{request.output}: lies in {source}, which is only read. Choose an --output outside of it.",
+                ExitCode.USAGE,
+            )
+
+
+def submission_folder(submitter: str) -> str:
+    """The organisation as the name of its directory. Raises HarnessError where it can be none."""
+    name = _GIT_UNFRIENDLY.sub("-", submitter.strip())
+    if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
+        raise HarnessError(
+            f"--submitter {submitter!r} cannot be a directory's name. Give the organisation's name, without a "
+            "leading dot and without control characters.",
+            ExitCode.USAGE,
+        )
+    return name
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and next(path.iterdir(), None) is None
+
+
+def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) -> None:
+    broken = [one for one in verdicts if one.outcome != "valid"]
+    if broken and not request.allow_non_compliant:
+        words = ", ".join(f"{one.subject} is {one.outcome.upper()}" for one in broken)
+        raise NotCompliantError(
+            f"not packaged: {words}. Correct it, or package it for review with --allow-non-compliant.", broken
+        )
+
+
+def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
+    """Ours and theirs on the finished tree. A benchmark that is not shipped is judged by the definition beside it."""
+    definitions = {path for one in sets if (path := one.unshipped_definition) is not None}
+    definition = next(iter(definitions)) if len(definitions) == 1 else None
+    verdicts = check_path(submission, definition, request.second_opinion, request.ruleset)
+    return verdicts[0]
+
+
+def _add_set(tree: Tree, one: PackagedSet) -> None:
+    results = f"results/{one.system}/{one.benchmark}"
+    folder = one.result_set.folder
+    tree.add(f"systems/{one.system}.json", one.system_json)
+    for log in one.result_set.logs:
+        tree.add(f"{results}/{log.name}", log)
+    tree.add_all(f"{results}/{POWER_FOLDER}", files_below(folder / POWER_FOLDER))
+    if is_plain_file(folder / PARAMS_FILE):
+        tree.add(f"{results}/{PARAMS_FILE}", folder / PARAMS_FILE)
+    benchmarks = f"benchmarks/{one.benchmark}"
+    definition = one.result_set.definition_file
+    if one.record is None or definition is None:
+        # Code and scripts are the submitter's own; where there are none, none are made up.
+        tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / one.benchmark))
+        return
+    if one.record.has_source:
+        tree.add_all(f"{benchmarks}/implementations/{one.record.implementation}", source_files())
+    files = system_files(one.record, load_benchmark(definition), definition, one.system)
+    tree.add_all(f"{benchmarks}/{one.system}", files)
+
+
+def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
+    for one in sets:
+        where = f"{printable(one.benchmark)} on {printable(one.system)}"
+        if one.record is not None and not one.record.has_source:
+            yield LeftOut(
+                place=f"source code for {where}",
+                num_files=0,
+                reason=f"the runs were of dlrmbench {one.record.harness_version}, another version is installed here",
+            )
+        if one.record is None and not any(
+            path.split("/")[1:3] == ["benchmarks", one.benchmark] for path in tree.sums
+        ):
+            yield LeftOut(
+                place=f"source code and scripts for {where}",
+                num_files=0,
+                reason="none lie beside the results; add them to benchmarks/ before submitting",
+            )
+
+
+def relocated(verdict: Verdict, old: str, new: str) -> Verdict:
+    """The verdict with its paths below `old` told as below `new`."""
+
+    def moved(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            replace(one, path=one.path.replace(old, new), message=one.message.replace(old, new)) for one in findings
+        )
+
+    return replace(
+        verdict,
+        subject=verdict.subject.replace(old, new),
+        findings=moved(verdict.findings),
+        outcomes=tuple(
+            replace(one, subject=one.subject.replace(old, new), findings=moved(one.findings))
+            for one in verdict.outcomes
+        ),
+        official=tuple(replace(one, subject=one.subject.replace(old, new)) for one in verdict.official),
+        parts=tuple(relocated(part, old, new) for part in verdict.parts),
+    )

@@ -1,0 +1,263 @@
+"""What a package holds besides logs and descriptions for our own runs: the code, and scripts that run it again.
+
+submission_rules.adoc asks for the source of everything between the data and the quality (5.12) and for the scripts
+setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
+"""
+
+import json
+import re
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from importlib.metadata import metadata, version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.run_sets.folder import RUN_SET_FILE, open_run_set
+from rules.benchmarks.loader import Benchmark
+from rules.logs.log import printable
+
+PRODUCT = "dlrmbench"
+PACKAGES = ("harness", "reference_models", "rules", "reports")
+_SOURCE_SUFFIXES = (".py", ".typed", ".toml", ".json", ".j2", ".css", ".js", ".npz", ".md")
+_NOT_MLPERF = (
+    "**These are not MLPerf results.** The benchmark is one of dlrmbench's own, on other data and with another\n"
+    "target than any benchmark of MLPerf's; its times may not be compared with MLPerf results.\n\n"
+)
+_PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
+Files = Iterator[tuple[str, str | Path]]
+"""Paths inside the package, each with its text or the file it is a copy of."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRecord:
+    """How the runs of one of our sets were made, as extra/run_set.json says."""
+
+    implementation: str
+    harness_version: str
+    command: str
+    division: str
+    num_runs: int
+    base_seed: int
+    num_threads: int
+    timeout_s: float | None
+    config: Mapping[str, Any]
+    environment: Mapping[str, Any]
+    submission: Mapping[str, str]
+    dataset_sha256: str | None
+
+    @property
+    def has_source(self) -> bool:
+        """Whether what is installed is the version that ran; only then is its source the runs' source."""
+        return self.harness_version == version(PRODUCT)
+
+
+def read_run_record(root: Path) -> RunRecord:
+    """The record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
+    try:
+        content = open_run_set(root)[1]
+        config = {str(key): entry["value"] for key, entry in content["config"].items()}
+        implementation = f"{PRODUCT}-{config['runtime.implementation']}"
+        timeout_s = content["timeout_s"]
+        record = RunRecord(
+            implementation=implementation,
+            harness_version=str(content["harness_version"]),
+            command=printable(str(content["command"])),
+            division=str(content["division"]),
+            num_runs=int(content["num_runs"]),
+            base_seed=int(content["base_seed"]),
+            num_threads=int(content["num_threads"]),
+            timeout_s=None if timeout_s is None else float(timeout_s),
+            config=config,
+            environment=dict(content["environment"]),
+            submission={str(key): str(entry["value"]) for key, entry in content["submission"].items()},
+            dataset_sha256=content["dataset"]["dataset_sha256"],
+        )
+    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
+        what = f"{type(error).__name__}: {error}"
+        raise HarnessError(
+            f"{root / 'extra' / RUN_SET_FILE}: lacks what a package tells of the runs ({printable(what)}).",
+            ExitCode.INPUT,
+        ) from None
+    if not _PLAIN_NAME.match(record.implementation):
+        raise HarnessError(
+            f"{root / 'extra' / RUN_SET_FILE}: runtime.implementation is {record.implementation!r}, no plain name.",
+            ExitCode.INPUT,
+        )
+    return record
+
+
+def source_files() -> Files:
+    """The installed product's four packages, and what pip needs to install them."""
+    root = Path(__file__).resolve().parents[2]
+    folders = []
+    for package in PACKAGES:
+        for path in sorted((root / package).rglob("*")):
+            if path.is_file() and not path.is_symlink() and path.suffix in _SOURCE_SUFFIXES:
+                yield str(path.relative_to(root)), path
+                folders.append(path.parent.relative_to(root).parts)
+    about = metadata(PRODUCT)
+    requirements = [one for one in about.get_all("Requires-Dist") or [] if "extra ==" not in one]
+    project = {
+        "build-system": {"requires": ["setuptools>=77"], "build-backend": "setuptools.build_meta"},
+        "project": {
+            "name": PRODUCT,
+            "version": about["Version"],
+            "description": about["Summary"] or PRODUCT,
+            "requires-python": about["Requires-Python"] or ">=3.11",
+            "license": "Apache-2.0",
+            "dependencies": requirements,
+            "scripts": {PRODUCT: "harness.cli:main"},
+        },
+        "tool": {
+            "setuptools": {
+                "packages": sorted({".".join(parts) for parts in folders}),
+                "package-data": {"*": [f"*{suffix}" for suffix in _SOURCE_SUFFIXES if suffix != ".py"]},
+            }
+        },
+    }
+    yield "pyproject.toml", tomli_w.dumps(project)
+
+
+def system_files(record: RunRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
+    """benchmarks/<benchmark>/<system>/ of one run set."""
+    yield f"{system}_{record.implementation}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
+    yield "README.md", _readme(record, benchmark, system)
+    yield "definition.toml", definition
+    given = {key: value for key, value in record.submission.items() if key != "division"}
+    yield "submission.toml", tomli_w.dumps({"submission": given})
+    yield "requirements.txt", _requirements(record)
+    yield "setup.sh", _setup(record)
+    yield "init_datasets.sh", _init_datasets(benchmark)
+    yield "run_and_time.sh", _run_and_time(record)
+
+
+def _describe(record: RunRecord, benchmark: Benchmark) -> dict[str, Any]:
+    """How this implementation ran on this system; null is not recorded."""
+    sections = {
+        name: {key.partition(".")[2]: value for key, value in record.config.items() if key.startswith(f"{name}.")}
+        for name in ("runtime", "train")
+    }
+    return {
+        "implementation": record.implementation,
+        "harness_version": record.harness_version,
+        "harness_commit": record.environment.get("commit"),
+        "harness_commit_is_dirty": record.environment.get("commit_is_dirty"),
+        "command": record.command,
+        "benchmark": benchmark.name,
+        "benchmark_version": benchmark.version,
+        "definition_sha256": benchmark.definition_sha256,
+        "dataset_sha256": record.dataset_sha256,
+        "division": record.division,
+        "num_runs": record.num_runs,
+        "base_seed": record.base_seed,
+        "num_threads": record.num_threads,
+        **sections,
+    }
+
+
+def _readme(record: RunRecord, benchmark: Benchmark, system: str) -> str:
+    commit = record.environment.get("commit")
+    identity = f"version {record.harness_version}" + (f", commit {commit}" if commit else "")
+    if record.environment.get("commit_is_dirty"):
+        identity += " with changes that were not committed"
+    where = (
+        f"Its source is in `../implementations/{record.implementation}/`: `reference_models/` (model,\n"
+        "initialisation, optimizer, data preprocessing and order, evaluation), `harness/` (timing and logging),\n"
+        "`rules/` (schedule and checks). It is what was installed when the package was made."
+        if record.has_source
+        else "Its source is not in this package, which was made by another version; the version and commit above\n"
+        "say which source it is."
+    )
+    return (
+        f"# {benchmark.name} on {printable(system)}\n\n"
+        + (_NOT_MLPERF if benchmark.status != "official" else "")
+        + f"{benchmark.title}. Run by dlrmbench, {printable(identity)}. {where}\n\n"
+        "The runs were started with:\n\n"
+        f"    {record.command}\n\n"
+        "To run again:\n\n"
+        "    ./setup.sh            # once: the versions of requirements.txt, into $VENV (default ./venv)\n"
+        "    ./init_datasets.sh    # once: the dataset, into $DATA (default ./data)\n"
+        "    ./run_and_time.sh     # the runs, into $OUTPUT (default ./results)\n\n"
+        "`definition.toml` is the benchmark as it was run, with every value; `submission.toml` what the submitter\n"
+        f"said of the system. The base seed was {record.base_seed}; the runs' seeds are derived from it.\n"
+    )
+
+
+def _requirements(record: RunRecord) -> str:
+    packages = record.environment.get("packages")
+    found = dict(packages) if isinstance(packages, dict) else {}
+    pins = {
+        name: pin
+        for name, pin in found.items()
+        if isinstance(pin, str) and name != PRODUCT and _PLAIN_NAME.match(name) and _PLAIN_NAME.match(pin)
+    }
+    lines = [f"# Python {printable(str(record.environment.get('python')))}"]
+    if local := pins.get("torch", "").partition("+")[2]:
+        lines.append(f"--extra-index-url https://download.pytorch.org/whl/{local}")
+    return "\n".join([*lines, *(f"{name}=={pin}" for name, pin in sorted(pins.items()))]) + "\n"
+
+
+_HEAD = """#!/usr/bin/env bash
+# {purpose}
+set -euo pipefail
+here=$(cd "$(dirname "${{BASH_SOURCE[0]}}")" && pwd)
+venv=${{VENV:-$PWD/venv}}
+"""
+_COMMAND = 'PATH="$venv/bin:$PATH"\n'
+
+
+def _setup(record: RunRecord) -> str:
+    """The source is installed from a copy, since pip builds beside it."""
+    head = (
+        _HEAD.format(
+            purpose="One-time configuration: a virtual environment in $VENV (default ./venv) as the runs had."
+        )
+        + 'python3 -m venv "$venv"\n'
+        + '"$venv/bin/python" -m pip install -r "$here/requirements.txt"\n'
+    )
+    if not record.has_source:
+        return head + f'"$venv/bin/python" -m pip install {shlex.quote(f"{PRODUCT}=={record.harness_version}")}\n'
+    return (
+        head
+        + f'cp -R "$here"/../implementations/{shlex.quote(record.implementation)} "$venv/source"\n'
+        + '"$venv/bin/python" -m pip install "$venv/source"\n'
+    )
+
+
+def _init_datasets(benchmark: Benchmark) -> str:
+    kind = str(benchmark.sections["data"].get("kind"))
+    verify = 'dlrmbench data verify "$here/definition.toml" --data "${DATA:-data}"\n'
+    head = (
+        _HEAD.format(purpose="One-time dataset initialisation, into $DATA (default ./data); then its check.")
+        + _COMMAND
+    )
+    if kind == "click_log":
+        return head + 'dlrmbench data generate "$here/definition.toml" --data "${DATA:-data}"\n' + verify
+    if kind == "criteo":
+        usage = "give the text files of the dataset, such as: init_datasets.sh day_0 day_1"
+        prepare = 'dlrmbench data prepare "$here/definition.toml" --data "${DATA:-data}" --train "$@"\n'
+        return head + f'[ "$#" -gt 0 ] || {{ echo "{usage}" >&2; exit 2; }}\n' + prepare + verify
+    return head + "# The files come from MLPerf's own preprocessing; DATA is the folder that holds them.\n" + verify
+
+
+def _run_and_time(record: RunRecord) -> str:
+    arguments = [
+        "--runs", str(record.num_runs), "--seed", str(record.base_seed), "--division", record.division,
+        "--threads", str(record.num_threads), "--implementation", record.implementation.partition("-")[2],
+    ]  # fmt: skip
+    if (device := record.config.get("runtime.device")) is not None:
+        arguments += ["--device", str(device)]
+    if record.timeout_s is not None:
+        arguments += ["--timeout", str(record.timeout_s)]
+    return (
+        _HEAD.format(purpose="Runs the benchmark as it was run.")
+        + _COMMAND
+        + f"# recorded: {record.command}\n"
+        + 'exec dlrmbench run "$here/definition.toml" --config "$here/submission.toml" \\\n'
+        + f"  {shlex.join(arguments)} \\\n"
+        + '  --data "${DATA:-data}" --output "${OUTPUT:-results}" "$@"\n'
+    )

@@ -1,0 +1,143 @@
+"""The sets that go into a package: found, judged, and refused where they do not belong together or there."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_json
+from harness.packaging.code import RunRecord, read_run_record
+from harness.run_sets.folder import RUN_SET_FILE
+from harness.system.submission import UNSPECIFIED
+from rules.benchmarks.loader import shipped_names
+from rules.checks.verdict import Verdict
+from rules.judge.checker import check_set
+from rules.logs.log import printable, read_log
+from rules.scoring.results import RunResult, read_run_result
+from rules.tree.result_set import ResultSet, find_result_sets
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PackagedSet:
+    """One set of a package. `record` says how our own runs were made, None for sets of other harnesses."""
+
+    result_set: ResultSet
+    system: str
+    benchmark: str
+    system_json: Path
+    runs: tuple[RunResult, ...]
+    verdict: Verdict
+    record: RunRecord | None
+
+    @property
+    def unshipped_definition(self) -> Path | None:
+        """The definition beside the results, where the benchmark is none of those that come with this product."""
+        return self.result_set.definition_file if self.benchmark not in shipped_names() else None
+
+
+def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
+    """All sets of all sources, each directory once."""
+    found: dict[Path, ResultSet] = {}
+    for source in sources:
+        if source.is_file():
+            raise HarnessError(
+                f"{source}: is one file. Give the run set's or the result tree's directory.", ExitCode.USAGE
+            )
+        for one in find_result_sets(source):
+            found.setdefault(one.folder.resolve(), one)
+    return list(found.values())
+
+
+def judge_for_package(one: ResultSet, ruleset: str | None) -> PackagedSet:
+    """A set with its verdict. Raises HarnessError where a package could not hold it."""
+    folder = printable(str(one.folder))
+    if one.system is None or one.benchmark is None:
+        raise HarnessError(
+            f"{folder}: a bare directory of logs names no system. Expected systems/<system>.json beside "
+            "results/<system>/<benchmark>/result_<i>.txt.",
+            ExitCode.INPUT,
+        )
+    if one.system_json is None:
+        raise HarnessError(
+            f"{folder}: systems/{printable(one.system)}.json is missing. Every system of a package is described.",
+            ExitCode.INPUT,
+        )
+    if one.unread:
+        path, reason = one.unread[0]
+        raise HarnessError(f"{printable(str(path))}: {reason}. Put the log itself there.", ExitCode.INPUT)
+    is_ours = one.root is not None and (one.root / "extra" / RUN_SET_FILE).is_file()
+    definition = one.definition_file if one.benchmark not in shipped_names() else None
+    return PackagedSet(
+        result_set=one,
+        system=one.system,
+        benchmark=one.benchmark,
+        system_json=one.system_json,
+        runs=tuple(read_run_result(read_log(path)) for path in one.logs),
+        verdict=check_set(one, definition, False, ruleset),
+        record=read_run_record(one.root) if is_ours and one.root is not None else None,
+    )
+
+
+def refuse_twins(sets: Sequence[PackagedSet]) -> None:
+    places: dict[tuple[str, str], PackagedSet] = {}
+    described: dict[str, PackagedSet] = {}
+    for one in sets:
+        twin = places.setdefault((one.system, one.benchmark), one)
+        if twin is not one:
+            raise HarnessError(
+                f"two sets are of {printable(one.benchmark)} on {printable(one.system)}:\n"
+                f"  {printable(str(twin.result_set.folder))}\n  {printable(str(one.result_set.folder))}\n"
+                "A submission holds one. Choose it before looking at the times, and give that one alone.",
+                ExitCode.USAGE,
+            )
+        other = described.setdefault(one.system, one)
+        if other.system_json.read_bytes() != one.system_json.read_bytes():
+            raise HarnessError(
+                f"{printable(str(other.system_json))} and {printable(str(one.system_json))} describe the system "
+                f"{printable(one.system)} differently. Give systems that differ different names.",
+                ExitCode.USAGE,
+            )
+
+
+def refuse_other_submitter(sets: Sequence[PackagedSet], submitter: str) -> None:
+    if submitter == UNSPECIFIED:
+        raise HarnessError(
+            f"--submitter {submitter!r} stands for no organisation: it is what a log says when none was given. Set "
+            "the submitter before running, with --submitter or in the [submission] table of --config, and run again.",
+            ExitCode.USAGE,
+        )
+    for one in sets:
+        for run in one.runs:
+            if run.organization != submitter:
+                said = "names no organisation" if run.organization is None else f"names {run.organization!r}"
+                raise HarnessError(
+                    f"{printable(run.path)}: the log {printable(said)} as submission_org, not {submitter!r}. Logs "
+                    "are never edited: set the submitter before running, with --submitter or in the [submission] "
+                    "table of --config, and run again; or package for the organisation that the logs name.",
+                    ExitCode.USAGE,
+                )
+        content = _read_description(one.system_json)
+        if content.get("submitter") != submitter:
+            raise HarnessError(
+                f"{printable(str(one.system_json))}: submitter is {content.get('submitter')!r}, not {submitter!r}. "
+                "Correct the description, or package for the organisation that it names.",
+                ExitCode.USAGE,
+            )
+
+
+def _read_description(path: Path) -> dict[str, Any]:
+    try:
+        return read_json(path)
+    except RecursionError:
+        raise HarnessError(f"{printable(str(path))}: nested too deeply.", ExitCode.INPUT) from None
+
+
+def refuse_other_division(sets: Sequence[PackagedSet], division: str | None) -> None:
+    for one in sets if division is not None else ():
+        for run in one.runs:
+            if run.division != division:
+                raise HarnessError(
+                    f"{printable(run.path)}: is of the division {run.division!r}, --division asks for {division!r}.",
+                    ExitCode.USAGE,
+                )

@@ -1,0 +1,1 @@
+"""What a run would do, need and break; nothing is run."""

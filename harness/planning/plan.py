@@ -1,0 +1,254 @@
+"""What a run would do, need and break, without running it."""
+
+import os
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from harness.config.run_config import RunConfig
+from harness.foundation.errors import HarnessError
+from harness.launch.process import WORKER_VARIABLES
+from harness.measure.clock import Clock
+from harness.system.resources import Resources, read_resources
+from reference_models.config.sections import DataConfig
+from reference_models.data.registry import locate_dataset, open_dataset
+from reference_models.distributed.limits import refuse_impossible_runtime
+from reference_models.dlrm.costs import MemoryEstimate, ModelCounts, count_model, estimate_memory
+from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.world import SingleProcess
+from reference_models.registry import find_implementation
+from rules.logs import keys
+
+PROCESS_BYTES = 300 << 20
+"""Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
+TORCHREC_BYTES = 80 << 20
+"""What loading torchrec and FBGEMM adds to a process, measured likewise."""
+_TIMED_STEPS = 10
+_FATAL = ("out of memory", "cannot start")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Schedule:
+    """Steps and evaluations of one run."""
+
+    train_samples: int
+    eval_samples: int
+    global_batch_size: int
+    steps_per_epoch: int
+    steps_between_evals: int
+    num_evals: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TimeEstimate:
+    """A whole run that never meets its target, modelled from what was just measured here."""
+
+    run_s: float
+    method: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Plan:
+    """Everything `dlrmbench plan` says. None where the prepared dataset would have to tell first."""
+
+    config: RunConfig
+    data_dir: Path
+    data_ready: bool
+    data_problem: str | None
+    schedule: Schedule | None
+    counts: ModelCounts | None
+    memory: MemoryEstimate | None
+    resources: Resources
+    time: TimeEstimate | None
+    problems: tuple[str, ...]
+
+    @property
+    def memory_bytes(self) -> int | None:
+        """Of all ranks together."""
+        if self.memory is None:
+            return None
+        runtime = self.config.workload.runtime
+        one_process = PROCESS_BYTES + (TORCHREC_BYTES if runtime.implementation == "torchrec" else 0)
+        return self.memory.total_bytes + runtime.ranks * one_process
+
+
+def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
+    """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
+    data, train = config.workload.data, config.workload.train
+    data_dir = locate_dataset(data, data_root)
+    sizes, problem = read_sizes(data, data_dir)
+    resources = read_resources()
+    counts = memory = schedule = None
+    if sizes is not None:
+        train_samples, eval_samples, num_embeddings = sizes
+        counts = count_model(config.workload.model, data, num_embeddings)
+        memory = estimate_memory(
+            config.workload.model, data, train, eval_samples=eval_samples, num_embeddings=num_embeddings
+        )
+        schedule = _schedule(config, train_samples, eval_samples)
+    plan = Plan(
+        config=config,
+        data_dir=data_dir,
+        data_ready=problem is None,
+        data_problem=problem,
+        schedule=schedule,
+        counts=counts,
+        memory=memory,
+        resources=resources,
+        time=None,
+        problems=(),
+    )
+    plan = replace(plan, problems=tuple(_problems(plan, num_runs, division)))
+    runtime = config.workload.runtime
+    # Several ranks wait for one another, which one process cannot tell.
+    if not measure or runtime.device != "cpu" or runtime.ranks > 1 or counts is None or schedule is None:
+        return plan
+    if any(fatal in problem for problem in plan.problems for fatal in _FATAL):
+        return plan
+    return replace(plan, time=_estimate_time(config, counts, schedule, data_dir))
+
+
+def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
+    """Sample counts and table sizes, from the dataset where it is ready, else from the definition."""
+    try:
+        dataset = open_dataset(data_dir, data)
+    except DatasetError as error:
+        if data.train_samples and data.eval_samples and data.num_embeddings:
+            return (data.train_samples, data.eval_samples, data.num_embeddings), str(error)
+        return None, str(error)
+    return (dataset.train.num_samples, dataset.eval.num_samples, dataset.train.num_embeddings), None
+
+
+def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
+    batch_size = config.workload.train.global_batch_size
+    steps_per_epoch = train_samples // batch_size
+    between = config.benchmark.steps_between_evals(train_samples, batch_size)
+    return Schedule(
+        train_samples=train_samples,
+        eval_samples=eval_samples,
+        global_batch_size=batch_size,
+        steps_per_epoch=steps_per_epoch,
+        steps_between_evals=between,
+        num_evals=int(config.benchmark.quality.max_epochs * steps_per_epoch) // between,
+    )
+
+
+def _estimate_time(config: RunConfig, counts: ModelCounts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
+    """From a few real steps and one evaluation where the dataset is ready; else a bound from matrix products."""
+    os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
+    num_steps = schedule.num_evals * schedule.steps_between_evals
+    num_threads = config.workload.runtime.threads or read_resources().num_cores
+    if data_dir.joinpath("manifest.json").exists():
+        step_s, eval_s = measure_steps(config, data_dir, num_threads)
+        run_s = num_steps * step_s + schedule.num_evals * eval_s
+        return TimeEstimate(
+            run_s=run_s, method=f"modelled from {_TIMED_STEPS} steps and one evaluation, measured now"
+        )
+    rate = measure_matmul(num_threads)
+    flop = num_steps * schedule.global_batch_size * counts.training_flop_per_sample
+    flop += schedule.num_evals * schedule.eval_samples * counts.forward_flop_per_sample
+    return TimeEstimate(
+        run_s=flop / rate, method=f"a lower bound, modelled from {rate / 1e9:.0f} GFLOP/s, measured now"
+    )
+
+
+def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
+    """Seconds per training step and per evaluation of this very workload, after a short warm-up."""
+    timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
+    workload = find_implementation(timed.runtime.implementation)(timed.spec(data_dir, seed=0), SingleProcess())
+    workload.build()
+    clock = Clock(workload.synchronize)
+    workload.train(2)
+    start_s = clock.elapsed_s()
+    counts = workload.train(_TIMED_STEPS)
+    trained_s = clock.elapsed_s()
+    workload.evaluate()
+    return (trained_s - start_s) / max(1, counts.num_steps), clock.elapsed_s() - trained_s
+
+
+def measure_matmul(num_threads: int, size: int = 1024, budget_s: float = 0.5) -> float:
+    """fp32 FLOP per second of the best square matrix product within the budget."""
+    import torch
+
+    torch.set_num_threads(num_threads)
+    left, right = torch.rand(size, size), torch.rand(size, size)
+    torch.mm(left, right)
+    best_s, until_s = float("inf"), time.monotonic() + budget_s
+    while time.monotonic() < until_s:
+        started_s = time.monotonic()
+        torch.mm(left, right)
+        best_s = min(best_s, time.monotonic() - started_s)
+    return float(2 * size**3 / best_s)
+
+
+def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
+    """What would keep the set from being valid, or from running at all."""
+    benchmark, problems = plan.config.benchmark, []
+    if num_runs < benchmark.score.num_runs:
+        problems.append(
+            f"{num_runs} runs: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
+        )
+    elif num_runs > benchmark.score.num_runs:
+        problems.append(f"{num_runs} runs: the score takes exactly {benchmark.score.num_runs}.")
+    if plan.schedule is not None:
+        if plan.schedule.steps_per_epoch == 0:
+            problems.append(
+                f"train.global_batch_size {plan.schedule.global_batch_size} exceeds the "
+                f"{plan.schedule.train_samples} training samples: the run cannot start."
+            )
+        measured = {"train_samples": plan.schedule.train_samples, "eval_samples": plan.schedule.eval_samples}
+        if division == keys.CLOSED:
+            problems += [
+                f"{key} = {value}: closed asks for {benchmark.closed[key]}."
+                for key, value in measured.items()
+                if key in benchmark.closed and not benchmark.closed[key].allows(value)
+            ]
+    if plan.memory_bytes is not None and plan.memory_bytes > plan.resources.memory_bytes:
+        problems.append(
+            f"{plan.memory_bytes / 2**30:.1f} GiB needed (modelled), {plan.resources.memory_bytes / 2**30:.1f} GiB "
+            "here: out of memory."
+        )
+    problems += _ranks_problem(plan.config)
+    problems += _device_problem(plan.config)
+    return problems
+
+
+def _ranks_problem(config: RunConfig) -> list[str]:
+    try:
+        refuse_impossible_runtime(config.workload.train, config.workload.runtime)
+    except ConfigError as error:
+        return [f"{error} The run cannot start."]
+    return []
+
+
+def _device_problem(config: RunConfig) -> list[str]:
+    device = config.workload.runtime.device
+    if device == "cpu":
+        return []
+    from reference_models.process.errors import DeviceError
+    from reference_models.training.devices import find_device
+
+    try:
+        find_device(device)
+    except (DeviceError, HarnessError) as error:
+        return [str(error)]
+    return []
+
+
+def plan_as_json(plan: Plan) -> dict[str, Any]:
+    """The plan as plain values; each number's kind is in its name or said beside it."""
+    return {
+        "schema_version": 1,
+        "benchmark": plan.config.benchmark.name,
+        "definition_sha256": plan.config.benchmark.definition_sha256,
+        "config": plan.config.values(),
+        "data": {"dir": str(plan.data_dir), "ready": plan.data_ready, "problem": plan.data_problem},
+        "schedule": None if plan.schedule is None else asdict(plan.schedule),
+        "counts": None if plan.counts is None else asdict(plan.counts),
+        "modelled_memory_bytes": plan.memory_bytes,
+        "available_memory_bytes": plan.resources.available_memory_bytes,
+        "modelled_run_s": None if plan.time is None else plan.time.run_s,
+        "modelled_run_method": None if plan.time is None else plan.time.method,
+        "problems": list(plan.problems),
+    }

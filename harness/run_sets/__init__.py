@@ -1,0 +1,1 @@
+"""Run sets on disk, and the verbs that fill them."""

@@ -1,0 +1,48 @@
+"""Having a benchmark's dataset ready before any clock starts."""
+
+import fcntl
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.registry import locate_dataset, open_dataset
+from reference_models.process.errors import DatasetError
+
+
+def ensure_dataset(
+    data: DataConfig, root: Path | None, *, num_threads: int, on_progress: Callable[[int], None] | None = None
+) -> Path:
+    """The folder of a dataset that is ready: generated here if it can be, else checked. Raises DatasetError."""
+    folder = locate_dataset(data, root)
+    if data.kind == "made_up":
+        return folder  # made in memory by whoever reads it
+    if data.kind == "click_log":
+        with dataset_lock(folder):
+            if not (folder / "manifest.json").exists():
+                from reference_models.data.click_log.generator import generate
+
+                generate(folder, data, num_threads=num_threads, on_progress=on_progress)
+    elif not folder.is_dir():
+        raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data)}")
+    open_dataset(folder, data)
+    return folder
+
+
+def how_to_get(data: DataConfig) -> str:
+    if data.kind == "criteo":
+        return "Make it from your files with: dlrmbench data prepare BENCHMARK --train FILE…"
+    return "Give the folder of the preprocessed files with --data DIR; its layout is described in the README."
+
+
+@contextmanager
+def dataset_lock(folder: Path) -> Iterator[None]:
+    """One process at a time makes a dataset; a second one waits and then finds it finished."""
+    folder.mkdir(parents=True, exist_ok=True)
+    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,176 @@
+"""A run set on disk: its folders, its lock, and the state of each run as the files tell it.
+
+<set>/systems/<system>.json
+<set>/results/<system>/<benchmark>/result_<i>.txt
+<set>/extra/run_set.json, definition.toml, run_<i>/attempt_<k>/{spec.json,log.txt,run.json,stderr.txt}
+"""
+
+import fcntl
+import os
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_json, sync_folder, write_json
+from rules.logs import keys
+from rules.logs.log import RunLog, read_log
+
+RUN_SET_FILE = "run_set.json"
+SCHEMA_VERSION = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunSet:
+    """Paths of one run set."""
+
+    folder: Path
+    system: str
+    benchmark: str
+
+    @property
+    def extra(self) -> Path:
+        return self.folder / "extra"
+
+    @property
+    def results(self) -> Path:
+        return self.folder / "results" / self.system / self.benchmark
+
+    def result(self, index: int) -> Path:
+        return self.results / f"result_{index}.txt"
+
+    def attempts(self, index: int) -> list[Path]:
+        folders = (self.extra / f"run_{index}").glob("attempt_*")
+        return sorted((f for f in folders if f.is_dir()), key=lambda f: int(f.name.removeprefix("attempt_")))
+
+    def new_attempt(self, index: int) -> Path:
+        """An empty folder for the next attempt at run `index`."""
+        attempts = self.attempts(index)
+        number = int(attempts[-1].name.removeprefix("attempt_")) + 1 if attempts else 0
+        folder = self.extra / f"run_{index}" / f"attempt_{number}"
+        folder.mkdir(parents=True)
+        return folder
+
+    def commit(self, index: int, attempt: Path) -> Path:
+        """The commit point of a run: one rename of its finished log."""
+        target = self.result(index)
+        (attempt / "log.txt").rename(target)
+        sync_folder(target.parent)
+        return target
+
+    def recover(self, index: int) -> bool:
+        """Bring the records of run `index` in line with its files; True when the run is complete.
+
+        An attempt whose log is finished but was not yet renamed is committed; any other attempt without a
+        record is recorded as interrupted.
+        """
+        for attempt in self.attempts(index):
+            log_path = attempt / "log.txt"
+            if not self.result(index).exists() and log_path.exists() and is_finished(read_log(log_path)):
+                self.commit(index, attempt)
+            self._complete_record(index, attempt)
+        return self.result(index).exists()
+
+    def _complete_record(self, index: int, attempt: Path) -> None:
+        record = attempt / "run.json"
+        if record.exists():
+            return
+        result = self.result(index)
+        committed = result.exists() and not (attempt / "log.txt").exists() and attempt == self.attempts(index)[-1]
+        if committed:
+            stop = read_log(result).last(keys.RUN_STOP)
+            reason = None if stop is None else stop.metadata.get(keys.REASON)
+            status = "success" if reason is None else "not_converged"
+        else:
+            status, reason = "interrupted", "the process ended before the run did"
+        write_record(attempt, index=index, status=status, reason=reason, exit_code=None)
+
+
+def write_record(attempt: Path, *, index: int, status: str, reason: str | None, exit_code: int | None) -> None:
+    """run.json of an attempt that could not write its own; what was not measured is null."""
+    spec_path = attempt / "spec.json"
+    seed = read_json(spec_path).get("seed") if spec_path.exists() else None
+    content = dict.fromkeys(
+        ("started_utc", "ended_utc", "peak_rss_bytes", "peak_device_bytes", "energy", "cache_clear")
+    )
+    write_json(
+        attempt / "run.json",
+        {
+            "schema_version": SCHEMA_VERSION,
+            "run_index": index,
+            "attempt": int(attempt.name.removeprefix("attempt_")),
+            "seed": seed,
+            "status": status,
+            "reason": reason,
+            "exit_code": exit_code,
+            **content,
+            "blocks": [],
+            "evaluations": [],
+        },
+    )
+
+
+def is_finished(log: RunLog) -> bool:
+    """Whether a log ends as a run ends: by success, or by having failed to converge."""
+    stop = log.last(keys.RUN_STOP)
+    if stop is None or log.unparsed:
+        return False
+    return stop.metadata.get(keys.STATUS) == keys.SUCCESS or stop.metadata.get(keys.REASON) != "interrupted"
+
+
+def open_run_set(folder: Path) -> tuple[RunSet, dict[str, Any]]:
+    """An existing run set and its run_set.json. Raises HarnessError (exit 8)."""
+    path = folder / "extra" / RUN_SET_FILE
+    if not folder.is_dir():
+        raise HarnessError(f"{folder}: no such run set.", ExitCode.INPUT)
+    if not path.is_file():
+        raise HarnessError(
+            f"{folder}: not a run set (no extra/{RUN_SET_FILE}). Give the folder that 'dlrmbench run' made.",
+            ExitCode.INPUT,
+        )
+    content = read_json(path)
+    if content.get("schema_version") != SCHEMA_VERSION:
+        raise HarnessError(
+            f"{path}: schema_version is {content.get('schema_version')!r}, this version reads {SCHEMA_VERSION}.",
+            ExitCode.INPUT,
+        )
+    try:
+        run_set = RunSet(folder=folder, system=content["system"]["name"], benchmark=content["benchmark"]["name"])
+    except (KeyError, TypeError):
+        raise HarnessError(f"{path}: system.name or benchmark.name is missing.", ExitCode.INPUT) from None
+    return run_set, content
+
+
+def create_run_set(folder: Path, content: Mapping[str, Any], system: str, benchmark: str) -> RunSet:
+    """Make the folders of a new set; run_set.json is written last, so that a set with it is whole."""
+    run_set = RunSet(folder=folder, system=system, benchmark=benchmark)
+    run_set.extra.mkdir(parents=True)
+    run_set.results.mkdir(parents=True)
+    (folder / "systems").mkdir()
+    write_json(run_set.extra / RUN_SET_FILE, content)
+    return run_set
+
+
+@contextmanager
+def locked(run_set: RunSet) -> Iterator[None]:
+    """Hold the set's lock; the kernel frees it however this process ends. Raises HarnessError (exit 2)."""
+    with hold_lock(run_set.extra / "lock", run_set.folder):
+        yield
+
+
+@contextmanager
+def hold_lock(path: Path, folder: Path) -> Iterator[None]:
+    """Hold the lock file `path` of `folder`. Raises HarnessError (exit 2) when another process holds it."""
+    descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o644)
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise HarnessError(
+                f"{folder}: another process is writing this run set. Wait for it or stop it.", ExitCode.USAGE
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)

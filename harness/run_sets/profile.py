@@ -1,0 +1,94 @@
+"""The parent of `dlrmbench profile`: one worker, its answer kept as extra/profile.json of a run set."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.config.run_config import RunConfig
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import write_json
+from harness.launch.process import explain_end, launch_worker
+from harness.run_sets.folder import RUN_SET_FILE, RunSet, locked, open_run_set
+from harness.run_sets.runner import RunRequest, start_set
+from rules.benchmarks.loader import read_toml
+
+PROFILE_FILE = "profile.json"
+_MODULE = "harness.measure.profile.worker"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileSpec:
+    """What to profile; travels as JSON. `num_steps` None is as many as fit in a budget."""
+
+    tables: dict[str, Any]
+    definition_path: str
+    data_dir: str
+    seed: int
+    num_steps: int | None
+    trace: str | None
+
+
+def find_or_start_set(config: RunConfig, request: RunRequest) -> tuple[RunSet, dict[str, Any]]:
+    """The run set that `output` is, where it is one of the same configuration; else a new one below it."""
+    if (request.output / "extra" / RUN_SET_FILE).is_file():
+        run_set, content = open_run_set(request.output)
+        refuse_other_configuration(request.output, config, request.num_threads, content)
+        return run_set, content
+    return open_run_set(start_set(config, request).folder)
+
+
+def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, content: Mapping[str, Any]) -> None:
+    """A profile beside runs must be of what the runs did. Raises HarnessError (exit 2)."""
+    here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
+    there = {key: entry.get("value") for key, entry in content["config"].items() if key != "runtime.threads"}
+    other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
+    if content["num_threads"] != num_threads:
+        other.append("runtime.threads")
+    if other:
+        raise HarnessError(
+            f"{folder}: is a run set of another configuration ({', '.join(other[:5])} differ). Give the same "
+            "values, or the folder above it for a set of its own.",
+            ExitCode.USAGE,
+        )
+
+
+def profile_set(
+    run_set: RunSet,
+    content: Mapping[str, Any],
+    *,
+    num_steps: int | None,
+    trace: Path | None,
+    on_progress: Callable[[str], None],
+) -> Path:
+    """Profile the set's configuration in a fresh process and write extra/profile.json. Raises HarnessError."""
+    with locked(run_set):
+        tables = read_toml(run_set.extra / "definition.toml")
+        folder = run_set.extra / "profile"
+        folder.mkdir(exist_ok=True)
+        spec = ProfileSpec(
+            tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}},
+            definition_path=str(run_set.extra / "definition.toml"),
+            data_dir=content["dataset"]["dir"],
+            seed=content["seeds"][0],
+            num_steps=num_steps,
+            trace=None if trace is None else str(trace.absolute()),
+        )
+        write_json(folder / "spec.json", asdict(spec))
+        answers: list[Mapping[str, Any]] = []
+
+        def on_event(event: Mapping[str, Any]) -> None:
+            if event["event"] == "progress":
+                on_progress(str(event.get("doing")))
+            elif event["event"] == "profile":
+                answers.append(event["content"])
+
+        end = launch_worker(
+            folder / "spec.json", num_threads=content["num_threads"], on_event=on_event, module=_MODULE
+        )
+        if not answers:
+            reason, code = explain_end(end)
+            raise HarnessError(f"nothing was profiled: {reason}", code)
+        path = run_set.extra / PROFILE_FILE
+        write_json(path, answers[0])
+        return path

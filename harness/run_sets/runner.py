@@ -1,0 +1,235 @@
+"""The parent: N runs of one benchmark into one run set, complete whatever happens in between."""
+
+import shlex
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
+from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.files import read_json, write_json, write_text
+from harness.launch.process import explain_end, launch_worker
+from harness.measure.training import RunSpec
+from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, write_record
+from harness.run_sets.progress import RunProgress
+from harness.system.description import describe_system, system_slug, write_system_json
+from harness.system.preflight import run_checks
+from harness.system.software import environment
+from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
+from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunRequest:
+    """What the user asks beyond the benchmark's own configuration."""
+
+    num_runs: int
+    base_seed: int | None
+    division: str | None
+    timeout_s: float | None
+    throughput_steps: int | None
+    data_dir: Path
+    output: Path
+    num_threads: int
+    command: list[str]
+    quiet: bool = False
+    is_profile: bool = False
+    name: str | None = None
+    """Of the set and its folder, where not made of benchmark, configuration and time."""
+
+
+def start_set(config: RunConfig, request: RunRequest) -> RunSet:
+    """Create the folder of a new run set with everything that `complete_set` needs."""
+    benchmark = config.benchmark
+    division = request.division or default_division(benchmark)
+    given = {
+        **config.submission,
+        "division": Given(division, "option --division" if request.division else "benchmark"),
+    }
+    system = describe_system(given, device=config.workload.runtime.device)
+    slug = system_slug(system)
+    created = datetime.now(UTC)
+    name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
+    base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
+    content = {
+        "schema_version": 1,
+        "name": name,
+        "created_utc": created.isoformat(timespec="seconds"),
+        "harness_version": version("dlrmbench"),
+        "command": shlex.join(request.command),
+        "benchmark": {
+            "name": benchmark.name,
+            "version": benchmark.version,
+            "status": benchmark.status,
+            "definition_sha256": benchmark.definition_sha256,
+        },
+        "config": config.values(),
+        "num_runs": request.num_runs,
+        "base_seed": base_seed,
+        "seeds": derive_seeds(base_seed, request.num_runs, reserved_seeds(benchmark.name)),
+        "division": division,
+        "timeout_s": request.timeout_s,
+        "throughput_steps": request.throughput_steps,
+        **({"is_profile": True} if request.is_profile else {}),
+        "num_threads": request.num_threads,
+        "dataset": _dataset_record(request.data_dir),
+        "submission": {field: asdict(entry) for field, entry in given.items()},
+        "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
+        "environment": environment(),
+        "preflight": [asdict(check) for check in run_checks(request.data_dir, request.output)],
+    }
+    run_set = create_run_set(unique_folder(request.output, name), content, slug, benchmark.name)
+    write_system_json(run_set.folder / "systems", system, name=slug)
+    write_text(run_set.extra / "definition.toml", tomli_w.dumps(dict(config.tables)))
+    return run_set
+
+
+def unique_folder(output: Path, name: str) -> Path:
+    """A folder below `output` that does not exist yet; two sets of one second get a counter."""
+    folder, number = output / name, 1
+    while folder.exists():
+        number += 1
+        folder = output / f"{name}-{number}"
+    return folder
+
+
+def _dataset_record(data_dir: Path) -> dict[str, Any]:
+    manifest = data_dir / "manifest.json"
+    digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
+    return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
+
+
+def complete_set(
+    folder: Path,
+    *,
+    quiet: bool = False,
+    on_run: Callable[[int], None] | None = None,
+    indices: Sequence[int] | None = None,
+) -> RunSet:
+    """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
+    run_set, content = open_run_set(folder)
+    if content["throughput_steps"] is not None or content.get("is_profile"):
+        what = "a profile" if content.get("is_profile") else "a throughput measurement"
+        raise HarnessError(
+            f"{folder}: holds {what}, which has no runs to complete. Measure again with {content['command']}",
+            ExitCode.USAGE,
+        )
+    with locked(run_set):
+        tables = read_toml(run_set.extra / "definition.toml")
+        benchmark = parse_benchmark(tables, run_set.extra / "definition.toml")
+        if benchmark.definition_sha256 != content["benchmark"]["definition_sha256"]:
+            raise HarnessError(
+                f"{run_set.extra / 'definition.toml'}: differs from the definition that the set began with.",
+                ExitCode.INPUT,
+            )
+        refuse_other_system(run_set, content)
+        for index in range(content["num_runs"]) if indices is None else indices:
+            if not run_set.recover(index):
+                refuse_foreign(run_set, content, index)
+                _run(run_set, content, benchmark, tables, index, quiet=quiet)
+            if on_run is not None:
+                on_run(index)
+    return run_set
+
+
+def refuse_foreign(run_set: RunSet, content: Mapping[str, Any], index: int) -> None:
+    """A run whose ranks were started from outside is started there again, by whoever has the machines."""
+    if content["config"].get("runtime.ranks", {}).get("source") == WORLD_SOURCE:
+        raise HarnessError(
+            f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "
+            f"Start it there again, with --run-index {index}.",
+            ExitCode.USAGE,
+        )
+
+
+def resume_command(folder: Path) -> str:
+    return shlex.join(["dlrmbench", "resume", str(folder)])
+
+
+def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
+    """All runs of a set come from one system; another one needs a set of its own."""
+    given = {field: Given(**entry) for field, entry in content["submission"].items()}
+    here = system_slug(describe_system(given, device=content["config"]["runtime.device"]["value"]))
+    if here != run_set.system:
+        raise HarnessError(
+            f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here.",
+            ExitCode.USAGE,
+        )
+
+
+def _run(
+    run_set: RunSet,
+    content: Mapping[str, Any],
+    benchmark: Benchmark,
+    tables: dict[str, Any],
+    index: int,
+    *,
+    quiet: bool,
+) -> None:
+    attempt = run_set.new_attempt(index)
+    spec = make_spec(run_set, content, tables, index, attempt)
+    write_json(attempt / "spec.json", asdict(spec))
+    label = f"run {index + 1} of {content['num_runs']}"
+    progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
+    try:
+        end = launch_worker(
+            attempt / "spec.json",
+            num_threads=content["num_threads"],
+            on_event=progress.on_event,
+            num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
+        )
+    except BaseException as error:
+        if not _commit_if_finished(run_set, index, attempt):
+            reason = type(error).__name__ if str(error) == "" else str(error)
+            write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=None)
+        progress.finish("interrupted")
+        raise
+    if not _commit_if_finished(run_set, index, attempt):
+        reason, code = explain_end(end)
+        write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=end.exit_code)
+        progress.finish("interrupted")
+        raise HarnessError(
+            f"{label} was interrupted: {reason}\n"
+            f"The attempt is kept in {attempt}. Complete the set with: {resume_command(run_set.folder)}",
+            code,
+        )
+    progress.finish(_describe_end(read_json(attempt / "run.json")))
+
+
+def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
+    return (attempt / "log.txt").exists() and run_set.recover(index)
+
+
+def make_spec(
+    run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path
+) -> RunSpec:
+    given = {field: entry["value"] for field, entry in content["submission"].items()}
+    threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
+    return RunSpec(
+        tables={**tables, **threads},
+        definition_path=str(run_set.extra / "definition.toml"),
+        run_index=index,
+        attempt=int(attempt.name.removeprefix("attempt_")),
+        seed=content["seeds"][index],
+        data_dir=content["dataset"]["dir"],
+        division=content["division"],
+        submission_org=given.get("submitter") or UNSPECIFIED,
+        submission_platform=given.get("platform") or UNSPECIFIED,
+        submission_status=LOGGED_STATUS[content["system"]["fields"]["status"]],
+        timeout_s=content["timeout_s"],
+    )
+
+
+def _describe_end(record: Mapping[str, Any]) -> str:
+    evaluations = record.get("evaluations") or []
+    quality = f"AUC {evaluations[-1]['quality']:.5f}" if evaluations else "no evaluation"
+    samples = f"{evaluations[-1]['samples_count']:,} samples" if evaluations else "0 samples"
+    if record.get("status") == "success":
+        return f"target met, {quality} after {samples}"
+    return f"not converged ({record.get('reason')}), {quality} after {samples}"

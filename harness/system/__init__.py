@@ -1,0 +1,1 @@
+"""This system: what it is, what it may use, what disturbs measurements on it."""

@@ -1,0 +1,194 @@
+"""NVIDIA accelerators through NVML or nvidia-smi, others by their PCI class. Imports no framework."""
+
+import csv
+import subprocess
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness.system.hardware import GIB, MIB, Found
+from harness.system.resources import ROOT, read_text
+
+_NVIDIA = "0x10de"
+_DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
+"""PCI classes: VGA controller; 3D controller, processing accelerator."""
+NOWHERE = "no driver, no PCI bus"
+_SMI_FIELDS = ("name", "memory.total", "clocks.max.sm", "pcie.link.gen.max", "pcie.link.width.max", "driver_version")
+
+
+_FIELDS = (
+    "accelerator_model_name", "accelerator_host_interconnect", "accelerator_frequency",
+    "accelerator_on-chip_memories", "accelerator_memory_configuration", "accelerator_memory_capacity",
+    "accelerator_interconnect", "accelerator_interconnect_topology",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accelerator:
+    """One device; None where it does not tell. `num_links` counts active NVLink links."""
+
+    model_name: str | None
+    memory_bytes: int | None
+    max_frequency_mhz: int | None
+    pcie_generation: int | None
+    pcie_width: int | None
+    num_links: int | None
+    num_processes: int | None
+    throttle_reasons: int | None
+    """NVML's bit mask of why clocks are lowered just now."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Accelerators:
+    """All devices that the driver or the PCI bus shows, and who said so."""
+
+    devices: tuple[Accelerator, ...]
+    driver_version: str | None
+    source: str
+
+
+def read_accelerators(root: Path = ROOT) -> Accelerators:
+    """NVML where installed, else nvidia-smi, else what stands on the PCI bus."""
+    if root == ROOT:
+        for read in (_read_nvml, _read_nvidia_smi):
+            found = read()
+            if found is not None and found.devices:
+                return found
+    return _read_pci(root)
+
+
+def describe_accelerators(found: Accelerators) -> dict[str, Found]:
+    """The accelerator_* fields; '0' only where the places that would show a device were there to look at."""
+    source = found.source
+    if source == NOWHERE:
+        return {}
+    fields = {"accelerators_per_node": Found(str(len(found.devices)), source)}
+    if not found.devices:
+        return fields | dict.fromkeys(_FIELDS, Found("", f"{source}: no accelerator"))
+    first = found.devices[0]
+    names = {device.model_name for device in found.devices}
+    if first.model_name:
+        fields["accelerator_model_name"] = Found(", ".join(sorted(str(name) for name in names)), source)
+    if first.memory_bytes:
+        fields["accelerator_memory_capacity"] = Found(f"{first.memory_bytes / GIB:.1f} GiB", source)
+    if first.max_frequency_mhz:
+        fields["accelerator_frequency"] = Found(f"{first.max_frequency_mhz} MHz maximum", source)
+    if first.pcie_generation and first.pcie_width:
+        link = f"PCIe Gen{first.pcie_generation} x{first.pcie_width}"
+        fields["accelerator_host_interconnect"] = Found(link, source)
+    if first.num_links:
+        fields["accelerator_interconnect"] = Found(f"{first.num_links} NVLink links per device", source)
+    return fields
+
+
+def _read_nvml() -> Accelerators | None:
+    try:
+        import pynvml
+    except ImportError:
+        return None
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return None
+    try:
+        handles = [pynvml.nvmlDeviceGetHandleByIndex(i) for i in range(pynvml.nvmlDeviceGetCount())]
+        return Accelerators(
+            devices=tuple(_read_nvml_device(pynvml, handle) for handle in handles),
+            driver_version=_text(_ask(pynvml, pynvml.nvmlSystemGetDriverVersion)),
+            source="NVML",
+        )
+    except pynvml.NVMLError:
+        return None
+    finally:
+        with suppress(pynvml.NVMLError):
+            pynvml.nvmlShutdown()
+
+
+def _read_nvml_device(pynvml: Any, handle: Any) -> Accelerator:
+    memory = _ask(pynvml, pynvml.nvmlDeviceGetMemoryInfo, handle)
+    processes = _ask(pynvml, pynvml.nvmlDeviceGetComputeRunningProcesses, handle)
+    links = [_ask(pynvml, pynvml.nvmlDeviceGetNvLinkState, handle, i) for i in range(pynvml.NVML_NVLINK_MAX_LINKS)]
+    return Accelerator(
+        model_name=_text(_ask(pynvml, pynvml.nvmlDeviceGetName, handle)),
+        memory_bytes=None if memory is None else int(memory.total),
+        max_frequency_mhz=_ask(pynvml, pynvml.nvmlDeviceGetMaxClockInfo, handle, pynvml.NVML_CLOCK_SM),
+        pcie_generation=_ask(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkGeneration, handle),
+        pcie_width=_ask(pynvml, pynvml.nvmlDeviceGetMaxPcieLinkWidth, handle),
+        num_links=sum(1 for link in links if link == 1),
+        num_processes=None if processes is None else len(processes),
+        throttle_reasons=_ask(pynvml, pynvml.nvmlDeviceGetCurrentClocksThrottleReasons, handle),
+    )
+
+
+def _ask(pynvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
+    """One question to NVML; None where device or driver does not support it."""
+    try:
+        return function(*arguments)
+    except pynvml.NVMLError:
+        return None
+
+
+def _text(value: Any) -> str | None:
+    return value.decode("utf-8", "replace") if isinstance(value, bytes) else value
+
+
+def _read_nvidia_smi() -> Accelerators | None:
+    try:
+        done = subprocess.run(
+            ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=20,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return parse_nvidia_smi(done.stdout)
+
+
+def parse_nvidia_smi(text: str) -> Accelerators:
+    """Rows of _SMI_FIELDS as csv without header and units; '[N/A]' and the like become None."""
+    rows = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if len(row) == len(_SMI_FIELDS)]
+    return Accelerators(
+        devices=tuple(_parse_smi_row(row) for row in rows),
+        driver_version=rows[0][5].strip() or None if rows else None,
+        source="nvidia-smi",
+    )
+
+
+def _parse_smi_row(row: list[str]) -> Accelerator:
+    memory_mib, frequency, generation, width = (int(t) if t.strip().isdecimal() else None for t in row[1:5])
+    return Accelerator(
+        model_name=row[0].strip() or None,
+        memory_bytes=None if memory_mib is None else memory_mib * MIB,
+        max_frequency_mhz=frequency,
+        pcie_generation=generation,
+        pcie_width=width,
+        num_links=None,
+        num_processes=None,
+        throttle_reasons=None,
+    )
+
+
+def _read_pci(root: Path) -> Accelerators:
+    devices = []
+    for folder in sorted((root / "sys/bus/pci/devices").glob("*")):
+        kind, vendor = read_text(folder / "class") or "", read_text(folder / "vendor")
+        if kind.startswith(_COMPUTE) or (kind.startswith(_DISPLAY) and vendor == _NVIDIA):
+            devices.append(
+                Accelerator(
+                    model_name=None,
+                    memory_bytes=None,
+                    max_frequency_mhz=None,
+                    pcie_generation=None,
+                    pcie_width=None,
+                    num_links=None,
+                    num_processes=None,
+                    throttle_reasons=None,
+                )
+            )
+    source = "PCI bus" if (root / "sys/bus/pci/devices").is_dir() else NOWHERE
+    return Accelerators(devices=tuple(devices), driver_version=None, source=source)

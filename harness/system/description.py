@@ -1,0 +1,117 @@
+"""This system in MLPerf's 33 fields: what was detected, what was given, and what nobody said.
+
+Nothing is guessed: a field that neither the system nor the submitter tells is empty. Values are strings, as
+MLPerf's checker needs them. The result file holds the fields alone; provenance is kept by the run set.
+"""
+
+import hashlib
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.foundation.files import write_json
+from harness.system.accelerators import describe_accelerators, read_accelerators
+from harness.system.hardware import Found, describe_hardware
+from harness.system.peripherals import describe_networking, describe_storage
+from harness.system.resources import ROOT
+from harness.system.software import describe_software, version_of
+from harness.system.submission import UNSPECIFIED, Given
+from rules.tree.system_desc import STATUSES, SYSTEM_FIELDS
+
+UNKNOWN = "unknown"
+_SLUG_LIMIT = 80
+_LEAST_STATUS = STATUSES[2]
+_NOT_UNIQUE = re.compile(r"\((r|tm|c)\)|[®™©]|\b(cpu|processor|\d+-core)\b|@.*", re.IGNORECASE)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemDescription:
+    """`fields` has exactly MLPerf's 33 keys; `provenance` says of each 'detected (…)', 'given (…)' or 'unknown …'."""
+
+    fields: Mapping[str, str]
+    provenance: Mapping[str, str]
+
+
+def describe_system(
+    given: Mapping[str, Given | str], *, device: str = "any", num_nodes: int = 1, root: Path = ROOT
+) -> SystemDescription:
+    """Detect what can be detected, and let what was given win over it.
+
+    `given` comes from submission_fields; other keys than the 33 (platform) are the log's and are left out.
+    Without a given system name, one is made of the accelerators, or of the processors where there are none or
+    the run's `device` is 'cpu', and of the framework.
+    """
+    accelerators = read_accelerators(root)
+    detected = (
+        describe_hardware(root)
+        | describe_storage(root)
+        | describe_networking(root)
+        | describe_accelerators(accelerators)
+        | describe_software(accelerators, root)
+        | {"number_of_nodes": Found(str(num_nodes), "processes of the run")}
+    )
+    values: dict[str, str] = {}
+    provenance: dict[str, str] = {}
+    for field in SYSTEM_FIELDS:
+        entry = given.get(field)
+        said = Given(entry, "caller") if isinstance(entry, str) else entry
+        if said is not None and said.value != UNSPECIFIED:
+            values[field], provenance[field] = said.value, f"given ({said.source})"
+        elif field in detected:
+            values[field], provenance[field] = detected[field].value, f"detected ({detected[field].source})"
+        else:
+            values[field], provenance[field] = "", UNKNOWN
+    if not values["submitter"]:
+        values["submitter"] = UNSPECIFIED
+    if not values["status"]:
+        values["status"] = _LEAST_STATUS
+        provenance["status"] = f"{UNKNOWN} (MLPerf accepts no empty status; this one claims least)"
+    if not values["system_name"]:
+        values["system_name"] = _slug(_hardware_name(values, device))
+        provenance["system_name"] = "detected (from processor or accelerator, and framework)"
+    return SystemDescription(fields=values, provenance=provenance)
+
+
+def system_slug(description: SystemDescription) -> str:
+    """The system's file name, of its name and the measured software: '2x-amd-epyc-9554_torch-2.13.0'.
+
+    At most 80 of [a-z0-9._-], never starting with a dot; a name that had to be cut ends in a digest, so that
+    different systems keep different names.
+    """
+    return _slug(description.fields.get("system_name", ""))
+
+
+def write_system_json(folder: Path, description: SystemDescription, *, name: str | None = None) -> Path:
+    """Write `<folder>/<name>.json` in one rename: the 33 fields, strings only. Returns its path.
+
+    `name` is by default the system's slug. The file appears complete or not at all.
+    """
+    path = folder / f"{name or system_slug(description)}.json"
+    folder.mkdir(parents=True, exist_ok=True)
+    write_json(path, {field: str(description.fields[field]) for field in SYSTEM_FIELDS})
+    return path
+
+
+def _hardware_name(fields: Mapping[str, str], device: str) -> str:
+    num_nodes = fields.get("number_of_nodes", "")
+    prefix = f"{num_nodes}n-" if num_nodes not in ("", "0", "1") else ""
+    count, model = fields.get("accelerators_per_node", ""), fields.get("accelerator_model_name", "")
+    if count in ("", "0") or device == "cpu":
+        count = fields.get("host_processors_per_node", "")
+        model = fields.get("host_processor_model_name", "") or "unknown processor"
+    return f"{prefix}{count or 1}x-{_NOT_UNIQUE.sub(' ', model or 'unknown accelerator')}"
+
+
+def _slug(name: str) -> str:
+    software = _safe(f"torch-{(version_of('torch') or 'none').removesuffix('+cpu')[:30]}")
+    hardware = _safe(name).removesuffix(software).rstrip("-._") or "system"
+    limit = _SLUG_LIMIT - len(software) - 1
+    if len(hardware) > limit:
+        digest = hashlib.sha256(hardware.encode()).hexdigest()[:8]
+        hardware = f"{hardware[: limit - 9].rstrip('-._')}-{digest}"
+    return f"{hardware}_{software}"
+
+
+def _safe(text: str) -> str:
+    return re.sub(r"[^a-z0-9._]+", "-", text.lower().encode("ascii", "ignore").decode()).strip("-._")

@@ -1,0 +1,222 @@
+"""Processor, memory and product name of this system in MLPerf's field names, from /proc, /sys and udev.
+
+Only what the system itself says is reported; a field that nothing tells is absent. Inside a virtual machine
+these are the virtual machine's. Sources: proc(5), the kernel's ABI documents for sysfs, udev's dmi_memory_id.
+"""
+
+import platform
+import re
+import subprocess
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.system.resources import ROOT, read_text
+
+KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
+_CPU_FOLDERS = "sys/devices/system/cpu"
+_PLACEHOLDERS = {"", "none", "default string", "to be filled by o.e.m.", "not specified", "system product name"}
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """A value, and where it was read."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Processors:
+    """The host's processors as the kernel shows them; None where it does not."""
+
+    model_name: str | None
+    num_packages: int
+    num_cores: int
+    num_logical_cpus: int
+    is_virtual: bool
+
+
+def describe_hardware(root: Path = ROOT) -> dict[str, Found]:
+    """The host_processor_*, host_memory_* fields and hw_notes that can be read."""
+    return describe_processors(root) | describe_memory(root) | _describe_product(root)
+
+
+def describe_processors(root: Path = ROOT) -> dict[str, Found]:
+    """Counts are per node (`host_processors_per_node`) and per processor (`host_processor_core_count`)."""
+    cpus = read_processors(root)
+    found: dict[str, Found] = {}
+    if cpus.model_name:
+        found["host_processor_model_name"] = Found(cpus.model_name, "/proc/cpuinfo" if _has(root) else "platform")
+    if cpus.num_packages:
+        found["host_processors_per_node"] = Found(str(cpus.num_packages), "sysfs cpu topology")
+        found["host_processor_core_count"] = Found(str(cpus.num_cores // cpus.num_packages), "sysfs cpu topology")
+    if cpus.is_virtual and cpus.num_logical_cpus:
+        found["host_processor_vcpu_count"] = Found(str(cpus.num_logical_cpus), "/proc/cpuinfo, hypervisor present")
+    frequency = _frequency(root)
+    if frequency:
+        found["host_processor_frequency"] = frequency
+    caches = _caches(root)
+    if caches:
+        found["host_processor_caches"] = Found(caches, "sysfs cpu caches")
+    return found
+
+
+def read_processors(root: Path = ROOT) -> Processors:
+    """Packages and cores from the topology of the online CPUs, the model's name from /proc/cpuinfo."""
+    packages, cores, num_logical = set(), set(), 0
+    for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*")):
+        topology = folder / "topology"
+        package, core = read_text(topology / "physical_package_id"), read_text(topology / "core_id")
+        if package is None or core is None:
+            continue
+        num_logical += 1
+        packages.add(package)
+        # core_id repeats across the dies of one package
+        cores.add((package, read_text(topology / "die_id"), core))
+    return Processors(
+        model_name=_cpuinfo(root, "model name") or (_model_name_elsewhere() if root == ROOT else None),
+        num_packages=len(packages),
+        num_cores=len(cores),
+        num_logical_cpus=num_logical,
+        is_virtual="hypervisor" in (_cpuinfo(root, "flags") or "").split(),
+    )
+
+
+def describe_memory(root: Path = ROOT) -> dict[str, Found]:
+    """Capacity as the kernel can use it (firmware reservations excluded); modules where udev or EDAC list them."""
+    found: dict[str, Found] = {}
+    match = re.search(r"^MemTotal:\s*(\d+) kB", read_text(root / "proc/meminfo") or "", re.MULTILINE)
+    if match:
+        found["host_memory_capacity"] = Found(f"{int(match[1]) * KIB / GIB:.1f} GiB", "/proc/meminfo MemTotal")
+    for modules, source in ((_udev_modules(root), "udev, SMBIOS type 17"), (_edac_modules(root), "sysfs EDAC")):
+        if modules:
+            found["host_memory_configuration"] = Found(count_alike(modules), source)
+            break
+    return found
+
+
+def virtualization(root: Path = ROOT) -> str | None:
+    """The hypervisor's name where the system says it, 'unnamed hypervisor' where it says only that; else None."""
+    hypervisor = read_text(root / "sys/hypervisor/type")
+    product = " ".join(_dmi(root, name) for name in ("sys_vendor", "product_name")).lower()
+    for word in (
+        "kvm",
+        "qemu",
+        "vmware",
+        "virtualbox",
+        "xen",
+        "microsoft corporation virtual",
+        "amazon ec2",
+        "google",
+    ):
+        if word in product and "metal" not in product:
+            return word.removesuffix(" corporation virtual")
+    if hypervisor:
+        return hypervisor
+    return "unnamed hypervisor" if read_processors(root).is_virtual else None
+
+
+def count_alike(items: Iterable[str]) -> str:
+    """'8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
+    return ", ".join(f"{count} x {item}" for item, count in Counter(items).items())
+
+
+def format_bytes(num_bytes: float) -> str:
+    """KiB, MiB or GiB, without decimals where it is whole."""
+    for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
+        if num_bytes >= unit:
+            return f"{num_bytes / unit:.4g} {name}"
+    return f"{num_bytes / KIB:.4g} KiB"
+
+
+def _has(root: Path) -> bool:
+    return (root / "proc/cpuinfo").exists()
+
+
+def _cpuinfo(root: Path, key: str) -> str | None:
+    match = re.search(rf"^{re.escape(key)}\s*:\s*(.+)$", read_text(root / "proc/cpuinfo") or "", re.MULTILINE)
+    return match[1].strip() if match else None
+
+
+def _model_name_elsewhere() -> str | None:
+    """ARM kernels print part numbers that lscpu decodes; macOS has sysctl."""
+    if platform.system() == "Darwin":
+        return _output("sysctl", "-n", "machdep.cpu.brand_string")
+    match = re.search(r"^Model name:\s*(.+)$", _output("lscpu") or "", re.MULTILINE)
+    return match[1].strip() if match and match[1].strip() != "-" else None
+
+
+def _output(*command: str) -> str | None:
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=10, check=True, env={"LC_ALL": "C"}
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() or None
+
+
+def _frequency(root: Path) -> Found | None:
+    folder = root / _CPU_FOLDERS / "cpu0/cpufreq"
+    parts = [
+        f"{int(text) / 1000:.0f} MHz {name}"
+        for file, name in (("base_frequency", "base"), ("cpuinfo_max_freq", "maximum"))
+        if (text := read_text(folder / file) or "").isdecimal()
+    ]
+    if parts:
+        return Found(", ".join(parts), "sysfs cpufreq")
+    match = re.fullmatch(r"(\d+)(\.\d+)?", _cpuinfo(root, "cpu MHz") or "")
+    return Found(f"{float(match[0]):.0f} MHz", "/proc/cpuinfo cpu MHz, now") if match else None
+
+
+def _caches(root: Path) -> str:
+    """Each cache once, whatever number of CPUs share it: 'L1d 2 x 48 KiB, …'."""
+    caches: dict[tuple[str, str, str], str] = {}
+    for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*/cache/index[0-9]*")):
+        level, kind, size, shared = (read_text(folder / n) for n in ("level", "type", "size", "shared_cpu_list"))
+        match = re.fullmatch(r"(\d+)K", size or "")
+        if level and kind and match:
+            letter = {"Data": "d", "Instruction": "i"}.get(kind, "")
+            caches[level, letter, shared or str(folder)] = format_bytes(int(match[1]) * KIB)
+    names = sorted({(level, letter) for level, letter, _ in caches})
+    return ", ".join(
+        f"L{level}{letter} {count_alike(size for key, size in caches.items() if key[:2] == (level, letter))}"
+        for level, letter in names
+    )
+
+
+def _udev_modules(root: Path) -> list[str]:
+    text = read_text(root / "run/udev/data/+dmi:id") or ""
+    fields = dict(re.findall(r"^E:MEMORY_DEVICE_(\d+_\w+)=(.*)$", text, re.MULTILINE))
+    modules = []
+    for number in range(1024):
+        size = fields.get(f"{number}_SIZE", "")
+        if size.isdecimal() and int(size):
+            words = [format_bytes(int(size)), fields.get(f"{number}_TYPE", "")]
+            speed = fields.get(f"{number}_CONFIGURED_SPEED_MTS") or fields.get(f"{number}_SPEED_MTS", "")
+            modules.append(" ".join([*filter(None, words), *([f"{speed} MT/s"] if speed.isdecimal() else [])]))
+    return modules
+
+
+def _edac_modules(root: Path) -> list[str]:
+    modules = []
+    for folder in sorted((root / "sys/devices/system/edac/mc").glob("mc[0-9]*/dimm[0-9]*")):
+        size, kind = read_text(folder / "size") or "", read_text(folder / "dimm_mem_type") or ""
+        if size.isdecimal() and int(size):
+            modules.append(f"{format_bytes(int(size) * MIB)} {kind}".strip())
+    return modules
+
+
+def _describe_product(root: Path) -> dict[str, Found]:
+    product = " ".join(filter(None, (_dmi(root, name) for name in ("sys_vendor", "product_name"))))
+    hypervisor = virtualization(root)
+    if hypervisor:
+        product = "; ".join(filter(None, (product, f"virtualised: {hypervisor}")))
+    return {"hw_notes": Found(product, "DMI, /proc/cpuinfo")} if product else {}
+
+
+def _dmi(root: Path, name: str) -> str:
+    text = read_text(root / "sys/class/dmi/id" / name) or ""
+    return "" if text.lower() in _PLACEHOLDERS else text

@@ -1,0 +1,147 @@
+"""Drop a dataset's pages from the page cache, and prove it.
+
+`posix_fadvise(POSIX_FADV_DONTNEED)` empties a file's clean pages without root (posix_fadvise(2)); `mincore(2)`
+counts those that are left. A run that starts from a warm cache reads its data faster than one that does not,
+so what was done is logged as it was done, never as it was hoped.
+"""
+
+import ctypes
+import mmap
+import os
+import stat
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.system.resources import filesystem_type
+
+_WINDOW_BYTES = 1 << 30
+_BIT_0 = bytes(value & 1 for value in range(256))
+_ATTEMPTS = 3
+"""Pages that were just read may wait in a per-core list that the first call drains only after looking."""
+TOLERANCE = 1e-3
+"""Share of the bytes that may be left when the cache counts as cleared: a page that another reader holds."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CacheClear:
+    """What was done, in words, and what was in memory before and after; None where it cannot be measured."""
+
+    cleared: bool
+    method: str
+    num_bytes: int
+    resident_bytes_before: int | None
+    resident_bytes_after: int | None
+
+
+def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
+    """Write back and drop the pages of every file, folders with all files below them.
+
+    `cleared` is True only where mincore has shown it. Raises OSError when a path is missing or unreadable.
+    """
+    files = list_files(paths)
+    sizes = {path: path.stat().st_size for path in files}
+    total = sum(sizes.values())
+    if not files:
+        return _clear(True, "nothing to clear: no files", 0, 0, 0)
+    if not can_clear():
+        return _clear(False, f"not cleared: {sys.platform} has no posix_fadvise", total, None, None)
+    before = _resident(files)
+    for _ in range(_ATTEMPTS):
+        for path in files:
+            _drop(path)
+        after = _resident(files)
+        if after is None or after <= total * TOLERANCE:
+            break
+    if before is None or after is None:
+        return _clear(False, "posix_fadvise, not proved: mincore is denied on files of others", total, before, after)
+    if after > total * TOLERANCE:
+        return _clear(False, f"posix_fadvise, {after} bytes stayed: {_why_pages_stay(files)}", total, before, after)
+    return _clear(True, "posix_fadvise, proved by mincore", total, before, after)
+
+
+def can_clear() -> bool:
+    """Whether this system has the calls; whether they work on a file system only trying tells."""
+    return sys.platform == "linux" and hasattr(os, "posix_fadvise")
+
+
+def resident_bytes(path: Path) -> int | None:
+    """Bytes of one file that the page cache holds, in whole pages but at most its size.
+
+    None where the kernel does not tell: on other systems, and on files that this user neither owns nor may
+    write, for which it answers that everything is resident (mincore(2), since Linux 5.0).
+    """
+    if sys.platform != "linux" or not _may_ask(path):
+        return None
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.mmap.restype = ctypes.c_void_p
+    libc.mmap.argtypes = (
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+    )  # fmt: skip
+    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
+    libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        size = os.fstat(fd).st_size
+        num_pages = 0
+        for offset in range(0, size, _WINDOW_BYTES):
+            counted = _resident_pages(libc, fd, offset, min(_WINDOW_BYTES, size - offset))
+            if counted is None:
+                return None
+            num_pages += counted
+        return min(size, num_pages * mmap.PAGESIZE)
+    finally:
+        os.close(fd)
+
+
+def list_files(paths: Iterable[str | Path]) -> list[Path]:
+    """The regular files among `paths` and below the folders among them, each once."""
+    files: dict[Path, None] = {}
+    for path in map(Path, paths):
+        below = sorted(path.rglob("*")) if path.is_dir() else [path]
+        files.update((file.resolve(strict=True), None) for file in below if not file.is_dir())
+    return [file for file in files if stat.S_ISREG(file.stat().st_mode)]
+
+
+def _clear(cleared: bool, method: str, num_bytes: int, before: int | None, after: int | None) -> CacheClear:
+    return CacheClear(
+        cleared=cleared, method=method, num_bytes=num_bytes, resident_bytes_before=before, resident_bytes_after=after
+    )
+
+
+def _resident(files: list[Path]) -> int | None:
+    counts = [resident_bytes(path) for path in files]
+    return None if None in counts else sum(count for count in counts if count is not None)
+
+
+def _may_ask(path: Path) -> bool:
+    return os.geteuid() == 0 or path.stat().st_uid == os.geteuid() or os.access(path, os.W_OK)
+
+
+def _resident_pages(libc: ctypes.CDLL, fd: int, offset: int, length: int) -> int | None:
+    address = libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
+    if address in (None, ctypes.c_void_p(-1).value):
+        return None
+    try:
+        pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
+        if libc.mincore(address, length, pages) != 0:
+            return None
+        return pages.raw.translate(_BIT_0).count(1)
+    finally:
+        libc.munmap(address, length)
+
+
+def _drop(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)  # dirty pages cannot be dropped
+        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    finally:
+        os.close(fd)
+
+
+def _why_pages_stay(files: list[Path]) -> str:
+    if {filesystem_type(path) for path in files} & {"tmpfs", "ramfs"}:
+        return "the files live in memory (tmpfs)"
+    return "another process maps or reads them, or the file system keeps its files in memory"

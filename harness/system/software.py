@@ -1,0 +1,161 @@
+"""Software of this system: framework, stack, operating system, and the environment that a run set records.
+
+Versions come from package metadata, so that asking imports nothing. Nothing secret is recorded: only variables
+of known families, and none whose name or value looks like a credential.
+"""
+
+import os
+import platform
+import re
+import subprocess
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from harness.launch.process import WORKER_VARIABLES
+from harness.system.accelerators import Accelerators
+from harness.system.hardware import Found, virtualization
+from harness.system.resources import ROOT, read_resources, read_text
+
+PACKAGES = (
+    "dlrmbench", "torch", "numpy", "scipy", "pandas", "mlperf-logging", "pyarrow", "psutil", "click", "jinja2",
+    "nvidia-ml-py", "torchrec", "fbgemm-gpu", "triton",
+)  # fmt: skip
+_VARIABLES = (
+    "OMP_", "KMP_", "GOMP_", "MKL_", "OPENBLAS_", "NUMEXPR_", "DNNL_", "ONEDNN_", "CUDA_", "CUBLAS_", "NCCL_",
+    "GLOO_", "NVIDIA_", "HIP_", "ROCR_", "TORCH_", "TORCHINDUCTOR_", "PYTORCH_", "ATEN_", "FBGEMM_", "MALLOC_",
+    "DLRMBENCH_",
+)  # fmt: skip
+_SINGLE_VARIABLES = ("LD_PRELOAD", "PYTHONHASHSEED", "WORLD_SIZE", "LOCAL_WORLD_SIZE")
+_SECRET = re.compile(r"key|token|secret|passw|credential|auth|cookie", re.IGNORECASE)
+_URL_LOGIN = re.compile(r"://[^/\s@]+@")
+_VALUE_LIMIT = 400
+_INSTRUCTION_SETS = (
+    "avx2", "avx512f", "avx512_bf16", "avx512_vnni", "avx_vnni", "amx_bf16", "amx_int8", "asimd", "sve", "bf16",
+)  # fmt: skip
+
+
+def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Found]:
+    """framework, other_software_stack and operating_system."""
+    found: dict[str, Found] = {}
+    torch_version = version_of("torch")
+    if torch_version:
+        found["framework"] = Found(f"PyTorch {torch_version}", "package metadata")
+    stack = [f"Python {platform.python_version()}"]
+    stack += [f"{name} {version}" for name in PACKAGES[2:] if name != "click" and (version := version_of(name))]
+    stack.append(f"{platform.system()} {platform.release()}")
+    if accelerators.driver_version:
+        stack.append(f"NVIDIA driver {accelerators.driver_version}")
+    found["other_software_stack"] = Found(", ".join(stack), "package metadata, uname")
+    operating_system = _operating_system(root)
+    if operating_system:
+        found["operating_system"] = Found(operating_system, "os-release, platform")
+    return found
+
+
+def version_of(package: str) -> str | None:
+    """The installed version by its metadata, None when it is not installed."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> dict[str, Any]:
+    """What a run set records of its surroundings: plain JSON values, None where unknown."""
+    resources = read_resources(root)
+    commit, is_dirty = _commit()
+    return {
+        "python": platform.python_version(),
+        "python_implementation": platform.python_implementation(),
+        "packages": {name: version_of(name) for name in PACKAGES},
+        "commit": commit,
+        "commit_is_dirty": is_dirty,
+        "operating_system": _operating_system(root),
+        "kernel": platform.release(),
+        "architecture": platform.machine(),
+        "instruction_sets": _instruction_sets(root),
+        "container": container(root, environ),
+        "virtualization": virtualization(root),
+        "num_cores": resources.num_cores,
+        "num_logical_cpus": resources.num_logical_cpus,
+        "num_affinity_cpus": resources.num_affinity_cpus,
+        "quota_cores": resources.quota_cores,
+        "physical_memory_bytes": resources.physical_memory_bytes,
+        "memory_limit_bytes": resources.memory_limit_bytes,
+        "variables": environment_variables({**WORKER_VARIABLES, **(os.environ if environ is None else environ)}),
+    }
+
+
+def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Variables that change speed or results, sorted; none that might hold a credential."""
+    return {
+        name: value if len(value) <= _VALUE_LIMIT else value[:_VALUE_LIMIT] + "…"
+        for name, value in sorted(environ.items())
+        if (name in _SINGLE_VARIABLES or name.startswith(_VARIABLES))
+        and not _SECRET.search(name)
+        and not _URL_LOGIN.search(value)
+    }
+
+
+def container(root: Path = ROOT, environ: Mapping[str, str] | None = None) -> str | None:
+    """Kind of container this process seems to run in, by the marks that runtimes leave; None without one."""
+    environ = os.environ if environ is None else environ
+    for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
+        if (root / path).exists():
+            return name
+    for variable, name in (
+        ("APPTAINER_CONTAINER", "apptainer"),
+        ("SINGULARITY_CONTAINER", "singularity"),
+        ("KUBERNETES_SERVICE_HOST", "kubernetes"),
+    ):
+        if environ.get(variable):
+            return name
+    text = read_text(root / "proc/1/cgroup") or ""
+    match = re.search(r"(docker|kubepods|containerd|libpod|lxc)", text)
+    return match[1] if match else None
+
+
+def _operating_system(root: Path) -> str | None:
+    match = re.search(r'^PRETTY_NAME=["\']?(.*?)["\']?$', read_text(root / "etc/os-release") or "", re.MULTILINE)
+    if match and match[1]:
+        return match[1]
+    if root == ROOT and sys.platform == "darwin":
+        return f"macOS {platform.mac_ver()[0]}"
+    return None
+
+
+def _instruction_sets(root: Path) -> list[str]:
+    text = read_text(root / "proc/cpuinfo") or ""
+    match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
+    flags = set(match[1].split()) if match else set()
+    return [name for name in _INSTRUCTION_SETS if name in flags]
+
+
+def _commit() -> tuple[str | None, bool | None]:
+    """Commit of this product's checkout and whether tracked files differ from it; None for an installed copy."""
+    checkout = Path(__file__).resolve().parents[2]
+    if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
+        return None, None
+    commit = _git(checkout, "rev-parse", "HEAD")
+    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    return commit or None, None if changes is None else bool(changes)
+
+
+def _git(checkout: Path, *arguments: str) -> str | None:
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(checkout), *arguments],
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=10,
+            check=True,
+            # asking must not refresh the index of a checkout that may be read-only or in use
+            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()

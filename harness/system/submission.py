@@ -1,0 +1,88 @@
+"""What only the submitter knows: the [submission] table of a configuration, the environment, options."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from harness.foundation.errors import ExitCode, HarnessError
+from rules.errors import did_you_mean
+from rules.tree.system_desc import COUNTS, STATUSES, SYSTEM_FIELDS
+
+SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
+"""`submitter` is the log's submission_org, `platform` its submission_platform."""
+LOGGED_STATUS = dict(zip(STATUSES, ("onprem", "cloud", "research", "preview"), strict=True))
+"""The status as logs spell it (mlperf_logging's common.yaml up to round 4.0; submitters still write it)."""
+DIVISIONS = ("closed", "open")
+UNSPECIFIED = "unspecified"
+ENVIRONMENT_PREFIX = "DLRMBENCH_SUBMISSION_"
+DEFAULT = "default"
+_VOCABULARIES = {"status": STATUSES, "division": DIVISIONS}
+_LENGTH_LIMIT = 2000
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A value, and who gave it: a file, a variable, an option, or 'default'."""
+
+    value: str
+    source: str
+
+
+def submission_fields(
+    config_table: Mapping[str, Any],
+    environ: Mapping[str, str],
+    options: Mapping[str, str | None],
+    *,
+    config_source: str = "[submission]",
+) -> dict[str, Given]:
+    """Every field that was given, the later source winning: table, then environment, then option.
+
+    `submitter` and `platform` are always there, 'unspecified' by default, since a log must name both. Options
+    that are None were not used. Raises HarnessError (exit code 2) on unknown fields and impossible values.
+    """
+    given = {name: Given(UNSPECIFIED, DEFAULT) for name in ("submitter", "platform")}
+    sources: list[tuple[str, str, Any]] = [(key, f"{config_source} {key}", config_table[key]) for key in config_table]
+    sources += [
+        (name.removeprefix(ENVIRONMENT_PREFIX).lower(), name, environ[name])
+        for name in sorted(environ)
+        if name.startswith(ENVIRONMENT_PREFIX)
+    ]
+    sources += [(key, f"--{key.replace('_', '-')}", value) for key, value in options.items() if value is not None]
+    for key, source, value in sources:
+        field, entry = check_field(key, value, source)
+        given[field] = entry
+    return given
+
+
+def check_field(key: str, value: Any, source: str) -> tuple[str, Given]:
+    """One field under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
+    field = _field(key, source)
+    return field, Given(_checked(field, source, value), source)
+
+
+def _field(key: str, source: str) -> str:
+    by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
+    plain = str(key).replace("-", "_")
+    if plain not in by_plain_name:
+        hint = did_you_mean(plain, list(SUBMISSION_FIELDS))
+        raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}", ExitCode.USAGE)
+    return by_plain_name[plain]
+
+
+def _checked(field: str, source: str, value: Any) -> str:
+    if not isinstance(value, str | int) or isinstance(value, bool):
+        raise HarnessError(f"{source} is {value!r}, expected a string in quotes.", ExitCode.USAGE)
+    text = str(value).strip()
+    if len(text) > _LENGTH_LIMIT or any(not character.isprintable() for character in text):
+        raise HarnessError(
+            f"{source}: expected one line of at most {_LENGTH_LIMIT} printable characters.", ExitCode.USAGE
+        )
+    allowed = _VOCABULARIES.get(field)
+    if allowed and text not in allowed:
+        hint = did_you_mean(text, list(allowed))
+        raise HarnessError(f"{source} is {text!r}, which MLPerf's rules do not know.{hint}", ExitCode.USAGE)
+    if field in COUNTS and text and not (text.isascii() and text.isdecimal()):
+        raise HarnessError(f"{source} is {text!r}, expected a whole number.", ExitCode.USAGE)
+    if field in ("submitter", "platform") and not text:
+        raise HarnessError(f"{source} is empty, expected a name. Leave it out for 'unspecified'.", ExitCode.USAGE)
+    return text

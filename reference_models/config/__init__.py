@@ -1,0 +1,1 @@
+"""Torch-free configuration of data, training and runtime."""

@@ -1,0 +1,1 @@
+"""Datasets: the protocol of their readers, the registry, one folder per kind."""

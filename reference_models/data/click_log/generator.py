@@ -1,0 +1,215 @@
+"""Samples from a teacher, in any chunks and by any number of threads: always the same bytes.
+
+The inner loop uses integer hashing, table lookups and element-wise float32 additions in a fixed order.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from itertools import islice
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log import tables
+from reference_models.data.click_log.counter import FIRST_COUNTER, Words, counters, mix, stream_offset
+from reference_models.data.click_log.teacher import Teacher, build_teacher
+from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
+
+CHUNK_SAMPLES = 4096
+"""Samples made at once: small enough that a chunk's columns stay in the cache."""
+_TASK_CHUNKS = 16
+_DENSE_PER_WORD = 5
+_FRACTION_BITS = np.int64(20)
+_FRACTION_MASK = np.int64((1 << 20) - 1)
+_ENTRY_MASK = np.int64(tables.NUM_QUANTILES - 1)
+
+
+class ChunkMaker:
+    """Makes chunks of up to `max_samples`; owns the scratch memory, so each thread has its own."""
+
+    def __init__(self, teacher: Teacher, max_samples: int = CHUNK_SAMPLES) -> None:
+        self.teacher, self.max_samples = teacher, max_samples
+        self._num_sparse_words = (len(teacher.sparse) + 1) // 2
+        num_dense_words = -(-len(teacher.dense) // _DENSE_PER_WORD)
+        self._num_streams = self._num_sparse_words + num_dense_words + 1
+        self._num_lookups = sum(feature.bag.shape[1] for feature in teacher.sparse)
+        self._words = [np.empty(max_samples, np.uint64) for _ in range(2)]
+        self._integers = [np.empty(max_samples, np.int64) for _ in range(3)]
+        self._floats = [np.empty(max_samples, np.float32) for _ in range(2)]
+        self._classes = np.empty((len(teacher.sparse), max_samples), np.int64)
+
+    def make(self, split: str, start: int, stop: int) -> tuple[Chunk, NDArray[np.float32]]:
+        """Samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
+        size = stop - start
+        first = FIRST_COUNTER[split] + start
+        base = counters(self.teacher.key, first, first + size, self._num_streams)
+        logits = np.full(size, self.teacher.bias, np.float32)
+        indices = self._draw_ids(base, logits)
+        self._add_interactions(logits)
+        dense = self._draw_dense(base, logits)
+        word = self._word(base, self._num_streams - 1)
+        entry = np.right_shift(word, np.uint64(64 - tables.THRESHOLD_BITS), out=word).view(np.int64)
+        threshold = np.take(tables.logit_thresholds(), entry, out=self._floats[0][:size], mode="clip")
+        labels = np.greater(logits, threshold).view(np.uint8)
+        return Chunk(labels=labels, dense=dense, indices=indices), logits
+
+    def _word(self, base: Words, stream: int) -> Words:
+        word, scratch = self._words[0][: len(base)], self._words[1][: len(base)]
+        np.add(base, stream_offset(stream), out=word)
+        return mix(word, scratch)
+
+    def _draw_ids(self, base: Words, logits: NDArray[np.float32]) -> NDArray[np.int32]:
+        size = len(base)
+        indices = np.empty((size, self._num_lookups), np.int32)
+        entry, ids, width = (buffer[:size] for buffer in self._integers)
+        value, column = self._floats[0][:size], 0
+        for f, feature in enumerate(self.teacher.sparse):
+            if f % 2 == 0:
+                word = self._word(base, f // 2).view(np.int64)
+            else:
+                np.right_shift(word, np.int64(32), out=word)
+            np.right_shift(word, _FRACTION_BITS, out=entry)
+            np.bitwise_and(entry, _ENTRY_MASK, out=entry)
+            np.take(feature.num_ids, entry, out=width, mode="clip")
+            np.take(feature.first_id, entry, out=ids, mode="clip")
+            np.bitwise_and(word, _FRACTION_MASK, out=entry)
+            np.multiply(width, entry, out=width)
+            np.right_shift(width, _FRACTION_BITS, out=width)
+            np.add(ids, width, out=ids)
+            np.take(feature.effect, ids, out=value, mode="clip")
+            np.add(logits, value, out=logits)
+            np.take(feature.latent_class, ids, out=self._classes[f, :size], mode="clip")
+            multi_hot = feature.bag.shape[1]
+            if multi_hot == 1:
+                indices[:, column] = ids
+            else:
+                indices[:, column : column + multi_hot] = feature.bag[ids]
+            column += multi_hot
+        return indices
+
+    def _add_interactions(self, logits: NDArray[np.float32]) -> None:
+        size = len(logits)
+        entry, value = self._integers[0][:size], self._floats[0][:size]
+        for pair in self.teacher.interactions:
+            np.left_shift(self._classes[pair.left, :size], np.int64(5), out=entry)
+            np.bitwise_or(entry, self._classes[pair.right, :size], out=entry)
+            np.take(pair.term, entry, out=value, mode="clip")
+            np.add(logits, value, out=logits)
+
+    def _draw_dense(self, base: Words, logits: NDArray[np.float32]) -> NDArray[np.float32]:
+        size = len(base)
+        dense = np.empty((size, len(self.teacher.dense)), np.float32)
+        entry, value = self._integers[0][:size], self._floats[0][:size]
+        for d, feature in enumerate(self.teacher.dense):
+            if d % _DENSE_PER_WORD == 0:
+                word = self._word(base, self._num_sparse_words + d // _DENSE_PER_WORD).view(np.int64)
+            else:
+                np.right_shift(word, np.int64(tables.QUANTILE_BITS), out=word)
+            np.bitwise_and(word, _ENTRY_MASK, out=entry)
+            np.take(feature.value, entry, out=value, mode="clip")
+            dense[:, d] = value
+            np.take(feature.effect, entry, out=value, mode="clip")
+            np.add(logits, value, out=logits)
+        return dense
+
+
+def click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
+    """The exact probability with which each logit's label is 1: the share of thresholds below it."""
+    thresholds = tables.logit_thresholds()
+    return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
+
+
+def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """(probability, label) of every sample of a split: float64 [N], uint8 [N]. No model can rank better."""
+    maker = ChunkMaker(build_teacher(data))
+    num_samples = _num_samples(data, split)
+    probabilities, labels = np.empty(num_samples, np.float64), np.empty(num_samples, np.uint8)
+    for start in range(0, num_samples, CHUNK_SAMPLES):
+        stop = min(num_samples, start + CHUNK_SAMPLES)
+        chunk, logits = maker.make(split, start, stop)
+        probabilities[start:stop] = click_probabilities(logits)
+        labels[start:stop] = chunk.labels
+    return probabilities, labels
+
+
+def generate(
+    folder: Path,
+    data: DataConfig,
+    *,
+    num_threads: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    chunk_samples: int = CHUNK_SAMPLES,
+) -> str:
+    """Generate both splits of a click log into `folder` and return dataset_sha256.
+
+    The bytes do not depend on `num_threads` (default: all cores) or `chunk_samples`.
+    `on_progress` is told the number of samples just written. Raises ConfigError, OSError, and DatasetError when
+    the digest is not the one that the definition pins; the folder then holds no dataset.
+    """
+    teacher = build_teacher(data)
+    num_threads = num_threads or os.cpu_count() or 1
+    with unfinished(folder):
+        for split in SPLITS:
+            num_samples = _num_samples(data, split)
+            writer = SplitWriter(folder, split, num_samples, data.num_dense, data.num_lookups)
+            makers = [ChunkMaker(teacher, chunk_samples) for _ in range(num_threads)]
+            try:
+                _write_split(writer, makers, split, num_samples, on_progress)
+            finally:
+                writer.close()
+        return write_manifest(
+            folder,
+            {
+                "kind": data.kind,
+                "name": data.name,
+                "splits": {split: _num_samples(data, split) for split in SPLITS},
+                "num_dense": data.num_dense,
+                "num_embeddings": list(data.num_embeddings or ()),
+                "multi_hot": list(data.multi_hot),
+                "seed": data.seed,
+                "parameters": dict(data.parameters),
+            },
+            sha256=data.sha256,
+        )
+
+
+def _write_split(
+    writer: SplitWriter,
+    makers: list[ChunkMaker],
+    split: str,
+    num_samples: int,
+    on_progress: Callable[[int], None] | None,
+) -> None:
+    """Keep every maker busy with one task at a time; a task is a run of chunks."""
+
+    def work(maker: ChunkMaker, task: range) -> tuple[ChunkMaker, int]:
+        for start in range(task.start, task.stop, maker.max_samples):
+            stop = min(task.stop, start + maker.max_samples)
+            writer.write(start, maker.make(split, start, stop)[0])
+        return maker, len(task)
+
+    tasks = _tasks(num_samples, makers[0].max_samples * _TASK_CHUNKS)
+    with ThreadPoolExecutor(len(makers)) as pool:
+        running: set[Future[tuple[ChunkMaker, int]]] = {
+            pool.submit(work, maker, task) for maker, task in zip(makers, islice(tasks, len(makers)), strict=False)
+        }
+        while running:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
+            for future in done:
+                maker, count = future.result()
+                if on_progress is not None:
+                    on_progress(count)
+                if (task := next(tasks, None)) is not None:
+                    running.add(pool.submit(work, maker, task))
+
+
+def _tasks(num_samples: int, task_samples: int) -> Iterator[range]:
+    for start in range(0, num_samples, task_samples):
+        yield range(start, min(num_samples, start + task_samples))
+
+
+def _num_samples(data: DataConfig, split: str) -> int:
+    return (data.train_samples if split == "train" else data.eval_samples) or 0

@@ -1,0 +1,207 @@
+"""The hidden teacher of a click log: what makes a sample's click probability.
+
+logit = bias + sum of per-id effects + sum over pairs of features of <v_i, v_j> + a function of each dense
+feature. Every id belongs to one of 32 latent classes of its feature and v is its class's vector, so a pair's
+term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair
+says anything about the label without the other, and no model without interactions can learn the term. A `latent_mean`
+other than 0 gives up some of that: models that must find the interactions first then find them sooner.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig, Section
+from reference_models.data.click_log import tables
+from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_key, hash_range
+from reference_models.process.errors import ConfigError
+
+CLASS_BITS = 5
+NUM_CLASSES = 1 << CLASS_BITS
+LATENT_DIM = 4
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TeacherConfig:
+    """[data.parameters] of a click log. The scales are standard deviations of each part of the logit."""
+
+    zipf_exponent: float
+    bias: float
+    effect_scale: float
+    interaction_scale: float
+    dense_scale: float
+    num_interactions: int
+    latent_mean: float
+    """What is added to every coordinate of the centred class vectors."""
+
+
+def parse_teacher(data: DataConfig) -> TeacherConfig:
+    """Raises ConfigError naming the field."""
+    section = Section(
+        "data.parameters",
+        data.parameters,
+        (
+            "zipf_exponent",
+            "bias",
+            "effect_scale",
+            "interaction_scale",
+            "dense_scale",
+            "num_interactions",
+            "latent_mean",
+        ),
+    )
+    exponent = section.number("zipf_exponent", low=0.0, high=4.0)
+    if not (exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
+        raise section.fail("zipf_exponent", "a multiple of 0.125")
+    num_pairs = data.num_sparse * (data.num_sparse - 1) // 2
+    num_interactions = section.whole("num_interactions", low=0)
+    if num_interactions > num_pairs:
+        raise section.fail("num_interactions", f"at most the {num_pairs} pairs of {data.num_sparse} features")
+    for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
+        if count is None or count > MAX_SPLIT_SAMPLES:
+            raise ConfigError(f"data.{split}_samples is {count!r}, expected a whole number up to 2**40.")
+    return TeacherConfig(
+        zipf_exponent=exponent,
+        bias=section.number("bias", low=-20.0, high=20.0, default=0.0),
+        effect_scale=section.number("effect_scale", low=0.0, high=100.0),
+        interaction_scale=section.number("interaction_scale", low=0.0, high=100.0),
+        dense_scale=section.number("dense_scale", low=0.0, high=100.0),
+        num_interactions=num_interactions,
+        latent_mean=section.number("latent_mean", low=-10.0, high=10.0, default=0.0),
+    )
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SparseFeature:
+    """How one feature's ids are drawn and what they mean. n is its number of ids, m its multi-hot size."""
+
+    first_id: NDArray[np.int64]
+    """[2**12]: see `tables.inverse_zipf`."""
+    num_ids: NDArray[np.int64]
+    effect: NDArray[np.float32]
+    """[n]: the id's part of the logit."""
+    latent_class: NDArray[np.int64]
+    """[n], below 32."""
+    bag: NDArray[np.int32]
+    """[n, m]: the ids that stand in the data for a drawn id, itself first."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DenseFeature:
+    """One dense feature by quantile: its value, log(1 + x), and its part of the logit, float32 [2**12] each."""
+
+    value: NDArray[np.float32]
+    effect: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interaction:
+    """The term of a pair of features: float32 [32 * 32], at class of `left` * 32 + class of `right`."""
+
+    left: int
+    right: int
+    term: NDArray[np.float32]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Teacher:
+    """Everything that a sample is made from, besides its counter."""
+
+    key: int
+    bias: np.float32
+    sparse: tuple[SparseFeature, ...]
+    dense: tuple[DenseFeature, ...]
+    interactions: tuple[Interaction, ...]
+
+
+def build_teacher(data: DataConfig) -> Teacher:
+    """The teacher of a click log, a pure function of its definition. Raises ConfigError."""
+    config, seed = parse_teacher(data), data.seed or 0
+    if data.num_embeddings is None:
+        raise ConfigError("data.num_embeddings is missing, expected a list of whole numbers.")
+    num_sparse = data.num_sparse
+    per_feature = 1.0 / np.sqrt(np.float64(num_sparse))
+    sparse, vectors = [], []
+    for f, (num_ids, multi_hot) in enumerate(zip(data.num_embeddings, data.multi_hot, strict=True)):
+        first, width = tables.inverse_zipf(tables.zipf_masses(num_ids, config.zipf_exponent))
+        mass = tables.slice_masses(num_ids, first, width)
+        effect = _centred(tables.normals(derive_key(seed, 1, f), num_ids), mass)
+        classes = (hash_range(derive_key(seed, 2, f), 0, num_ids) >> np.uint64(64 - CLASS_BITS)).astype(np.int64)
+        class_mass = np.zeros(NUM_CLASSES)
+        np.add.at(class_mass, classes, mass)
+        vectors.append(_class_vectors(derive_key(seed, 3, f), class_mass))
+        sparse.append(
+            SparseFeature(
+                first_id=first,
+                num_ids=width,
+                effect=(effect * (config.effect_scale * per_feature)).astype(np.float32),
+                latent_class=classes,
+                bag=_bags(derive_key(seed, 4, f), num_ids, multi_hot),
+            )
+        )
+    dense = tuple(
+        _dense_feature(derive_key(seed, 5, d), config.dense_scale / np.sqrt(np.float64(data.num_dense)))
+        for d in range(data.num_dense)
+    )
+    return Teacher(
+        key=derive_key(seed, 0),
+        bias=np.float32(config.bias),
+        sparse=tuple(sparse),
+        dense=dense,
+        interactions=_interactions(derive_key(seed, 6), config, vectors),
+    )
+
+
+def _ordered_sum(values: NDArray[np.float64]) -> float:
+    """Sum in index order; np.sum's order depends on the build."""
+    return float(np.add.accumulate(values)[-1])
+
+
+def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Mean 0 and variance 1 under `mass`; zero where only one value has any mass."""
+    total = _ordered_sum(mass)
+    centred = values - _ordered_sum(values * mass) / total
+    variance = _ordered_sum(centred * centred * mass) / total
+    return centred / np.sqrt(variance) if variance > 0.0 else np.zeros_like(values)
+
+
+def _class_vectors(key: int, class_mass: NDArray[np.float64]) -> list[NDArray[np.float64]]:
+    """LATENT_DIM coordinates, float64 [32] each."""
+    return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(LATENT_DIM)]
+
+
+def _interactions(
+    key: int, config: TeacherConfig, vectors: list[list[NDArray[np.float64]]]
+) -> tuple[Interaction, ...]:
+    pairs = [(i, j) for i in range(len(vectors)) for j in range(i + 1, len(vectors))]
+    order = np.argsort(hash_range(key, 0, len(pairs)), kind="stable")
+    scale = config.interaction_scale / np.sqrt(np.float64(max(1, config.num_interactions) * LATENT_DIM))
+    found = []
+    for index in order[: config.num_interactions]:
+        left, right = pairs[int(index)]
+        term = np.zeros((NUM_CLASSES, NUM_CLASSES))
+        for a, b in zip(vectors[left], vectors[right], strict=True):
+            term = term + (a[:, None] * b[None, :] + config.latent_mean * (a[:, None] + b[None, :]))
+        found.append(Interaction(left=left, right=right, term=(term * scale).astype(np.float32).reshape(-1)))
+    return tuple(found)
+
+
+def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
+    """Each id owns a fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
+    words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
+    bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
+    bags[:, 0] = np.arange(num_ids, dtype=np.int32)
+    return bags
+
+
+def _dense_feature(key: int, scale: float) -> DenseFeature:
+    """log(1 + x) is exponential, shifted so that a share of the samples is 0, as counts are; x is then skewed."""
+    quantiles = tables.exponential_quantiles()
+    spread, shift, slope, bend = (float(u) for u in tables.uniforms(key, 4))
+    value = np.maximum(quantiles * (0.5 + spread) - 0.8 * shift, 0.0)
+    mass = np.full(len(value), 1.0 / len(value))
+    linear = _centred(value, mass)
+    curved = _centred(linear * linear, mass)
+    effect = _centred((2.0 * slope - 1.0) * linear + (bend - 0.5) * curved, mass)
+    return DenseFeature(value=value.astype(np.float32), effect=(effect * scale).astype(np.float32))

@@ -1,0 +1,104 @@
+"""Blocks of whole lines from plain or gzip text, in bounded memory, with the digest of what was read."""
+
+import gzip
+import hashlib
+import io
+import zlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO
+
+from reference_models.process.errors import DatasetError
+
+if TYPE_CHECKING:
+    from _typeshed import WriteableBuffer
+
+BLOCK_BYTES = 1 << 20
+_MAX_LINE_BYTES = 1 << 20
+_GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SourceFile:
+    """A text file as it was read: size and sha256 of its bytes on disk, compressed or not."""
+
+    path: Path
+    num_bytes: int
+    sha256: str
+
+
+class TextSource:
+    """One text file. Iterate over it once; then `source` tells what was read. `on_bytes` hears of bytes on disk."""
+
+    def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
+        self.path = path
+        self._raw = _CountingReader(path, on_bytes)
+
+    def __iter__(self) -> Iterator[bytes]:
+        """Blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
+        with self._raw:
+            is_gzip = self._raw.peek_magic() == _GZIP_MAGIC
+            text: BinaryIO = gzip.GzipFile(fileobj=self._raw, mode="rb") if is_gzip else self._raw  # type: ignore[assignment]
+            rest, any_text = b"", False
+            try:
+                while piece := text.read(BLOCK_BYTES):
+                    any_text = True
+                    end = piece.rfind(b"\n") + 1
+                    if end:
+                        yield rest + piece[:end]
+                        rest = piece[end:]
+                    else:
+                        rest += piece
+                        if len(rest) > _MAX_LINE_BYTES:
+                            raise DatasetError(
+                                f"{self.path}: no line ends within {len(rest)} bytes. It is no text file of Criteo's "
+                                "form: give the .txt, day_<k> or .gz file itself."
+                            )
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                raise DatasetError(
+                    f"{self.path}: the gzip file is cut short or damaged ({error}). Download it again."
+                ) from None
+            if rest:
+                yield rest + b"\n"
+            if not any_text:
+                raise DatasetError(f"{self.path}: is empty. Give a file with one sample per line.")
+
+    @property
+    def source(self) -> SourceFile:
+        return SourceFile(path=self.path, num_bytes=self._raw.num_bytes, sha256=self._raw.digest.hexdigest())
+
+
+class _CountingReader(io.RawIOBase):
+    """Reads a file while hashing and counting its bytes."""
+
+    def __init__(self, path: Path, on_bytes: Callable[[int], None] | None) -> None:
+        try:
+            self._file = path.open("rb", buffering=0)
+        except FileNotFoundError:
+            raise DatasetError(f"{path}: no such file. Give the paths of the text files after --train.") from None
+        except OSError as error:
+            raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+        self._on_bytes = on_bytes
+        self.num_bytes = 0
+        self.digest = hashlib.sha256()
+
+    def peek_magic(self) -> bytes:
+        magic = self._file.read(len(_GZIP_MAGIC))
+        self._file.seek(0)
+        return magic
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: "WriteableBuffer") -> int:
+        count = self._file.readinto(buffer) or 0
+        self.digest.update(memoryview(buffer)[:count])
+        self.num_bytes += count
+        if self._on_bytes is not None and count:
+            self._on_bytes(count)
+        return count
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()

@@ -1,0 +1,1 @@
+"""The memory-mapped store that generated and prepared data share."""

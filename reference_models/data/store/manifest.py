@@ -1,0 +1,138 @@
+"""`manifest.json`: what a prepared dataset is, and the digest of each of its files."""
+
+import hashlib
+import json
+import os
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from reference_models.process.errors import DatasetError
+
+MANIFEST = "manifest.json"
+SCHEMA_VERSION = 1
+SPLITS = ("train", "eval")
+ARRAYS = ("labels", "dense", "indices")
+FILES = tuple(f"{split}_{name}.npy" for split in SPLITS for name in ARRAYS)
+AGAIN = "Make the dataset again with 'dlrmbench data generate' or 'data prepare'."
+_MAX_MANIFEST_BYTES = 1 << 26
+
+
+def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
+    """sha256 of a file; `on_bytes` is told how many bytes were just read."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 22):
+            digest.update(block)
+            if on_bytes is not None:
+                on_bytes(len(block))
+    return digest.hexdigest()
+
+
+def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | None = None) -> str:
+    """Complete the dataset: hash its files, write the manifest by one rename, return dataset_sha256.
+
+    `content` must hold kind, name, splits {train: N, eval: N}, num_dense, num_embeddings, multi_hot and the
+    parameters that made it. dataset_sha256 is taken over the files' names and digests; where it is known
+    beforehand (`sha256`) and differs, DatasetError says so and the dataset stays unfinished.
+    """
+    files: dict[str, dict[str, Any]] = {}
+    for name in FILES:
+        stat = (folder / name).stat()
+        files[name] = {
+            "bytes": stat.st_size,
+            "mtime_ns": stat.st_mtime_ns,
+            "sha256": file_sha256(folder / name),
+        }
+    digest = hashlib.sha256(
+        json.dumps(sorted((name, entry["sha256"]) for name, entry in files.items())).encode()
+    ).hexdigest()
+    if sha256 is not None and digest != sha256:
+        raise DatasetError(
+            f"{folder}: the data made here has sha256 {digest}, the benchmark's definition pins {sha256}. "
+            "Nothing was kept. A definition that was edited needs a new data.sha256, or none; otherwise report this."
+        )
+    manifest = {"schema_version": SCHEMA_VERSION, **content, "files": files, "dataset_sha256": digest}
+    draft = folder / (MANIFEST + ".partial")
+    with draft.open("w", encoding="utf-8") as file:
+        json.dump(manifest, file, indent=1)
+        file.flush()
+        os.fsync(file.fileno())
+    draft.replace(folder / MANIFEST)
+    return digest
+
+
+def read_manifest(folder: Path) -> dict[str, Any]:
+    """The manifest of a finished dataset, its fields checked; DatasetError says what is wrong and what to do."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        what = "is not finished (no manifest.json)" if folder.is_dir() else "does not exist"
+        raise DatasetError(f"{folder}: the dataset {what}. {AGAIN.replace(' again', '')}")
+    try:
+        if path.stat().st_size > _MAX_MANIFEST_BYTES:
+            raise DatasetError(f"{path}: larger than any manifest ({_MAX_MANIFEST_BYTES} bytes). {AGAIN}")
+        manifest = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise DatasetError(f"{path}: cannot be read: {error.strerror}.") from None
+    except (UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
+        reason = error if isinstance(error, json.JSONDecodeError) else "not text" if error.args else "nested too deep"
+        raise DatasetError(f"{path}: not valid JSON ({reason}). {AGAIN}") from None
+    if not isinstance(manifest, dict):
+        raise DatasetError(f"{path}: expected a JSON object. {AGAIN}")
+    if manifest.get("schema_version") != SCHEMA_VERSION:
+        raise DatasetError(
+            f"{path}: schema_version is {manifest.get('schema_version')!r}, this version reads {SCHEMA_VERSION}. "
+            f"{AGAIN}"
+        )
+    _check_fields(path, manifest)
+    return manifest
+
+
+def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
+    """Every field that a reader relies on, by type and range."""
+
+    def fail(field: str, value: object, expected: str) -> DatasetError:
+        return DatasetError(f"{path}: {field} is {value!r:.80}, expected {expected}. {AGAIN}")
+
+    for field in ("kind", "name", "dataset_sha256"):
+        if not isinstance(manifest.get(field), str):
+            raise fail(field, manifest.get(field), "a string")
+    if not _is_whole(manifest.get("num_dense"), low=0):
+        raise fail("num_dense", manifest.get("num_dense"), "a whole number")
+    for field in ("num_embeddings", "multi_hot"):
+        value = manifest.get(field)
+        if not isinstance(value, list) or not all(_is_whole(item, low=1) for item in value):
+            raise fail(field, value, "a list of whole numbers of at least 1")
+    if len(manifest["num_embeddings"]) != len(manifest["multi_hot"]):
+        raise fail("multi_hot", manifest["multi_hot"], f"{len(manifest['num_embeddings'])} numbers")
+    splits, files = manifest.get("splits"), manifest.get("files")
+    for split in SPLITS:
+        if not isinstance(splits, dict) or not _is_whole(splits.get(split), low=0):
+            raise fail("splits", splits, "a whole number of samples for each of train and eval")
+    if not isinstance(files, dict) or sorted(files) != sorted(FILES):
+        raise fail("files", list(files) if isinstance(files, dict) else files, f"the files {', '.join(FILES)}")
+    for name, entry in files.items():
+        if (
+            not isinstance(entry, dict)
+            or not _is_whole(entry.get("bytes"), low=0)
+            or not isinstance(entry.get("sha256"), str)
+        ):
+            raise fail(f"files.{name}", entry, "its size in bytes and its sha256")
+
+
+def _is_whole(value: object, *, low: int) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and value >= low
+
+
+def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
+    """Compare sizes and times with the manifest, before every run. Contents are compared by `verify`."""
+    for name, entry in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+        stat = path.stat()
+        if stat.st_size != entry["bytes"]:
+            raise DatasetError(f"{path}: {stat.st_size} bytes, the manifest says {entry['bytes']}. {AGAIN}")
+        # A copied dataset has new times and the same bytes.
+        if stat.st_mtime_ns != entry.get("mtime_ns") and file_sha256(path) != entry["sha256"]:
+            raise DatasetError(f"{path}: changed since it was made (sha256 differs). {AGAIN}")

@@ -1,0 +1,251 @@
+"""The memory-mapped store that generated and prepared data share.
+
+A dataset is a folder: `manifest.json` and, per split, `<split>_labels.npy` uint8 [N], `<split>_dense.npy`
+float32 [N, num_dense], `<split>_indices.npy` int32 [N, sum(multi_hot)]. The manifest is written last, by one
+rename, so a folder without it is unfinished.
+"""
+
+import errno
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.store.manifest import (
+    AGAIN,
+    FILES,
+    MANIFEST,
+    SPLITS,
+    check_files,
+    file_sha256,
+    read_manifest,
+    write_manifest,
+)
+from reference_models.process.errors import DatasetError
+
+__all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
+
+_DTYPES: Mapping[str, type[np.generic]] = {"labels": np.uint8, "dense": np.float32, "indices": np.int32}
+_VERIFY_SAMPLES = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A run of samples to append: labels uint8 [n], dense float32 [n, D], indices int32 [n, H]."""
+
+    labels: NDArray[np.uint8]
+    dense: NDArray[np.float32]
+    indices: NDArray[np.int32]
+
+
+class SplitWriter:
+    """Writes one split of known length. `write` may be called in any order of `start` and from any thread.
+
+    Writes go through file descriptors: a full disk is then an OSError, where a memory map would be a SIGBUS.
+    """
+
+    def __init__(self, folder: Path, split: str, num_samples: int, num_dense: int, num_lookups: int) -> None:
+        self.num_samples = num_samples
+        shapes = {
+            "labels": (num_samples,),
+            "dense": (num_samples, num_dense),
+            "indices": (num_samples, num_lookups),
+        }
+        self._files = {
+            name: _ArrayFile(folder / f"{split}_{name}.npy", shapes[name], np.dtype(dtype))
+            for name, dtype in _DTYPES.items()
+        }
+
+    def write(self, start: int, chunk: Chunk) -> None:
+        """Write `chunk` as samples start, start + 1, ...; ValueError if it does not fit the split."""
+        if start < 0 or start + len(chunk.labels) > self.num_samples:
+            raise ValueError(f"samples {start} to {start + len(chunk.labels)} of a split of {self.num_samples}")
+        for name, file in self._files.items():
+            file.write(start, getattr(chunk, name))
+
+    def close(self) -> None:
+        """Make the files durable."""
+        for file in self._files.values():
+            file.close()
+
+
+class _ArrayFile:
+    """One .npy file of known shape, written row by row in any order."""
+
+    def __init__(self, path: Path, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+        self._path, self._dtype, self._columns = path, dtype, shape[1:]
+        self._row_bytes = dtype.itemsize * int(np.prod(shape[1:], dtype=np.int64))
+        with path.open("wb") as file:
+            header = {"descr": np.lib.format.dtype_to_descr(dtype), "fortran_order": False, "shape": shape}
+            np.lib.format.write_array_header_1_0(file, header)
+            self._offset = file.tell()
+        self._descriptor = os.open(path, os.O_RDWR)
+        size = self._offset + shape[0] * self._row_bytes
+        with self._naming_the_file():
+            os.truncate(self._descriptor, size)
+            self._reserve(size)
+
+    def _reserve(self, size: int) -> None:
+        """Take the space now, so that a disk that is too small is found before any work is done."""
+        if hasattr(os, "posix_fallocate"):
+            try:
+                os.posix_fallocate(self._descriptor, 0, size)
+            except OSError as error:
+                if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+                    raise
+
+    @contextmanager
+    def _naming_the_file(self) -> Iterator[None]:
+        """Calls on a descriptor raise errors that do not say which file it was."""
+        try:
+            yield
+        except OSError as error:
+            raise OSError(error.errno, error.strerror, str(self._path)) from None
+
+    def write(self, start: int, rows: NDArray[Any]) -> None:
+        if rows.dtype != self._dtype or rows.shape[1:] != self._columns:
+            raise ValueError(f"{self._path.name} holds {self._dtype}{list(self._columns)}, got {rows.dtype}")
+        left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
+        offset = self._offset + start * self._row_bytes
+        with self._naming_the_file():
+            while left:
+                written = os.pwrite(self._descriptor, left, offset)
+                left, offset = left[written:], offset + written
+
+    def close(self) -> None:
+        try:
+            with self._naming_the_file():
+                os.fsync(self._descriptor)
+        finally:
+            os.close(self._descriptor)
+
+
+@contextmanager
+def unfinished(folder: Path) -> Iterator[Path]:
+    """Give `folder` without a manifest; remove its arrays again when what is done inside fails.
+
+    A process that is killed leaves arrays without a manifest: an unfinished dataset, made anew the next time.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / MANIFEST).unlink(missing_ok=True)
+    try:
+        yield folder
+    except BaseException:
+        for name in (*FILES, MANIFEST, MANIFEST + ".partial"):
+            with suppress(OSError):
+                (folder / name).unlink(missing_ok=True)
+        raise
+
+
+def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
+    """Read everything: digests, ids in their tables, labels 0 or 1, dense values finite. Returns the manifest.
+
+    DatasetError names the first file, and sample, that is wrong. `on_bytes` is told what was just hashed.
+    """
+    manifest = read_manifest(folder)
+    for name, entry in manifest["files"].items():
+        path = folder / name
+        if not path.is_file():
+            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+        if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
+            raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
+    for split in SPLITS:
+        StoreSplit(folder, split, manifest).check_samples()
+    return manifest
+
+
+class StoreSplit:
+    """One split of a store, read by slices of memory maps."""
+
+    def __init__(self, folder: Path, split: str, manifest: Mapping[str, Any]) -> None:
+        self._folder, self._split = folder, split
+        self._arrays: dict[str, NDArray[Any]] | None = None
+        self.num_samples = int(manifest["splits"][split])
+        self.num_dense = int(manifest["num_dense"])
+        self.num_embeddings: tuple[int, ...] = tuple(manifest["num_embeddings"])
+        self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Samples start to stop - 1; DatasetError where the files are not what the manifest says."""
+        import torch  # here, so that generating and verifying data need no torch
+
+        part = {name: array[start:stop] for name, array in self._mapped().items()}
+        return Batch(
+            torch.from_numpy(np.array(part["dense"])),
+            torch.from_numpy(part["indices"].astype(np.int64)),
+            torch.from_numpy(part["labels"].astype(np.float32)),
+        )
+
+    def check_samples(self) -> None:
+        """Look at every value; DatasetError names the first that no reader could use."""
+        arrays = self._mapped()
+        limits = np.repeat(np.array(self.num_embeddings, dtype=np.int64), self.multi_hot)
+        for start in range(0, self.num_samples, _VERIFY_SAMPLES):
+            stop = min(start + _VERIFY_SAMPLES, self.num_samples)
+            indices = arrays["indices"][start:stop]
+            for name, bad, expected in (
+                ("labels", arrays["labels"][start:stop] > 1, "0 or 1"),
+                ("dense", ~np.isfinite(arrays["dense"][start:stop]), "finite numbers"),
+                ("indices", (indices < 0) | (indices >= limits), "ids inside their tables"),
+            ):
+                if bad.any():
+                    row, *column = (int(i) for i in np.argwhere(bad)[0])
+                    value = arrays[name][start + row][column[0]] if column else arrays[name][start + row]
+                    place = f"sample {start + row}" + (f", column {column[0]}" if column else "")
+                    raise DatasetError(f"{self._path(name)}: {place} is {value}, expected {expected}. {AGAIN}")
+
+    def _mapped(self) -> dict[str, NDArray[Any]]:
+        if self._arrays is None:
+            self._arrays = {name: self._map(name) for name in _DTYPES}
+        return self._arrays
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{self._split}_{name}.npy"
+
+    def _map(self, name: str) -> NDArray[Any]:
+        path = self._path(name)
+        widths = {"labels": (), "dense": (self.num_dense,), "indices": (sum(self.multi_hot),)}
+        try:
+            array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+        except (OSError, ValueError, EOFError) as error:
+            raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
+        expected = (self.num_samples, *widths[name])
+        if not isinstance(array, np.ndarray) or array.shape != expected or array.dtype != _DTYPES[name]:
+            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+            wanted = f"{np.dtype(_DTYPES[name])}{list(expected)}"
+            raise DatasetError(f"{path}: holds {found}, the manifest says {wanted}. {AGAIN}")
+        return array
+
+
+def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
+    """Open a prepared dataset and hold it against the definition. Reads metadata, no samples."""
+    manifest = read_manifest(folder)
+    check_files(folder, manifest)
+    problems: Sequence[tuple[str, Any, Any]] = (
+        ("kind", data.kind, manifest["kind"]),
+        ("multi_hot", list(data.multi_hot), manifest["multi_hot"]),
+        ("num_dense", data.num_dense, manifest["num_dense"]),
+        *([("num_embeddings", list(data.num_embeddings), manifest["num_embeddings"])] if data.num_embeddings else []),
+        *([("sha256", data.sha256, manifest["dataset_sha256"])] if data.sha256 else []),
+        *([("train_samples", data.train_samples, manifest["splits"]["train"])] if data.train_samples else []),
+        *([("eval_samples", data.eval_samples, manifest["splits"]["eval"])] if data.eval_samples else []),
+    )
+    for field, wanted, found in problems:
+        if wanted != found:
+            raise DatasetError(
+                f"{folder / MANIFEST}: {field} is {found}, the benchmark's definition says {wanted}. "
+                "It is another dataset: give another --data folder or make this one again."
+            )
+    return OpenedDataset(
+        train=StoreSplit(folder, "train", manifest),
+        eval=StoreSplit(folder, "eval", manifest),
+        dataset_sha256=manifest["dataset_sha256"],
+        files={str(folder / name): int(entry["bytes"]) for name, entry in manifest["files"].items()},
+    )

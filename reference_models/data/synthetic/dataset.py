@@ -1,0 +1,98 @@
+"""Made-up clicks held in memory. They touch no file, so a throughput measured on them has no input in it.
+
+Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few
+rows are read most of the time, as in real click logs, but hot rows are no neighbours. Labels are coin flips.
+"""
+
+import math
+import threading
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.synthetic.config import ZIPF_EXPONENT, bytes_per_sample
+from reference_models.process.errors import DatasetError
+
+_GOLDEN_RATIO = 0.6180339887498949
+
+
+class MadeUpClicks:
+    """`num_samples` samples that are made at the first read, always the same ones for one `data`."""
+
+    def __init__(self, data: DataConfig, num_samples: int, stream: int) -> None:
+        if data.num_embeddings is None:
+            raise DatasetError(f"data {data.name!r}: made-up data needs data.num_embeddings.")
+        self.num_samples = num_samples
+        self.num_embeddings, self.multi_hot, self.num_dense = data.num_embeddings, data.multi_hot, data.num_dense
+        self._exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
+        self._seed = (data.seed or 0, stream)
+        self._samples: Batch | None = None
+        self._making = threading.Lock()  # readers may prefetch in a thread of their own
+
+    def read(self, start: int, stop: int) -> Batch:
+        with self._making:
+            if self._samples is None:
+                self._samples = self._make()
+        whole = self._samples
+        return Batch(whole.dense[start:stop], whole.indices[start:stop], whole.labels[start:stop])
+
+    def _make(self) -> Batch:
+        generator = np.random.default_rng(self._seed)
+        indices = np.empty((self.num_samples, sum(self.multi_hot)), dtype=np.int64)
+        column = 0
+        for num_rows, hot in zip(self.num_embeddings, self.multi_hot, strict=True):
+            drawn = generator.random((self.num_samples, hot))
+            indices[:, column : column + hot] = scatter(zipf_ranks(drawn, num_rows, self._exponent), num_rows)
+            column += hot
+        dense = np.log1p(generator.exponential(size=(self.num_samples, self.num_dense)))
+        labels = generator.integers(0, 2, self.num_samples)
+        return Batch(
+            torch.from_numpy(dense.astype(np.float32)),
+            torch.from_numpy(indices),
+            torch.from_numpy(labels.astype(np.float32)),
+        )
+
+
+def open_made_up(data: DataConfig) -> OpenedDataset:
+    """Both splits; nothing is made before the first read. Raises DatasetError without data.train_samples."""
+    if data.train_samples is None:
+        raise DatasetError(
+            f"data {data.name!r}: made-up data is for throughput only, where its size follows from the batch. "
+            "Use --throughput STEPS."
+        )
+    eval_samples = data.eval_samples or data.train_samples
+    return OpenedDataset(
+        train=MadeUpClicks(data, data.train_samples, 0),
+        eval=MadeUpClicks(data, eval_samples, 1),
+        dataset_sha256=None,
+        files={},
+    )
+
+
+def held_bytes(data: DataConfig) -> int:
+    """What the training split takes in memory."""
+    return (data.train_samples or 0) * bytes_per_sample(data)
+
+
+def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> NDArray[np.int64]:
+    """Ranks 0 to num_rows - 1 from uniform numbers in [0, 1): the floor of a power law's inverse on [1, rows + 1).
+
+    A rank's chance falls as its (rank + 1) ** -exponent, like Zipf's up to the integral over its step.
+    """
+    if exponent == 1.0:
+        position = np.exp(drawn * math.log(num_rows + 1.0))
+    else:
+        power = 1.0 - exponent
+        position = (1.0 + drawn * ((num_rows + 1.0) ** power - 1.0)) ** (1.0 / power)
+    return np.minimum(position.astype(np.int64), num_rows) - 1
+
+
+def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
+    """Rows for ranks: multiplied, modulo the rows, by a number near the golden share that shares no factor."""
+    step = max(1, round(num_rows * _GOLDEN_RATIO))
+    while math.gcd(step, num_rows) != 1:
+        step += 1
+    return ranks * step % num_rows

@@ -1,0 +1,1 @@
+"""Several processes: process group, rendezvous, traffic, compression, limits."""

@@ -1,0 +1,53 @@
+"""What several ranks cannot do, known before anything starts; torch-free."""
+
+from reference_models.config.sections import RuntimeConfig, TrainConfig, parse_comm
+from reference_models.process.errors import ConfigError
+
+COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
+_SENDS_PARTIAL_SUMS = ("auto", "row_wise", "table_row_wise", "grid_shard")
+_CPU_PRECISIONS = ("fp32", "fp16", "int8")
+
+
+def refuse_impossible_runtime(train: TrainConfig, runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for what the implementation that is asked for cannot do with ranks."""
+    if runtime.implementation == "torchrec":
+        refuse_impossible_ranks(train, runtime, runtime.ranks)
+        return
+    for field in ("ranks", "sharding", "comm", "grad_comm"):
+        value, default = getattr(runtime, field), RuntimeConfig.__dataclass_fields__[field].default
+        if value != default:
+            raise ConfigError(
+                f"runtime.{field} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
+                "Several ranks need --implementation torchrec."
+            )
+
+
+def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
+    """Raise ConfigError for what TorchRec refuses, fails with, or would quietly do otherwise."""
+    if train.global_batch_size % num_ranks:
+        raise ConfigError(
+            f"train.global_batch_size is {train.global_batch_size}, which {num_ranks} ranks cannot share equally. "
+            "Choose a multiple of the number of ranks."
+        )
+    if train.opt_name == "rowwise_adagrad" and runtime.sharding in COLUMN_TYPES:
+        raise ConfigError(
+            f"runtime.sharding {runtime.sharding!r} cuts rows, and row-wise Adagrad would keep one state per piece. "
+            "Use table_wise or row_wise, or element-wise Adagrad."
+        )
+    if train.optimizer.get("opt_adagrad_learning_rate_decay", 0.0):
+        raise ConfigError("train.opt_adagrad_learning_rate_decay must be 0: FBGEMM's Adagrad knows none.")
+    for precision in set(parse_comm(runtime.comm)) - {"fp32"}:
+        _refuse_precision(precision, runtime)
+
+
+def _refuse_precision(precision: str, runtime: RuntimeConfig) -> None:
+    if runtime.device == "cpu" and precision not in _CPU_PRECISIONS:
+        raise ConfigError(
+            f"runtime.comm {runtime.comm!r}: between CPUs TorchRec has no {precision} (it would take fp16 for bf16, "
+            f"and fail with fp8). Use one of {', '.join(_CPU_PRECISIONS)}."
+        )
+    if precision in ("int8", "fp8") and runtime.sharding in _SENDS_PARTIAL_SUMS:
+        raise ConfigError(
+            f"runtime.comm {runtime.comm!r}: with sharding {runtime.sharding!r} ranks add up partial sums, which "
+            f"cannot travel in {precision}. Use fp16, or shard table_wise or column_wise."
+        )

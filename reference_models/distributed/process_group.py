@@ -1,0 +1,67 @@
+"""A world of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
+
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any, TypeVar
+
+import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore
+
+from reference_models.distributed.rendezvous import Meeting, meet
+
+T = TypeVar("T")
+
+
+class ProcessGroup:
+    """The ranks of the default process group.
+
+    Small Python objects travel over a gloo group of their own, so that control never waits for a GPU's stream, and
+    a barrier names the ranks that did not come.
+    """
+
+    def __init__(self, control: "dist.ProcessGroup", timeout: timedelta) -> None:
+        self._control, self._timeout = control, timeout
+        self.rank = dist.get_rank()
+        self.size = dist.get_world_size()
+
+    def gather(self, value: T) -> list[T] | None:
+        values: list[Any] | None = [None] * self.size if self.rank == 0 else None
+        dist.gather_object(value, values, dst=0, group=self._control)
+        return values
+
+    def broadcast(self, value: T) -> T:
+        box: list[Any] = [value]
+        dist.broadcast_object_list(box, src=0, group=self._control)
+        return box[0]  # type: ignore[no-any-return]
+
+    def barrier(self) -> None:
+        """Raises RuntimeError that names the missing ranks when one does not come within the timeout."""
+        dist.monitored_barrier(self._control, timeout=self._timeout, wait_all_ranks=True)
+
+    def leave(self) -> None:
+        """Close the connections. Only after the last collective call of every rank."""
+        dist.destroy_process_group()
+
+
+def join_world(
+    device_type: str, timeout_s: float, environ: Mapping[str, str] | None = None, num_ranks: int | None = None
+) -> ProcessGroup:
+    """Meet the other ranks and join them. Raises as `meet` and `join` do."""
+    return join(meet(environ, num_ranks=num_ranks), device_type, timeout_s)
+
+
+def join(meeting: Meeting, device_type: str, timeout_s: float) -> ProcessGroup:
+    """Connect the ranks that have met. `timeout_s` is how long any one collective call may wait for another rank.
+
+    Raises RuntimeError, here and in every collective call, when a rank is lost.
+    """
+    timeout = timedelta(seconds=timeout_s)
+    meeting.store.set_timeout(timeout)
+    dist.init_process_group(
+        backend="cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo",
+        store=PrefixStore("group", meeting.store),
+        rank=meeting.rank,
+        world_size=meeting.size,
+        timeout=timeout,
+    )
+    return ProcessGroup(dist.new_group(backend="gloo", timeout=timeout), timeout)

@@ -1,0 +1,209 @@
+"""Where the ranks of a world meet: who has come, and notes that every rank can read at once.
+
+The ranks find each other by torchrun's variables: RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Rank 0 serves the
+notes, or torchrun's launcher where it is one.
+"""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import TypeVar
+
+from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
+
+from reference_models.process.errors import ConfigError, WorldError
+
+T = TypeVar("T")
+MEETING_TIMEOUT_S = 120.0
+"""How long the ranks wait for one another to come."""
+TELL_AFTER_S = 5.0
+_POLL_S = 0.1
+_ANSWERS_WITHIN_S = 20.0
+_NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Meeting:
+    """This rank, and the others, who have all come. Notes raise RuntimeError when whoever serves them is gone, and
+    wait without end when it stands still.
+    """
+
+    rank: int
+    size: int
+    host: str
+    """Who serves the notes, for messages."""
+    is_host: bool
+    store: Store
+    notes: Store
+    """Over a connection of its own, so that a wait on `store` holds up no note."""
+
+    def note(self, key: str, value: str) -> None:
+        self.notes.set(key, value)
+
+    def first_note(self, key: str, value: str) -> str:
+        """Leave a note unless there is one; returns the one that stands, the same on every rank."""
+        return bytes(self.notes.compare_set(key, "", value)).decode()
+
+    def read_note(self, key: str) -> str:
+        """The last note of that name, empty when there is none yet."""
+        return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
+
+
+def meet(
+    environ: Mapping[str, str] | None = None,
+    *,
+    num_ranks: int | None = None,
+    timeout_s: float = MEETING_TIMEOUT_S,
+    on_waiting: Callable[[str], None] | None = None,
+) -> Meeting:
+    """Wait until every rank is here; `on_waiting` gets a line when that takes more than some seconds.
+
+    Raises ConfigError when the variables are missing, wrong or tell of another number of ranks, and WorldError when a
+    rank does not come within `timeout_s`.
+    """
+    environ = os.environ if environ is None else environ
+    rank, size, address, port = _read(environ, num_ranks)
+    by_launcher = environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    place = f"{address}:{port}"
+    is_host = rank == 0 and not by_launcher
+    host = f"{'the launcher' if by_launcher else 'rank 0'}, where the ranks meet ({place}),"
+    end_s = time.monotonic() + timeout_s
+    tell = _Telling(on_waiting)
+    try:
+        if not is_host:
+            _wait_for_server(address, port, end_s, lambda: tell.once(f"rank {rank}: waiting for rank 0 at {place}"))
+        store = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=is_host))
+        notes = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=False))
+        meeting = Meeting(
+            rank=rank, size=size, host=host, is_host=is_host, store=store, notes=PrefixStore("notes", notes)
+        )
+        _gather(meeting, place, end_s, timeout_s, tell)
+    except TimeoutError:
+        took_s = time.monotonic() - end_s + timeout_s
+        raise WorldError(
+            f"rank {rank}: no rank 0 answers at {place} for {took_s:.0f} s. Start all ranks at the same time, "
+            "with MASTER_ADDR of the machine of rank 0 and a MASTER_PORT that nothing else uses."
+        ) from None
+    except RuntimeError as error:
+        if isinstance(error, WorldError):
+            raise
+        raise WorldError(
+            f"rank {rank}: {place} does not answer as rank 0 does ({_first_line(error)}). Was rank 0 ended, or does "
+            "another program use this MASTER_PORT?"
+        ) from error
+    return meeting
+
+
+class _Telling:
+    """Says a line once, when waiting has taken some seconds."""
+
+    def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
+        self._on_waiting, self._from_s = on_waiting, time.monotonic() + TELL_AFTER_S
+
+    def once(self, line: str) -> None:
+        if self._on_waiting is not None and time.monotonic() > self._from_s:
+            self._on_waiting(line)
+            self._on_waiting = None
+
+
+def _read(environ: Mapping[str, str], num_ranks: int | None) -> tuple[int, int, str, int]:
+    missing = [name for name in _NEEDED if not environ.get(name)]
+    if missing:
+        raise ConfigError(
+            f"cannot join the other ranks: {', '.join(missing)} not set. Start the ranks with torchrun, or set "
+            f"{', '.join(_NEEDED)} (LOCAL_RANK too where a machine has several GPUs)."
+        )
+    numbers = {}
+    for name in ("RANK", "WORLD_SIZE", "MASTER_PORT"):
+        if not environ[name].isdecimal():
+            raise ConfigError(f"{name} is {environ[name]!r} in the environment: expected a whole number.")
+        numbers[name] = int(environ[name])
+    rank, size, port = numbers.values()
+    if rank >= size:
+        raise ConfigError(f"RANK is {rank} in a world of WORLD_SIZE {size}: ranks are counted from 0.")
+    if num_ranks is not None and num_ranks != size:
+        raise ConfigError(f"{num_ranks} ranks were asked for, but WORLD_SIZE is {size}.")
+    address = environ["MASTER_ADDR"]
+    if not 0 < port < 2**16:
+        raise ConfigError(f"MASTER_PORT is {port}: expected 1 to 65535.")
+    try:
+        socket.getaddrinfo(address, port)
+    except (OSError, UnicodeError) as error:
+        raise ConfigError(
+            f"MASTER_ADDR is {address!r}, which this machine cannot resolve ({error}). Give the name or address of "
+            "the machine of rank 0."
+        ) from None
+    return rank, size, address, port
+
+
+def _open_store(address: str, port: int, *, is_host: bool) -> Store:
+    try:
+        return TCPStore(address, port, None, is_host, timedelta(seconds=MEETING_TIMEOUT_S), wait_for_workers=False)
+    except RuntimeError as error:
+        if is_host and "EADDRINUSE" in str(error):
+            raise ConfigError(
+                f"MASTER_PORT {port} is in use on this machine, by another program or an earlier rank 0. Give all "
+                "ranks another MASTER_PORT, or end that program."
+            ) from None
+        if is_host and "failed to listen" in str(error):
+            raise ConfigError(f"rank 0 cannot listen at MASTER_PORT {port}: {_first_line(error)}") from None
+        raise
+
+
+def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
+    """Until somebody listens there: torch's own client would try for much longer than its timeout."""
+    while True:
+        try:
+            socket.create_connection(
+                (address, port), timeout=max(_POLL_S, min(5.0, end_s - time.monotonic()))
+            ).close()
+            return
+        except OSError:
+            if time.monotonic() > end_s:
+                raise TimeoutError from None
+        on_wait()
+        time.sleep(_POLL_S)
+
+
+def _gather(meeting: Meeting, place: str, end_s: float, timeout_s: float, tell: _Telling) -> None:
+    meeting.note(f"here/{meeting.rank}", "1")
+    absent = list(range(meeting.size))
+    while absent := [rank for rank in absent if not meeting.read_note(f"here/{rank}")]:
+        named = ", ".join(map(str, absent[:8])) + (" …" if len(absent) > 8 else "")
+        count = f"{len(absent)} of {meeting.size} ranks"
+        if time.monotonic() > end_s:
+            raise WorldError(
+                f"{count} did not come to {place} within {timeout_s:.0f} s: rank {named}. Start all ranks at the "
+                "same time, with the same MASTER_ADDR and MASTER_PORT."
+            )
+        tell.once(f"rank {meeting.rank}: waiting for {count} at {place}: rank {named}")
+        time.sleep(_POLL_S)
+
+
+def _within(seconds: float, call: Callable[[], T]) -> T:
+    """The call's result. Raises TimeoutError when it takes longer: a call into torch's store may never return."""
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def work() -> None:
+        try:
+            results.append(call())
+        except BaseException as error:  # raised below, in the caller's thread
+            errors.append(error)
+
+    thread = threading.Thread(target=work, name="meeting", daemon=True)
+    thread.start()
+    thread.join(seconds)
+    if errors:
+        raise errors[0]
+    if not results:
+        raise TimeoutError
+    return results[0]
+
+
+def _first_line(error: BaseException) -> str:
+    return (str(error) or type(error).__name__).splitlines()[0]

@@ -1,0 +1,90 @@
+"""The optimizers of sharded tables: FBGEMM's, fused into the backward pass, and one for tables on every rank."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from fbgemm_gpu.split_embedding_configs import EmbOptimType
+from fbgemm_gpu.split_table_batched_embeddings_ops_training import SplitTableBatchedEmbeddingBagsCodegen
+from torch import nn
+
+from reference_models.config.sections import TrainConfig
+from reference_models.training.optimizers import SparseAdagrad, adagrad_options
+
+_OPTIMIZERS = {
+    "sgd": EmbOptimType.EXACT_SGD,
+    "adagrad": EmbOptimType.EXACT_ADAGRAD,
+    "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+}
+
+
+def fused_parameters(train: TrainConfig) -> dict[str, Any]:
+    """What TorchRec's sharder hands to FBGEMM's tables."""
+    parameters: dict[str, Any] = {
+        "optimizer": _OPTIMIZERS[train.opt_name],
+        "learning_rate": train.opt_base_learning_rate,
+    }
+    if train.opt_name != "sgd":
+        parameters["eps"] = train.optimizer.get("opt_adagrad_epsilon", 1e-8)
+    return parameters
+
+
+class FusedTablesOptimizer:
+    """The tables of this rank that update inside the backward pass, with the face of a torch optimizer.
+
+    A rank may hold no such table; then the settings are those that it would have been built with.
+    """
+
+    def __init__(self, model: nn.Module, train: TrainConfig) -> None:
+        self._tables = [m for m in model.modules() if isinstance(m, SplitTableBatchedEmbeddingBagsCodegen)]
+        initial = train.optimizer.get("opt_adagrad_initial_accumulator_value", 0.0)
+        if train.opt_name != "sgd" and initial:
+            for states in self._states():
+                states[0].fill_(initial)
+        built = self._tables[0].optimizer_args if self._tables else None
+        self.defaults: dict[str, Any] = {
+            "lr": self._tables[0].get_learning_rate() if self._tables else train.opt_base_learning_rate,
+            "lr_decay": 0.0,
+            "weight_decay": built.weight_decay if built is not None else 0.0,
+            "eps": built.eps if built is not None else train.optimizer.get("opt_adagrad_epsilon", 1e-8),
+            "initial_accumulator_value": initial,
+        }
+        self.param_groups: list[dict[str, Any]] = [dict(self.defaults)]
+        self._learning_rate = self.defaults["lr"]
+
+    def prepare(self) -> None:
+        """Hand the group's learning rate to the tables; before the backward pass, which will use it."""
+        if self.param_groups[0]["lr"] != self._learning_rate:
+            self._learning_rate = self.param_groups[0]["lr"]
+            for table in self._tables:
+                table.set_learning_rate(self._learning_rate)
+
+    def zero_grad(self) -> None:
+        """Fused updates leave no gradients."""
+
+    def step(self) -> None:
+        """The update happened in the backward pass."""
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"state": list(self._states()), "param_groups": self.param_groups}
+
+    def _states(self) -> Iterator[Any]:
+        for table in self._tables:
+            yield from table.split_optimizer_states()
+
+
+class TouchedRowsAdagrad(SparseAdagrad):
+    """SparseAdagrad for tables whose gradients are dense, as those that every rank holds and averages are."""
+
+    def _update(self, p: nn.Parameter, group: dict[str, Any]) -> None:
+        gradient = p.grad
+        assert gradient is not None
+        rows = gradient.abs().amax(1).nonzero().squeeze(1)
+        self.update_rows(p, group, rows, gradient.index_select(0, rows))
+
+
+def build_replicated_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """The optimizer of tables that every rank holds."""
+    if train.opt_name == "sgd":
+        return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
+    return TouchedRowsAdagrad(parameters, rowwise=train.opt_name == "rowwise_adagrad", **adagrad_options(train))

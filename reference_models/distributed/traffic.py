@@ -1,0 +1,251 @@
+"""Counting and timing the collective calls of a step, each by what it carries.
+
+Bytes are those that one rank sends to others. They are computed from the tensors of each call by the algorithm's
+formula; what TCP or RDMA adds is not in them.
+"""
+
+import statistics
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from enum import StrEnum
+from typing import Any, NamedTuple, TypeVar
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
+
+from reference_models.process.world import World
+
+T = TypeVar("T")
+
+
+class Carries(StrEnum):
+    """What travels between ranks in training and evaluation."""
+
+    INPUT = "input_redistribution"
+    """Ids, and how many there are, to the ranks that hold their rows."""
+    FORWARD = "embedding_forward"
+    """Pooled embeddings, or partial sums of them, to the ranks that hold the samples."""
+    BACKWARD = "embedding_backward"
+    """Their gradients, the way back."""
+    DENSE = "dense_reduce"
+    """Gradients of the weights that every rank holds."""
+    EVALUATION = "evaluation_gather"
+    """Scores and labels to rank 0."""
+
+
+FORMULAS: dict[str, str] = {
+    "alltoall_base_": "input bytes without the part that stays",
+    "alltoall_": "input bytes without the part that stays",
+    "allreduce_": "2 (N - 1) / N x tensor bytes (ring)",
+    "allreduce_coalesced_": "2 (N - 1) / N x tensor bytes (ring)",
+    "reduce_scatter_": "(N - 1) / N x input bytes",
+    "_reduce_scatter_base_": "(N - 1) / N x input bytes",
+    "allgather_": "(N - 1) x input bytes",
+    "_allgather_base_": "(N - 1) x input bytes",
+    "gather_": "input bytes, but for rank 0",
+    "broadcast_": "tensor bytes to each other rank, from rank 0",
+    "powersgd": "2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)",
+}
+_WHOLE = (torch.int64, torch.int32)
+
+
+def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
+    """Bytes that `rank` sends in the c10d operator `name`; 0 for those that carry none."""
+    if name == "alltoall_base_":
+        given, splits = args[1], args[4]
+        total = _num_bytes([given])
+        kept = splits[rank] * total // max(1, given.shape[0]) if splits else total // num_ranks
+        return total - kept
+    if name == "alltoall_":
+        return _num_bytes(given for index, given in enumerate(args[1]) if index != rank)
+    if name in ("allreduce_", "allreduce_coalesced_"):
+        return ring_bytes(_num_bytes(args[0]), num_ranks)
+    if name in ("reduce_scatter_", "_reduce_scatter_base_"):
+        return (num_ranks - 1) * _num_bytes(args[1]) // num_ranks
+    if name in ("allgather_", "_allgather_base_"):
+        return (num_ranks - 1) * _num_bytes(args[1])
+    if name == "gather_":
+        return _num_bytes(args[1]) if rank != 0 else 0
+    if name == "broadcast_":
+        return (num_ranks - 1) * _num_bytes(args[0]) if rank == 0 else 0
+    return 0
+
+
+def ring_bytes(num_bytes: int, num_ranks: int) -> int:
+    """What each rank sends in an all-reduce of so many bytes, round the ring."""
+    return 2 * (num_ranks - 1) * num_bytes // num_ranks
+
+
+def _num_bytes(tensors: Any) -> int:
+    if isinstance(tensors, torch.Tensor):
+        return tensors.numel() * tensors.element_size()
+    return sum(_num_bytes(one) for one in tensors) if isinstance(tensors, Iterable) else 0
+
+
+Exchange = dict[str, Any]
+"""What `gather_exchange` makes, as plain values: counted bytes and measured seconds."""
+
+
+class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """While active, adds up bytes and seconds of collective calls, and waits for each at once.
+
+    Calls tell themselves apart: averages are of dense gradients, only evaluation gathers to one rank, whole numbers
+    are ids on the way forward and a sparse gradient on the way back. `during` says which way it is.
+    """
+
+    def __init__(self, rank: int, num_ranks: int) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._rank, self._num_ranks = rank, num_ranks
+        self._stage = Carries.FORWARD
+        self.num_bytes: dict[Carries, int] = defaultdict(int)
+        self.duration_s: dict[str, float] = defaultdict(float)
+        self.operators: dict[Carries, set[str]] = defaultdict(set)
+
+    @contextmanager
+    def during(self, stage: Carries) -> Iterator[None]:
+        before, self._stage = self._stage, stage
+        try:
+            yield
+        finally:
+            self._stage = before
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        if func.namespace != "c10d":
+            return func(*args, **(kwargs or {}))
+        name = func.__name__.partition(".")[0]
+        started_s = time.perf_counter()
+        result = func(*args, **(kwargs or {}))
+        _wait(result)
+        duration_s = time.perf_counter() - started_s
+        carries = self._carries(name, args)
+        self.num_bytes[carries] += sent_bytes(name, args, self._rank, self._num_ranks)
+        self.operators[carries].add(name)
+        self.duration_s["all_reduce" if carries is Carries.DENSE else "all_to_all"] += duration_s
+        return result
+
+    def watch_dense(self, name: str, exchange: Callable[[], "tuple[T, int]"]) -> T:
+        """Wait for an exchange of dense gradients that cannot be watched call by call, and count what it says.
+
+        `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may
+        begin in this thread or in one of the group's, where no mode sees them.
+        """
+        started_s = time.perf_counter()
+        with _disable_current_modes():
+            result, num_bytes = exchange()
+        self.duration_s["all_reduce"] += time.perf_counter() - started_s
+        self.num_bytes[Carries.DENSE] += ring_bytes(num_bytes, self._num_ranks)
+        self.operators[Carries.DENSE].add(name)
+        return result
+
+    def _carries(self, name: str, args: Sequence[Any]) -> Carries:
+        if name.startswith("allreduce"):
+            return Carries.DENSE
+        if name in ("gather_", "broadcast_"):
+            return Carries.EVALUATION
+        is_whole = _first(args[:2]).dtype in _WHOLE
+        if self._stage is Carries.FORWARD:
+            return Carries.INPUT if is_whole else Carries.FORWARD
+        return Carries.DENSE if is_whole else Carries.BACKWARD
+
+
+def active_counter() -> CollectiveCounter | None:
+    """The counter that counts at this moment, in this thread."""
+    mode = _get_current_dispatch_mode()
+    return mode if isinstance(mode, CollectiveCounter) else None
+
+
+def _first(args: Any) -> torch.Tensor:
+    while not isinstance(args, torch.Tensor):
+        args = args[0]
+    return args
+
+
+def _wait(result: Any) -> None:
+    """Wait for the work object in an operator's result, wherever it is."""
+    parts = result if isinstance(result, tuple | list) else (result,)
+    for part in parts:
+        wait: Callable[[], Any] | None = getattr(part, "wait", None)
+        if wait is not None and not isinstance(part, torch.Tensor):
+            wait()
+
+
+class StepTimes(NamedTuple):
+    """One undisturbed step, and of the next one, counted, what its rank waited for collective calls; in seconds."""
+
+    step_s: float
+    all_to_all_s: float
+    all_reduce_s: float
+
+
+def split_step(rounds: Sequence[StepTimes]) -> StepTimes:
+    """The median of each time over a rank's rounds: one step that another process disturbed decides nothing."""
+    return StepTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
+
+
+def computing_s(times: StepTimes) -> float | None:
+    """What the waiting leaves of an undisturbed step; None where it exceeds it, so that nothing can be told apart.
+
+    That is where calls that overlap with computing are most of a step, and where other work disturbed one of both.
+    """
+    left_s = times.step_s - times.all_to_all_s - times.all_reduce_s
+    return left_s if left_s >= 0.0 else None
+
+
+def gather_exchange(
+    world: World,
+    steps: CollectiveCounter,
+    evaluation: CollectiveCounter | None,
+    *,
+    rounds: Sequence[StepTimes],
+    link: tuple[float, int] | None,
+    placement: Sequence[Mapping[str, Any]],
+) -> Exchange:
+    """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
+
+    `steps` counted one step per round. The time of a kind of call is the mean over ranks of their medians, with every
+    call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is told as it
+    is. Without `evaluation` its bytes are None: not counted.
+    """
+    here: dict[str, Any] = {
+        "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
+        "evaluation": {kind.value: evaluation.num_bytes.get(kind, 0) for kind in Carries} if evaluation else None,
+        "operators": _operators(steps, evaluation),
+        "times": tuple(split_step(rounds)),
+    }
+    told = world.gather(here)
+    speed, sent_bytes = link if link is not None else (None, None)
+    measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes, "placement": [*placement]}
+    return world.broadcast({**_over_ranks(told), **measured} if told is not None else {})
+
+
+def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
+    """Which operators carried which kind, in any of the counters."""
+    names: dict[str, set[str]] = defaultdict(set)
+    for counter in counters:
+        for kind, found in counter.operators.items() if counter is not None else ():
+            names[kind.value] |= found
+    return {kind: sorted(found) for kind, found in names.items()}
+
+
+def _over_ranks(told: list[dict[str, Any]]) -> Exchange:
+    mean = StepTimes(*(statistics.fmean(times) for times in zip(*(one["times"] for one in told), strict=True)))
+
+    def total(what: str) -> dict[str, int]:
+        return {kind.value: sum(one[what][kind.value] for one in told) for kind in Carries}
+
+    return {
+        "num_ranks": len(told),
+        "bytes_per_step": total("step"),
+        "bytes_per_evaluation": total("evaluation") if told[0]["evaluation"] is not None else None,
+        "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
+        "formulas": {
+            kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
+            for kind, names in told[0]["operators"].items()
+        },
+        **mean._asdict(),
+        "compute_s": computing_s(mean),
+    }

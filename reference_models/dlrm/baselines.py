@@ -1,0 +1,98 @@
+"""Models that a calibrated target must be out of reach of: each lacks something that DLRM has.
+
+They share the reference implementation's loop, optimizer and evaluation; only the weights differ.
+"""
+
+import torch
+from torch import nn
+
+from reference_models.config.sections import TrainConfig
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.model import INITS
+from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.layers.mlp import build_embedding_bag, build_mlp
+from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.process.world import World
+from reference_models.training.optimizers import build_optimizers
+from reference_models.training.workload import Workload, WorkloadSpec
+
+Built = tuple[nn.Module, list[torch.optim.Optimizer]]
+
+
+class DenseOnly(nn.Module):
+    """The bottom and top MLP in a row; sees no ids."""
+
+    def __init__(self, config: DLRMConfig, num_dense: int) -> None:
+        super().__init__()
+        self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, INITS[config.init], ends_in_logit=False)
+        self.top_mlp = build_mlp(config.embedding_dim, config.top_mlp, INITS[config.init], ends_in_logit=True)
+
+    def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        logits: torch.Tensor = self.top_mlp(self.bottom_mlp(dense))
+        return logits.squeeze(1)
+
+
+class LogisticRegression(nn.Module):
+    """One weight per id and per dense feature, and a bias: everything but interactions. Starts from zero."""
+
+    def __init__(self, num_dense: int, num_embeddings: tuple[int, ...], multi_hot: tuple[int, ...]) -> None:
+        super().__init__()
+        self.multi_hot = list(multi_hot)
+        self.embedding_bags = nn.ModuleList([build_embedding_bag(rows, 1) for rows in num_embeddings])
+        self.dense = nn.Linear(num_dense, 1)
+        for parameter in self.parameters():
+            nn.init.zeros_(parameter)
+
+    def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+        bags = torch.split(indices, self.multi_hot, dim=1)
+        logits: torch.Tensor = self.dense(dense)
+        for bag, ids in zip(self.embedding_bags, bags, strict=True):
+            logits = logits + bag(ids)
+        return logits.squeeze(1)
+
+
+class _DenseOnlyWorkload(ReferenceWorkload):
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+        with self._device:
+            model = DenseOnly(self._spec.model, self._data.train.num_dense)
+        return model, [_dense_optimizer(self._spec.train, model)]
+
+
+class _LogisticRegressionWorkload(ReferenceWorkload):
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+        train = self._data.train
+        with self._device:
+            model = LogisticRegression(train.num_dense, num_embeddings, train.multi_hot)
+        optimizers = build_optimizers(
+            self._spec.train,
+            embedding_parameters=list(model.embedding_bags.parameters()),
+            dense_parameters=list(model.dense.parameters()),
+        )
+        return model, optimizers
+
+
+class _FrozenEmbeddingsWorkload(ReferenceWorkload):
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+        model, optimizers = super()._build_model(num_embeddings)
+        for parameter in model.embedding_parameters():
+            parameter.requires_grad_(False)
+        return model, optimizers[1:]
+
+
+def _dense_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
+    placeholder = [nn.Parameter(torch.zeros(1, 1))]
+    return build_optimizers(train, embedding_parameters=placeholder, dense_parameters=list(model.parameters()))[1]
+
+
+CONTROLS: dict[str, type[ReferenceWorkload]] = {
+    "dense_only": _DenseOnlyWorkload,
+    "logistic_regression": _LogisticRegressionWorkload,
+    "frozen_embeddings": _FrozenEmbeddingsWorkload,
+}
+
+
+def build_control(name: str, spec: WorkloadSpec, world: World) -> Workload:
+    """A control's workload, not yet built. Raises ConfigError for a name that is none."""
+    if name not in CONTROLS:
+        raise ConfigError(f"unknown control {name!r}.{did_you_mean(name, list(CONTROLS))}")
+    return CONTROLS[name](spec, world)

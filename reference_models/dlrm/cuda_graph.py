@@ -1,0 +1,89 @@
+"""The training step on a CUDA device, captured once as a graph and replayed: no launch of a kernel costs host time.
+
+Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense part is differentiated by autograd
+while it is captured. What changes from step to step, the batch and the learning rates, lies in fixed buffers.
+"""
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import torch
+from torch import nn
+
+from reference_models.data.dataset import Batch
+from reference_models.dlrm.model import DLRM
+from reference_models.fused.dense_parameters import adopt
+from reference_models.fused.merged_embedding import MergedEmbedding
+
+
+def pinned(batch: Batch) -> Batch:
+    """The batch in page-locked memory, from which copies to the device need not be waited for."""
+    return Batch(batch.dense.pin_memory(), batch.indices.pin_memory(), batch.labels.pin_memory())
+
+
+class StepOnTensors:
+    """One step in tensors of fixed addresses and shapes; runs on any device, and can be captured on CUDA."""
+
+    def __init__(
+        self, model: DLRM, embedding: MergedEmbedding, optimizers: list[torch.optim.Optimizer], *, autocasts: bool
+    ) -> None:
+        self._model, self._embedding, self._autocasts = model, embedding, autocasts
+        self._optimizers = optimizers
+        self._eps = [optimizer.param_groups[0].get("eps", 0.0) for optimizer in optimizers]
+        self._dense = [adopt(parameter, optimizers[1]) for parameter in model.dense_parameters()]
+
+    def logits(self, batch: Batch) -> torch.Tensor:
+        """Logits [B] without gradients."""
+        with torch.no_grad():
+            rows, plan = self._embedding.merge_ids(batch.indices), self._embedding.plan(len(batch.labels))
+            return self._dense_forward(batch.dense, self._embedding.read(rows, plan))
+
+    def train(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
+        """Train on a batch at the learning rates [2] of embeddings and dense weights; returns the loss."""
+        rows, plan = self._embedding.merge_ids(batch.indices), self._embedding.plan(len(batch.labels))
+        features = self._embedding.read(rows, plan).requires_grad_()
+        logits = self._dense_forward(batch.dense, features)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
+        gradients = torch.autograd.grad(loss, [features, *self._model.dense_parameters()])
+        with torch.no_grad():
+            self._embedding.update_static(rows, plan, gradients[0], rates[0], self._eps[0])
+            for parameter, gradient in zip(self._dense, gradients[1:], strict=True):
+                parameter.update_by_tensor(gradient, rates[1], self._eps[1])
+        return loss.detach()
+
+    def _dense_forward(self, dense: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
+        model = self._model
+        with self._autocast(dense.device.type):
+            vectors = torch.cat([model.bottom_mlp(dense).unsqueeze(1), features[:, 1:]], dim=1)
+            logits: torch.Tensor = model.top_mlp(model.interaction(vectors))
+        return logits.squeeze(1).float() if self._autocasts else logits.squeeze(1)
+
+    def _autocast(self, device_type: str) -> AbstractContextManager[Any]:
+        # Its cache of casted weights would outlive the capture.
+        return (
+            torch.autocast(device_type, dtype=torch.bfloat16, cache_enabled=False)
+            if self._autocasts
+            else nullcontext()
+        )
+
+
+class CapturedStep:
+    """`StepOnTensors.train` as a CUDA graph over buffers of one batch size. Capturing runs nothing."""
+
+    def __init__(self, step: StepOnTensors, like: Batch, device: torch.device) -> None:
+        self._batch = Batch(
+            *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
+        )
+        self._rates = torch.zeros(2, device=device)
+        self._graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(self._graph):
+            self._loss = step.train(self._batch, self._rates)
+
+    def run(self, batch: Batch, rates: tuple[float, float]) -> torch.Tensor:
+        """Train on a (pinned) batch without waiting for the device; the loss is a copy."""
+        self._batch.dense.copy_(batch.dense, non_blocking=True)
+        self._batch.indices.copy_(batch.indices, non_blocking=True)
+        self._batch.labels.copy_(batch.labels, non_blocking=True)
+        self._rates.copy_(torch.tensor(rates).pin_memory(), non_blocking=True)
+        self._graph.replay()
+        return self._loss.clone()

@@ -1,0 +1,220 @@
+"""TorchRec's plan for devices that need not be here: where tables would lie, what they would take, how long.
+
+Everything is modelled by TorchRec's planner (its storage and performance estimators); nothing is measured.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
+from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
+from torchrec.distributed.planner.types import PlannerError, ShardingOption
+
+from reference_models.config.sections import TrainConfig
+from reference_models.distributed.sharded_optimizers import fused_parameters
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.sharded_model import ShardedDLRM
+from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder, quiet_torchrec
+from reference_models.process.errors import ConfigError
+
+SEARCH_S = 60
+"""How long the planner compares whole plans, in seconds; what is best by then is taken. 64 devices need a few."""
+OnProgress = Callable[[int, int], None]
+"""Called with how many of how many tables have been looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Devices:
+    """The machines to plan for. Bandwidths in bytes/s; within a host between devices, and between hosts."""
+
+    num_devices: int
+    device_type: str
+    memory_bytes: int
+    memory_bandwidth: float
+    devices_per_host: int
+    intra_host_bandwidth: float
+    inter_host_bandwidth: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TablePlacement:
+    """One table: how it is cut, by which kernel it is looked up, on which devices its shards lie."""
+
+    table: int
+    num_embeddings: int
+    sharding: str
+    kernel: str
+    devices: tuple[int, ...]
+    shard_shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceLoad:
+    """What one device would hold (tables, their state, buffers) and how long its lookups would take per step.
+
+    `host_memory_bytes` is what its tables would take of the host's memory, by kernels that keep rows there.
+    """
+
+    device: int
+    memory_bytes: int
+    host_memory_bytes: int
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelledPlan:
+    """`step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
+
+    `is_search_cut`: plans were left that nobody compared.
+    """
+
+    devices: Devices
+    sharding: str
+    global_batch_size: int
+    tables: tuple[TablePlacement, ...]
+    loads: tuple[DeviceLoad, ...]
+    step_s: float
+    balance: float
+    is_search_cut: bool
+
+
+class _ToldEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
+    """TorchRec's list of options, told table by table: with many devices each takes seconds to estimate."""
+
+    def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
+        super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)
+        self._on_progress = on_progress
+        self.ended_s = 0.0
+
+    def populate_estimates(self, sharding_options: list[ShardingOption]) -> None:
+        by_table: dict[str, list[ShardingOption]] = {}
+        for option in sharding_options:
+            by_table.setdefault(option.name, []).append(option)
+        for number, options in enumerate(by_table.values()):
+            super().populate_estimates(options)
+            if self._on_progress is not None:
+                self._on_progress(number + 1, len(by_table))
+        self.ended_s = time.monotonic()
+
+
+def plan_for_devices(
+    model: DLRMConfig,
+    train: TrainConfig,
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    *,
+    num_dense: int,
+    sharding: str,
+    devices: Devices,
+    on_progress: OnProgress | None = None,
+) -> ModelledPlan:
+    """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
+    with quiet_torchrec():
+        options, is_cut = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices, on_progress)
+    return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size, is_search_cut=is_cut)
+
+
+def _plan(
+    model: DLRMConfig,
+    train: TrainConfig,
+    num_embeddings: Sequence[int],
+    multi_hot: Sequence[int],
+    num_dense: int,
+    sharding: str,
+    devices: Devices,
+    on_progress: OnProgress | None,
+) -> tuple[list[ShardingOption], bool]:
+    module = ShardedDLRM(
+        model,
+        build_tables(model, num_embeddings, train.opt_name),
+        num_dense=num_dense,
+        num_sparse=len(num_embeddings),
+    )
+    per_ms = 1e-3
+    topology = Topology(
+        world_size=devices.num_devices,
+        compute_device=devices.device_type,
+        hbm_cap=devices.memory_bytes if devices.device_type == "cuda" else None,
+        ddr_cap=devices.memory_bytes if devices.device_type == "cpu" else None,
+        hbm_mem_bw=devices.memory_bandwidth * per_ms,
+        local_world_size=min(devices.devices_per_host, devices.num_devices),
+        intra_host_bw=devices.intra_host_bandwidth * per_ms,
+        inter_host_bw=devices.inter_host_bandwidth * per_ms,
+    )
+    local_batch_size = max(1, train.global_batch_size // devices.num_devices)
+    constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
+    enumerator = _ToldEnumerator(topology, local_batch_size, constraints, on_progress)
+    planner = EmbeddingShardingPlanner(
+        topology=topology,
+        batch_size=local_batch_size,
+        constraints=constraints,
+        enumerator=enumerator,
+        stats=[],
+        timeout_seconds=SEARCH_S,
+    )
+    sharder = make_sharder(sharding, fused_parameters(train), None)
+    try:
+        planner.plan(module, [sharder])
+    except PlannerError as error:
+        need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
+        raise ConfigError(
+            f"{devices.num_devices} devices of {devices.memory_bytes / 2**30:.3g} GiB cannot hold the tables "
+            f"({need / 2**30:.3g} GiB of weights, and their optimizer's state and buffers) with sharding "
+            f"{sharding!r}. Take more or larger devices, or another sharding. TorchRec's planner says: "
+            f"{str(error).strip().splitlines()[0]}"
+        ) from error
+    options: list[ShardingOption] = planner._best_plan
+    return options, time.monotonic() - enumerator.ended_s > SEARCH_S
+
+
+def _read_plan(
+    options: Sequence[ShardingOption],
+    num_embeddings: Sequence[int],
+    devices: Devices,
+    sharding: str,
+    global_batch_size: int,
+    *,
+    is_search_cut: bool,
+) -> ModelledPlan:
+    memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
+    time_s = [0.0] * devices.num_devices
+    tables = []
+    for option in options:
+        for shard in option.shards:
+            # A data-parallel table has one shard per device as well.
+            is_cuda = devices.device_type == "cuda"
+            memory[shard.rank] += shard.storage.hbm if is_cuda else shard.storage.ddr
+            host_memory[shard.rank] += shard.storage.ddr if is_cuda else 0
+            time_s[shard.rank] += shard.perf.total * 1e-3
+        index = int(option.name.removeprefix("table_"))
+        tables.append(
+            TablePlacement(
+                table=index,
+                num_embeddings=num_embeddings[index],
+                sharding=option.sharding_type,
+                kernel=option.compute_kernel,
+                devices=tuple(shard.rank for shard in option.shards),
+                shard_shapes=tuple((int(shard.size[0]), int(shard.size[1])) for shard in option.shards),
+            )
+        )
+    mean_s = sum(time_s) / len(time_s)
+    return ModelledPlan(
+        devices=devices,
+        sharding=sharding,
+        global_batch_size=global_batch_size,
+        tables=tuple(sorted(tables, key=lambda one: one.table)),
+        loads=tuple(
+            DeviceLoad(
+                device=device,
+                memory_bytes=memory[device],
+                host_memory_bytes=host_memory[device],
+                step_s=time_s[device],
+            )
+            for device in range(devices.num_devices)
+        ),
+        step_s=max(time_s),
+        balance=max(time_s) / mean_s if mean_s else 1.0,
+        is_search_cut=is_search_cut,
+    )

@@ -1,0 +1,1 @@
+"""Layers with hand-written passes, for one device."""

@@ -1,0 +1,181 @@
+"""The interactions of `reference_models.layers.interaction` with hand-written passes.
+
+Each maps features [B, F, d] to the top MLP's input and its gradient back to [B, F, d]; the gradient that arrives
+may be overwritten, and what is returned lives until the next call. Weights are updated during the backward pass.
+"""
+
+from typing import Protocol
+
+import torch
+
+from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt, adopt_transposed
+from reference_models.fused.layers import padded_input
+from reference_models.fused.matmul import Affine, WeightGradient
+from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
+
+Interaction = DotInteraction | CatInteraction | LowRankCrossNet
+
+
+class InteractionPass(Protocol):
+    """One interaction over B samples."""
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor: ...
+
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor: ...
+
+
+class FusedInteraction(Protocol):
+    """What passes of all sizes share: the weights, if there are any."""
+
+    pads_output: bool
+    """Whether the output has columns for the next layer's bias and padding."""
+
+    def over(self, num_samples: int, *, trains: bool) -> InteractionPass: ...
+
+
+def fuse_interaction(
+    interaction: Interaction, num_features: int, like: torch.Tensor, optimizer: torch.optim.Optimizer
+) -> FusedInteraction:
+    """`like` has the features' dimension, type and device; `optimizer` is that of the interaction's weights."""
+    if isinstance(interaction, DotInteraction):
+        return FusedDot(num_features, like)
+    if isinstance(interaction, CatInteraction):
+        return FusedCat()
+    return FusedCross(interaction, optimizer)
+
+
+class FusedDot:
+    """The dense vector, the products of all pairs, and padding, in one buffer."""
+
+    pads_output = True
+
+    def __init__(self, num_features: int, like: torch.Tensor) -> None:
+        self.num_features, self.like = num_features, like
+        row, column = torch.tril_indices(num_features, num_features, offset=-1, device=like.device)
+        self.pairs = row * num_features + column
+        dim = like.shape[1]
+        self.num_pairs, self.width = len(row), dim + len(row)
+        # For each product of the square, the column of the output that is its gradient. Both halves read the same
+        # one, since features stand on both sides of a product; the diagonal reads the one after the last pair.
+        square = torch.full((num_features, num_features), self.width, device=like.device)
+        square[row, column] = square[column, row] = dim + torch.arange(self.num_pairs, device=like.device)
+        self.columns = square.flatten()
+
+    def over(self, num_samples: int, *, trains: bool) -> "DotPass":
+        return DotPass(self, num_samples, trains=trains)
+
+
+class DotPass:
+    def __init__(self, dot: FusedDot, num_samples: int, *, trains: bool) -> None:
+        self._dot = dot
+        shape = (num_samples, dot.num_features, dot.num_features)
+        self._products = dot.like.new_empty(shape)
+        self._chosen = dot.like.new_empty(num_samples, dot.num_pairs)
+        self._y = padded_input(dot.like, num_samples, dot.width)
+        if trains:
+            self._dproducts = dot.like.new_empty(shape)
+            self._dfeatures = dot.like.new_empty(num_samples, dot.num_features, dot.like.shape[1])
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        dot, dim = self._dot, features.shape[2]
+        self._features = features
+        torch.bmm(features, features.transpose(1, 2), out=self._products)
+        torch.index_select(self._products.flatten(1), 1, dot.pairs, out=self._chosen)
+        self._y[:, :dim] = features[:, 0]
+        self._y[:, dim : dot.width] = self._chosen
+        return self._y
+
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
+        dot, dim = self._dot, self._features.shape[2]
+        dy[:, dot.width] = 0  # the padding's gradient, which the diagonal reads
+        torch.index_select(dy, 1, dot.columns, out=self._dproducts.flatten(1))
+        torch.bmm(self._dproducts, self._features, out=self._dfeatures)
+        self._dfeatures[:, 0] += dy[:, :dim]
+        return self._dfeatures
+
+
+class FusedCat:
+    """All vectors side by side, which is how they lie already."""
+
+    pads_output = False
+
+    def over(self, num_samples: int, *, trains: bool) -> "CatPass":
+        return CatPass()
+
+
+class CatPass:
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        self._shape = features.shape
+        return features.flatten(1)
+
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
+        return dy.view(self._shape)
+
+
+class FusedCross:
+    """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l; W_l [N, rank] is stored as [rank, N]."""
+
+    pads_output = False
+
+    def __init__(self, net: LowRankCrossNet, optimizer: torch.optim.Optimizer) -> None:
+        self.v = [adopt(v, optimizer) for v in net.v]
+        self.w = [adopt_transposed(w, optimizer) for w in net.w]
+        self.bias = [adopt(bias, optimizer) for bias in net.bias]
+
+    def over(self, num_samples: int, *, trains: bool) -> "CrossPass":
+        return CrossPass(self, num_samples, trains=trains)
+
+
+class CrossPass:
+    def __init__(self, cross: FusedCross, num_samples: int, *, trains: bool) -> None:
+        self._layers = [
+            _CrossLayer(v, w, bias, num_samples, trains=trains)
+            for v, w, bias in zip(cross.v, cross.w, cross.bias, strict=True)
+        ]
+        like, wide = cross.v[0].value, cross.v[0].value.shape[1]
+        self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, wide) for _ in range(2))
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        self._shape = features.shape
+        self._x_0 = x = features.flatten(1)
+        for layer in self._layers:
+            x = layer.forward(self._x_0, x)
+        return x
+
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
+        dx, dx_0 = dy, self._dx_0.zero_()
+        for layer in reversed(self._layers):
+            dx = layer.backward(self._x_0, dx, dx_0, self._dz, apply)
+        return dx_0.add_(dx).view(self._shape)
+
+
+class _CrossLayer:
+    def __init__(
+        self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, num_samples: int, *, trains: bool
+    ) -> None:
+        self._v, self._w, self._bias, self._trains = v, w, bias, trains
+        self._low = Affine(num_samples, v.value)
+        self._wide = Affine(num_samples, w.value.t(), bias.value)
+        if trains:
+            self._back_from_wide, self._back_from_low = Affine(num_samples, w.value), Affine(num_samples, v.value.t())
+            self._dv, self._dw = WeightGradient(v.value), WeightGradient(w.value)
+
+    def forward(self, x_0: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
+        u = self._low(x)
+        z = self._wide(u)
+        if self._trains:
+            self._x, self._u, self._z = x, u, z
+        return torch.addcmul(x, x_0, z)
+
+    def backward(
+        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor, dz: torch.Tensor, apply: Apply
+    ) -> torch.Tensor:
+        """Gradient of x from that of the output; adds to `dx_0`, overwrites `dz` and `dy`."""
+        dx_0.addcmul_(dy, self._z)
+        torch.mul(dy, x_0, out=dz)
+        apply(self._bias, dz.sum(0))
+        du = self._back_from_wide(dz)
+        apply(self._w, self._dw(self._u, dz))
+        dx = self._back_from_low.add_to(dy, du)
+        apply(self._v, self._dv(du, self._x))
+        return dx

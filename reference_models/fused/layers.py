@@ -1,0 +1,76 @@
+"""Fully connected layers with hand-written passes.
+
+A pass over B samples is a `LinearPass`: it owns its buffers and shares the layer's weights with passes of other
+sizes. Gradients that arrive are overwritten.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+from torch import nn
+
+from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt_linear, padded
+from reference_models.fused.matmul import Affine, WeightGradient
+
+
+@dataclass(frozen=True, slots=True)
+class FusedLinear:
+    """The weights of one layer: [out, in] and a bias [out], or [out, padded in] with the bias as a column."""
+
+    weight: DenseParameter
+    bias: DenseParameter | None
+    has_relu: bool
+
+
+def fuse_mlp(mlp: nn.Sequential, optimizer: torch.optim.Optimizer, *, pads_input: bool) -> list[FusedLinear]:
+    """The layers of `layers.build_mlp`'s result; with `pads_input` the first one takes padded inputs."""
+    modules: list[nn.Module | None] = [*mlp, None]
+    return [
+        FusedLinear(*adopt_linear(module, optimizer, pads=pads_input and not i), isinstance(after, nn.ReLU))
+        for i, (module, after) in enumerate(pairwise(modules))
+        if isinstance(module, nn.Linear)
+    ]
+
+
+def padded_input(like: torch.Tensor, num_samples: int, width: int) -> torch.Tensor:
+    """A buffer [B, padded(width)] whose column `width` is one, for the bias, and whose columns after it are zero."""
+    buffer = like.new_zeros(num_samples, padded(width))
+    buffer[:, width] = 1
+    return buffer
+
+
+class LinearPass:
+    """One layer over B samples. Without `needs_dx`, as in the first layer, the input's gradient is not computed."""
+
+    def __init__(self, layer: FusedLinear, num_samples: int, *, trains: bool, needs_dx: bool) -> None:
+        self._layer = layer
+        weight, bias = layer.weight.value, None if layer.bias is None else layer.bias.value
+        self._forward = Affine(num_samples, weight, bias, has_relu=layer.has_relu)
+        self._backward = Affine(num_samples, weight.t()) if trains and needs_dx else None
+        self._weight_gradient = WeightGradient(weight) if trains else None
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
+        self._x, self._y = x, self._forward(x)
+        return self._y
+
+    def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
+        """Gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
+        assert self._weight_gradient is not None
+        layer = self._layer
+        if layer.has_relu:
+            torch.ops.aten.threshold_backward.grad_input(dy, self._y, 0, grad_input=dy)
+        dx = None if self._backward is None else self._backward(dy)
+        apply(layer.weight, self._weight_gradient(dy, self._x))
+        if layer.bias is not None:
+            apply(layer.bias, dy.sum(0))
+        return dx
+
+
+def passes(layers: Sequence[FusedLinear], num_samples: int, *, trains: bool, needs_dx: bool) -> list[LinearPass]:
+    """One pass per layer; `needs_dx` is about the first one, the others always do."""
+    return [
+        LinearPass(layer, num_samples, trains=trains, needs_dx=needs_dx or i > 0) for i, layer in enumerate(layers)
+    ]

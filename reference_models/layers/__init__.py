@@ -1,0 +1,1 @@
+"""Layers in plain PyTorch, to read and to compare against."""

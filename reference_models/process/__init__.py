@@ -1,0 +1,1 @@
+"""What every module may use: errors, and the world of processes that a run consists of."""

@@ -1,0 +1,1 @@
+"""What every model trains with: workload protocol, optimizers, metrics, phases, devices."""

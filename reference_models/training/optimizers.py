@@ -1,0 +1,189 @@
+"""Adagrad, row-wise Adagrad and SGD over sparse and dense gradients, and the reference's learning rate policy."""
+
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+
+from reference_models.config.sections import TrainConfig
+from reference_models.process.errors import ConfigError
+
+MIN_LEARNING_RATE = 1e-7
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LearningRatePolicy:
+    """Linear warm-up, constant, polynomial decay, then held (LRPolicyScheduler of facebookresearch/dlrm).
+
+    As there, the constant part holds the value at which warm-up stopped when a decay follows: the last warm-up
+    step is short of the base rate by 1 / warmup_steps. Without warm-up it is the base rate.
+    """
+
+    base: float
+    warmup_steps: int = 0
+    decay_start_step: int = 0
+    decay_steps: int = 0
+    decay_power: float = 2.0
+
+    def __post_init__(self) -> None:
+        if self.decay_steps > 0 and self.decay_start_step < self.warmup_steps:
+            raise ConfigError(
+                f"train: the learning rate's decay starts at step {self.decay_start_step}, before its warm-up of "
+                f"{self.warmup_steps} steps ends. Start it later or shorten the warm-up."
+            )
+
+    def at(self, step: int) -> float:
+        """The learning rate of training step 1, 2, 3, ..."""
+        if step < self.warmup_steps:
+            return self.base * step / self.warmup_steps
+        if self.decay_steps == 0:
+            return self.base
+        if step < self.decay_start_step:
+            return self.base * max(self.warmup_steps - 1, 1) / max(self.warmup_steps, 1)
+        remaining = max(1, self.decay_start_step + self.decay_steps - step)
+        return max(MIN_LEARNING_RATE, self.base * math.pow(remaining / self.decay_steps, self.decay_power))
+
+
+class SparseAdagrad(torch.optim.Optimizer):
+    """Adagrad over the rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
+
+    sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
+    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm).
+    """
+
+    def __init__(
+        self, params: Iterable[nn.Parameter], *, lr: float, lr_decay: float, initial_accumulator_value: float,
+        eps: float, rowwise: bool,
+    ) -> None:  # fmt: skip
+        defaults = {
+            "lr": lr, "lr_decay": lr_decay, "weight_decay": 0.0,
+            "initial_accumulator_value": initial_accumulator_value, "eps": eps, "rowwise": rowwise,
+        }  # fmt: skip
+        super().__init__(params, defaults)
+        for group in self.param_groups:
+            for p in group["params"]:
+                self.state[p]["step"] = 0
+                self.state[p]["sum"] = torch.full_like(p[:, :1] if rowwise else p, initial_accumulator_value)
+
+    @torch.no_grad()
+    def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
+        """One update from the gradients of the last backward pass."""
+        loss = None if closure is None else closure()
+        for group in self.param_groups:
+            for p in group["params"]:
+                if p.grad is not None:
+                    self._update(p, group)
+        return loss
+
+    def _update(self, p: nn.Parameter, group: dict[str, Any]) -> None:
+        assert p.grad is not None
+        grad = p.grad.coalesce()
+        self.update_rows(p, group, grad.indices()[0], grad.values())
+
+    def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
+        """One update of the rows int64 [K], each named once, by their gradients [K, D]."""
+        state = self.state[p]
+        state["step"] += 1
+        lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
+        squares = values * values
+        total = state["sum"].index_select(0, rows) + (squares.mean(1, keepdim=True) if group["rowwise"] else squares)
+        state["sum"].index_copy_(0, rows, total)
+        p.index_add_(0, rows, values.div_(total.sqrt_().add_(group["eps"])), alpha=-lr)
+
+
+def build_optimizers(
+    train: TrainConfig, *, embedding_parameters: list[nn.Parameter], dense_parameters: list[nn.Parameter]
+) -> list[torch.optim.Optimizer]:
+    """One optimizer for the sparse gradients of the tables, one for all other weights, both as `train` says."""
+    dense = build_dense_optimizer(train, dense_parameters)
+    if train.opt_name == "sgd":
+        return [torch.optim.SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
+    options = adagrad_options(train)
+    return [SparseAdagrad(embedding_parameters, rowwise=train.opt_name == "rowwise_adagrad", **options), dense]
+
+
+def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
+    """torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
+    if train.opt_name == "sgd":
+        return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
+    return torch.optim.Adagrad(parameters, **adagrad_options(train))
+
+
+def adagrad_options(train: TrainConfig) -> dict[str, Any]:
+    """Adagrad's settings by their names in torch.optim. Raises ConfigError for a weight decay."""
+    keys = train.optimizer
+    if keys.get("opt_weight_decay", 0.0) != 0.0:
+        raise ConfigError(
+            f"train.opt_weight_decay is {keys['opt_weight_decay']}, expected 0: sparse gradients know no decay."
+        )
+    return {
+        "lr": train.opt_base_learning_rate,
+        "lr_decay": keys.get("opt_adagrad_learning_rate_decay", 0.0),
+        "initial_accumulator_value": keys.get("opt_adagrad_initial_accumulator_value", 0.0),
+        "eps": keys.get("opt_adagrad_epsilon", 1e-8),
+    }
+
+
+def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
+    """The policy that `train`'s mllog keys describe; without them the learning rate is constant."""
+    keys = train.optimizer
+    is_sgd = train.opt_name == "sgd"
+    start = "lr_decay_start_steps" if is_sgd else "opt_learning_rate_decay_start_step"
+    steps = "sgd_opt_learning_rate_decay_steps" if is_sgd else "opt_learning_rate_decay_steps"
+    base = train.opt_base_learning_rate
+    if keys.get("sgd_opt_base_learning_rate", base) != base:
+        raise ConfigError(
+            f"train.sgd_opt_base_learning_rate is {keys['sgd_opt_base_learning_rate']}, "
+            f"train.opt_base_learning_rate {base}: give both the same value, they name one learning rate."
+        )
+    return LearningRatePolicy(
+        base=base,
+        warmup_steps=int(keys.get("opt_learning_rate_warmup_steps", 0)),
+        decay_start_step=int(keys.get(start, 0)),
+        decay_steps=int(keys.get(steps, 0)),
+        decay_power=keys.get("sgd_opt_learning_rate_decay_poly_power", 2.0),
+    )
+
+
+def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
+    for optimizer in optimizers:
+        for group in optimizer.param_groups:
+            group["lr"] = learning_rate
+
+
+def describe_optimizers(
+    opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
+) -> dict[str, int | float | str]:
+    """mllog keys and values as the optimizers' groups and the policy hold them."""
+    groups = [{**optimizer.defaults, **optimizer.param_groups[0]} for optimizer in optimizers]
+    base = _one_value([optimizer.defaults["lr"] for optimizer in optimizers])
+    common: dict[str, int | float | str] = {
+        "opt_name": opt_name,
+        "opt_base_learning_rate": base,
+        "opt_learning_rate_warmup_steps": policy.warmup_steps,
+    }
+    if opt_name == "sgd":
+        return common | {
+            "sgd_opt_base_learning_rate": base,
+            "sgd_opt_learning_rate_decay_poly_power": policy.decay_power,
+            "sgd_opt_learning_rate_decay_steps": policy.decay_steps,
+            "lr_decay_start_steps": policy.decay_start_step,
+        }
+    return common | {
+        "opt_weight_decay": _one_value([group["weight_decay"] for group in groups]),
+        "opt_adagrad_learning_rate_decay": _one_value([group["lr_decay"] for group in groups]),
+        "opt_adagrad_initial_accumulator_value": _one_value([group["initial_accumulator_value"] for group in groups]),
+        "opt_adagrad_epsilon": _one_value([group["eps"] for group in groups]),
+        "opt_learning_rate_decay_start_step": policy.decay_start_step,
+        "opt_learning_rate_decay_steps": policy.decay_steps,
+    }
+
+
+def _one_value(values: list[float]) -> float:
+    """What all groups agree on; integral values as int, as the official checker writes them."""
+    if any(value != values[0] for value in values):
+        raise ConfigError(f"the optimizers of embeddings and dense weights differ: {values}")
+    return int(values[0]) if float(values[0]).is_integer() else values[0]

@@ -1,0 +1,79 @@
+"""The protocol that every implementation serves; `reference_models.registry` finds one by name."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
+from reference_models.dlrm.config import DLRMConfig
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WorkloadSpec:
+    """Everything an implementation needs to build one run. Torch-free, so that it can be planned anywhere."""
+
+    model: DLRMConfig
+    data: DataConfig
+    train: TrainConfig
+    runtime: RuntimeConfig
+    data_dir: Path
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TrainCounts:
+    """What one call of `train` did. `num_samples` is global over all ranks."""
+
+    num_steps: int
+    num_samples: int
+
+
+class Workload(Protocol):
+    """One implementation of one model on one dataset."""
+
+    def build(self) -> None:
+        """Build weights and optimizer and warm up, off the clock.
+
+        Touches the dataset's metadata only. Warm-up uses made-up batches; afterwards weights, optimizer and
+        random generators are bit for bit as if there had been none.
+        """
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        """mllog keys with values read from what was built: optimizer groups, loader, precision, threads."""
+
+    @property
+    def train_samples(self) -> int:
+        """Samples of one epoch, as the loader counts them (before a last partial batch is dropped)."""
+
+    @property
+    def eval_samples(self) -> int: ...
+
+    @property
+    def global_batch_size(self) -> int: ...
+
+    def train(self, num_steps: int) -> TrainCounts:
+        """Train the next `num_steps` batches of the epoch; fewer at its end, and then `num_steps` tells.
+
+        The first call touches the dataset. Raises NotFiniteError when the loss is not finite.
+        """
+
+    def evaluate(self) -> float:
+        """ROC AUC over the whole evaluation split. Raises NotFiniteError when a score is not finite."""
+
+    def synchronize(self) -> None:
+        """Wait until the device has finished all work that was asked of it."""
+
+    def peak_device_bytes(self) -> int | None:
+        """Peak memory of the accelerator, None on CPU."""
+
+    def state(self) -> dict[str, Any]:
+        """Weights, optimizer and generator state, for equivalence tests."""
+
+
+@runtime_checkable
+class Exchanges(Protocol):
+    """A workload whose ranks exchange tensors, and can say how much."""
+
+    def measure_exchange(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
+        """Counted bytes and measured seconds of the collective calls; every rank calls it, after the run."""

@@ -1,0 +1,1 @@
+"""Configurations held side by side: pairing, comparability, factors, differences."""

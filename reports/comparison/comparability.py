@@ -1,0 +1,59 @@
+"""What sets two sides apart: why they may not be compared, or what is being compared."""
+
+from reports.facts.sides import Side
+from reports.text.formatting import printable
+from rules.benchmarks.rounds import why_not_comparable
+
+MAX_CHANGES = 60
+
+
+def why_refused(base: Side, new: Side) -> str | None:
+    """Why the two are not alike enough to be compared, or None."""
+    if base.kind != new.kind:
+        runs, other = (base, new) if base.kind == "runs" else (new, base)
+        return (
+            f"{runs.label} holds runs to the target, {other.label} a measurement of throughput alone: "
+            "they are timed differently"
+        )
+    if base.kind == "throughput":
+        return _why_other_measurement(base, new)
+    if not base.runs or not new.runs:
+        return f"{(new if base.runs else base).label} holds no finished run"
+    first = base.runs[0]
+    for run in (*base.runs, *new.runs):
+        if why := why_not_comparable(first, run):
+            return printable(why)
+    if base.status != new.status:
+        return f"different standing: {base.status} and {new.status} benchmarks are never compared"
+    twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
+    if twins:
+        number = sum(run.log_sha256 in twins for run in new.runs)
+        return f"{number} of the runs stand on both sides (equal logs); a run is not compared with itself"
+    return None
+
+
+def _why_other_measurement(base: Side, new: Side) -> str | None:
+    """Two measurements of throughput may differ in whatever is being varied, but not in what is timed."""
+    if base.samples == new.samples:
+        return "the same measurement stands on both sides"
+    one, other = dict(base.settings).get("data_kind"), dict(new.settings).get("data_kind")
+    if one is not None and other is not None and one != other:
+        return f"different input: {one} and {other} data; reading a dataset is part of the time"
+    return None
+
+
+def systems_differ(base: Side, new: Side) -> bool:
+    """Whether the sides were measured on different systems, by their descriptions where both have one."""
+    one, other = dict(base.hardware), dict(new.hardware)
+    if one and other:
+        return any(one[key].strip() != other[key].strip() for key in one.keys() & other.keys())
+    # Without a name, or without a description and a name of its own, nothing says that they differ.
+    return base.system is not None and new.system is not None and base.system != new.system
+
+
+def list_changes(base: Side, new: Side) -> tuple[tuple[str, str | None, str | None], ...]:
+    """What was set differently: (name, base, new), None where a side does not say it."""
+    one, other = dict(base.settings), dict(new.settings)
+    names = [*one, *(name for name in other if name not in one)]
+    changed = [(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)]
+    return tuple(changed[:MAX_CHANGES])

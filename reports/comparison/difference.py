@@ -1,0 +1,229 @@
+"""What two configurations have set and found differently: configuration, software, system, logged values."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from reports.facts.extras import SURROUNDINGS, Extras, read_extras, read_run_set
+from reports.facts.sources import is_document
+from reports.facts.throughput_sets import find_throughput_sets
+from reports.facts.untrusted import as_list, as_mapping, items_of, read_json
+from reports.tables.documents import read_document
+from reports.text.formatting import printable
+from rules.errors import InputError
+from rules.logs import keys
+from rules.logs.log import RunLog, read_log
+from rules.tree.result_set import find_result_sets
+
+SECTIONS = ("configuration", "software", "system", "logged")
+SCHEMA_VERSION = 1
+MAX_VALUES = 4
+# Fields of the system description that name software.
+_SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
+# Records that tell of a run's course and not of how it was set.
+_COURSE = frozenset(
+    {
+        keys.CACHE_CLEAR, keys.EVAL_ACCURACY, keys.TRACKED_STATS, keys.SEED, keys.WEIGHTS_INITIALIZATION,
+        keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP, keys.EPOCH_START, keys.EPOCH_STOP,
+        keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP,
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Setting:
+    """One value as text, and where it comes from."""
+
+    value: str
+    source: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Described:
+    """One configuration: settings by section and name. `missing` says which sections nothing tells of."""
+
+    label: str
+    settings: Mapping[str, Mapping[str, Setting]]
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        return tuple(section for section in SECTIONS if not self.settings.get(section))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Row:
+    """One name on both sides; None where a side does not say it."""
+
+    section: str
+    name: str
+    a: Setting | None
+    b: Setting | None
+
+    @property
+    def is_identical(self) -> bool:
+        return self.a is not None and self.b is not None and self.a.value == self.b.value
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingsDifference:
+    """Rows of both sides in the order of SECTIONS; sections that one side does not tell of are not compared."""
+
+    a: str
+    b: str
+    rows: tuple[Row, ...]
+    untold: tuple[tuple[str, str], ...]
+
+    @property
+    def differing(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if not row.is_identical)
+
+    @property
+    def identical(self) -> tuple[Row, ...]:
+        return tuple(row for row in self.rows if row.is_identical)
+
+
+def find_difference(a: Described, b: Described) -> SettingsDifference:
+    """Both sides' settings by name; `untold` has ("a" or "b", section) of what a side says nothing of."""
+    untold = [(side, section) for side, one in (("a", a), ("b", b)) for section in one.missing]
+    rows = []
+    for section in SECTIONS:
+        if any(section == missing for _, missing in untold):
+            continue
+        one, other = a.settings[section], b.settings[section]
+        names = [*one, *(name for name in other if name not in one)]
+        rows += [Row(section=section, name=name, a=one.get(name), b=other.get(name)) for name in names]
+    return SettingsDifference(a=a.label, b=b.label, rows=tuple(rows), untold=tuple(untold))
+
+
+def describe(path: Path) -> Described:
+    """The one configuration at `path`: a run set, a result directory, a log, a measurement or an exported file.
+
+    Raises InputError where there is none, or more than one.
+    """
+    if is_document(path):
+        return _of_document(path)
+    try:
+        found = find_result_sets(path)
+    except InputError:
+        measured = find_throughput_sets(path)
+        if not measured:
+            raise
+        return _of_measurement(_only(path, measured, [folder.name for folder in measured]))
+    one = _only(path, found, [str(result_set.folder) for result_set in found])
+    settings = _of_extras(read_extras(one), str(one.system_json.name) if one.system_json else "")
+    settings["logged"] = _logged([read_log(log) for log in one.logs])
+    if not any(settings.values()):
+        raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
+    return Described(label=printable(path, 120), settings=settings)
+
+
+def _only(path: Path, found: Sequence[Any], names: Iterable[str]) -> Any:
+    if len(found) > 1:
+        shown = "".join(f"\n  {printable(name)}" for name in list(names)[:12])
+        raise InputError(f"{printable(path)}: holds {len(found)} configurations; give one of them:{shown}")
+    return found[0]
+
+
+def _of_extras(extras: Extras, system_file: str) -> dict[str, dict[str, Setting]]:
+    """The record of the run set, where there is one, and the system description."""
+    record = extras.run_set
+    settings: dict[str, dict[str, Setting]] = {section: {} for section in SECTIONS}
+    provenance: Mapping[str, str] = record.provenance if record is not None else {}
+    for name, value in extras.system:
+        source = provenance.get(name) or f"systems/{printable(system_file, 80)}"
+        section = "software" if name.partition(".")[0] in _SOFTWARE_FIELDS else "system"
+        settings[section][name] = Setting(value=value, source=source)
+    if record is None:
+        return settings
+    for one in record.config:
+        settings["configuration"][one.key] = Setting(value=one.value, source=one.source or "unknown")
+    for name, value in record.environment:
+        section = "system" if name in SURROUNDINGS else "software"
+        settings[section][name] = Setting(value=value, source="detected")
+    if record.harness_version is not None:
+        settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
+    for name, value in record.dataset:
+        # Where the data lies changes no result; what it is does.
+        if name != "dir":
+            settings["configuration"][f"dataset.{name}"] = Setting(value=value, source="dataset's manifest")
+    return settings
+
+
+def _logged(logs: Sequence[RunLog]) -> dict[str, Setting]:
+    """What the logs of a set say of how it was set: one value, or all where the runs disagree."""
+    found: dict[str, dict[str, str]] = {}
+    for log in logs:
+        for key, lines in log.by_key.items():
+            if key in _COURSE or lines[0].event_type not in ("", "POINT_IN_TIME"):
+                continue
+            place = f"{printable(Path(log.path).name, 60)}:{lines[0].line_num}"
+            found.setdefault(printable(key, 80), {}).setdefault(_shown(lines[0].value), place)
+    return {key: _joined(values, len(logs)) for key, values in found.items()}
+
+
+def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
+    shown = list(values)[:MAX_VALUES]
+    more = f" and {len(values) - len(shown)} more" if len(values) > len(shown) else ""
+    every = f" and {num_logs - 1} more" if num_logs > 1 and len(values) == 1 else ""
+    if len(values) == 1:
+        return Setting(value=shown[0], source=f"{values[shown[0]]}{every}")
+    return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[one] for one in shown))
+
+
+def _of_measurement(folder: Path) -> Described:
+    """A measurement of throughput alone: its record, and what its first process read from what was built."""
+    problems: list[str] = []
+    content = read_json(folder / "extra" / "throughput.json", problems)
+    record = read_json(folder / "extra" / "run_set.json", problems)
+    fields = items_of(as_mapping(record.get("system")).get("fields"))
+    system = tuple((printable(name, 80), _shown(value)) for name, value in fields)
+    settings = _of_extras(Extras(run_set=read_run_set(record), attempts=(), system=system, problems=()), "")
+    processes = [as_mapping(one) for one in as_list(content.get("processes"))]
+    built = items_of(processes[0].get("hyperparameters")) if processes else []
+    source = "extra/throughput.json, process 1"
+    settings["logged"] = {
+        printable(name, 80): Setting(value=_shown(value), source=source)
+        for name, value in (*built, *((key, content.get(key)) for key in ("data_kind", "warm_up_steps")))
+        if value is not None
+    }
+    return Described(label=printable(folder, 120), settings=settings)
+
+
+# An export holds the results and little of what was set.
+_EXPORTED = (
+    "benchmark", "benchmark_version", "division", "quality_target", "global_batch_size", "learning_rate",
+    "definition_sha256", "dataset_sha256", "organization", "system", "round",
+)  # fmt: skip
+
+
+def _of_document(path: Path) -> Described:
+    rows = read_document(path).configurations.to_dict("records")
+    row = _only(path, rows, [str(one["configuration"]) for one in rows]) if rows else {}
+    if not rows:
+        raise InputError(f"{printable(path)}: holds no configuration.")
+    logged = {
+        name: Setting(value=_shown(row[name]), source=printable(path.name, 60))
+        for name in _EXPORTED
+        if row.get(name) is not None
+    }
+    return Described(label=printable(path, 120), settings={"logged": logged})
+
+
+def _shown(value: object) -> str:
+    """A value as text; whole floats as the whole numbers that other writers log."""
+    if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
+        return str(int(value))
+    return printable(value if value is not None else "null", 200)
+
+
+def difference_to_json(difference: SettingsDifference) -> dict[str, Any]:
+    """The document of `diff --format json` (schemas/difference.schema.json)."""
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "a": difference.a,
+        "b": difference.b,
+        "differing": [asdict(row) for row in difference.differing],
+        "identical": [asdict(row) for row in difference.identical],
+        "untold": [{"side": side, "section": section} for side, section in difference.untold],
+    }

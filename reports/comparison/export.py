@@ -1,0 +1,193 @@
+"""Comparisons as plain values: JSON (schemas/comparison.schema.json), one CSV row per factor, Markdown."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+import pandas as pd
+
+from reports.comparison.comparison import DRIFT_REACH, Comparison, FactorComparison
+from reports.comparison.wording import sentence
+from reports.document.glossary import status_line
+from reports.statistics.intervals import MIN_RUNS, Interval
+from reports.tables.documents import plain
+from reports.text.formatting import duration, percent, plural, si
+
+SCHEMA_VERSION = 1
+NAMES = {
+    "time_to_train": "time to train",
+    "samples_to_converge": "samples to converge",
+    "throughput": "throughput",
+    "overhead": "overhead",
+}
+
+
+def comparisons_to_json(comparisons: Sequence[Comparison]) -> dict[str, Any]:
+    """All comparisons with their family's settings; null is not known, and an infinite ratio does not occur."""
+    return {"schema_version": SCHEMA_VERSION, "comparisons": [_to_json(one) for one in comparisons]}
+
+
+def _to_json(comparison: Comparison) -> dict[str, Any]:
+    content = _plain(asdict(comparison))
+    content["factors"] = [
+        _plain({**asdict(factor), "time_ratio": factor.time_ratio}) for factor in comparison.factors
+    ]
+    content["changes"] = [{"name": name, "base": base, "new": new} for name, base, new in comparison.changes]
+    return {**content, "is_regression": comparison.is_regression, "sentence": sentence(comparison)}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return plain(value)
+
+
+def comparison_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+    """One row per factor of each comparison; one row of a refused one."""
+    rows = [row for one in comparisons for row in _rows(one)]
+    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in _row(None, None)})
+
+
+def _rows(comparison: Comparison) -> Iterable[dict[str, Any]]:
+    if not comparison.factors:
+        return [_row(comparison, None)]
+    return [_row(comparison, factor) for factor in comparison.factors]
+
+
+def _row(comparison: Comparison | None, factor: FactorComparison | None) -> dict[str, Any]:
+    whole = comparison
+    return {
+        "base": whole.base if whole else None,
+        "new": whole.new if whole else None,
+        "refusal": whole.refusal if whole else None,
+        "overall_verdict": whole.verdict if whole else None,
+        "is_regression": whole.is_regression if whole else None,
+        "is_cross_system": whole.is_cross_system if whole else None,
+        "is_paired": whole.is_paired if whole else None,
+        "num_base": factor.num_base if factor else None,
+        "num_new": factor.num_new if factor else None,
+        "factor": factor.name if factor else None,
+        "unit": factor.unit if factor else None,
+        "base_value": factor.base_value if factor else None,
+        "new_value": factor.new_value if factor else None,
+        "ratio": factor.ratio if factor else None,
+        "time_ratio": factor.time_ratio if factor else None,
+        **_ends("interval", factor.interval if factor else None),
+        **_ends("adjusted", factor.adjusted_interval if factor else None),
+        "p_value": factor.p_value if factor else None,
+        "permutation_p": factor.permutation_p if factor else None,
+        "cliffs_delta": factor.cliffs_delta if factor else None,
+        "min_effect": whole.min_effect if whole else None,
+        "verdict": factor.verdict if factor else None,
+        "runs_needed": factor.runs_needed if factor else None,
+        "reason": factor.reason if factor else None,
+    }
+
+
+def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
+    return {
+        f"{name}_low": interval.low if interval else None,
+        f"{name}_high": interval.high if interval else None,
+        f"{name}_confidence": interval.confidence if interval else None,
+    }
+
+
+FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "delta", "verdict")
+
+
+def factor_cells(factor: FactorComparison) -> list[str | None]:
+    """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
+    interval = factor.shown_interval
+    reach = f" ({ratio_text(interval.low)} – {ratio_text(interval.high)})" if interval else ""
+    return [
+        NAMES[factor.name],
+        value_text(factor, factor.base_value),
+        value_text(factor, factor.new_value),
+        f"{ratio_text(factor.ratio)}{reach}" if factor.ratio is not None else None,
+        None if factor.permutation_p is None else p_text(factor.permutation_p),
+        None if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}",
+        factor.verdict,
+    ]
+
+
+def value_text(factor: FactorComparison, value: float | None) -> str | None:
+    """A geometric mean with its unit, short."""
+    if value is None:
+        return None
+    if factor.name == "time_to_train":
+        return duration(value)
+    if factor.name == "overhead":
+        return ratio_text(value)
+    return si(value) if factor.name == "samples_to_converge" else f"{si(value)}/s"
+
+
+def ratio_text(value: float) -> str:
+    """'1.004', and four significant digits far from 1."""
+    return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
+
+
+def p_text(p: float) -> str:
+    """'0.012', and '<0.001' below what a reader needs."""
+    return "<0.001" if p < 0.001 else f"{p:.3f}"
+
+
+def remarks(comparison: Comparison) -> tuple[str, ...]:
+    """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
+    told = [status_line(comparison.status), *circumstances(comparison)]
+    scores = olympic_words(comparison)
+    told += [scores] if scores else []
+    reasons: dict[str, list[str]] = {}
+    for one in comparison.factors:
+        if one.reason:
+            reasons.setdefault(one.reason, []).append(NAMES[one.name])
+    told += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
+    return tuple(told)
+
+
+def circumstances(comparison: Comparison) -> tuple[str, ...]:
+    """How the sides were measured, as far as it bears on what is compared: systems, pairs, runs without a time."""
+    told = []
+    if comparison.is_cross_system:
+        told.append("cross-system: the sides' systems are described or named differently.")
+    if comparison.is_paired:
+        told.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
+        least_p = 2.0 / 2**comparison.num_shared_seeds
+        if comparison.factors and least_p > 1.0 - comparison.confidence:
+            told.append(
+                f"perm. p: cannot fall below {least_p:.4g} with {plural(comparison.num_shared_seeds, 'pair')}, "
+                "however far apart they are."
+            )
+    return (*told, *(f"{note}." for note in comparison.notes))
+
+
+def olympic_words(comparison: Comparison) -> str:
+    """The ratio of the Olympic means, and of the normalised scores where it differs; empty without both means."""
+    if comparison.olympic_ratio is None:
+        return ""
+    scores = f"Olympic means, new / base: {ratio_text(comparison.olympic_ratio)}"
+    if comparison.score_ratio is not None and abs(comparison.score_ratio / comparison.olympic_ratio - 1) > 1e-9:
+        scores += f"; normalised scores: {ratio_text(comparison.score_ratio)}"
+    return f"{scores}."
+
+
+def method_line(comparisons: Sequence[Comparison]) -> str:
+    """How the verdicts were reached; empty where there is none."""
+    factors = [factor for one in comparisons for factor in one.factors if factor.interval]
+    if not factors or factors[0].interval is None:
+        return ""
+    methods = sorted({factor.interval.method for factor in factors if factor.interval})
+    confidence, effect = comparisons[0].confidence, comparisons[0].min_effect
+    num_tests = sum(factor.adjusted_interval is not None for factor in factors)
+    which = f"Each is {percent(confidence)}, and decides nothing below {MIN_RUNS} runs per side."
+    if num_tests:
+        which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
+        which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
+    return (
+        f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
+        "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
+        f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, they must also lie "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed apart, samples to converge excepted. The "
+        "permutation test's p and Cliff's delta decide nothing."
+    )

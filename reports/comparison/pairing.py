@@ -1,0 +1,103 @@
+"""Which runs of two sides are compared with each other: those of equal seeds in pairs, else all with all."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from reports.facts.sides import Sample
+from reports.statistics.ratios import Floats
+
+_MIN_SHARE = 0.8
+"""Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Pairing:
+    """The runs that are compared; where paired, base[i] and new[i] share a seed."""
+
+    base: tuple[Sample, ...]
+    new: tuple[Sample, ...]
+    is_paired: bool
+    num_shared: int
+
+    @property
+    def is_interleaved(self) -> bool:
+        """Whether the sides' runs took turns, so that a drift of the system meets both alike.
+
+        By their starts; measurements that have none are taken to have taken turns where they were made in pairs.
+        """
+        starts = [(one.started_ms, side) for side in (0, 1) for one in (self.base, self.new)[side]]
+        if any(start is None for start, _ in starts):
+            return self.is_paired
+        sides = [side for _, side in sorted(starts, key=lambda one: one[0] or 0.0)]
+        turns = sum(one != other for one, other in pairwise(sides))
+        return turns >= min(len(self.base), len(self.new))
+
+    def spread(self, factor: str) -> float | None:
+        """How far single runs of a side lie apart in `factor`: standard deviation of the logs, both sides pooled."""
+        base, new = self.logs(factor)
+        if base is None or new is None or min(len(base), len(new)) < 2:
+            return None
+        return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
+
+    @property
+    def method(self) -> str:
+        if self.is_paired:
+            return f"Student's t on the logarithms, {len(self.base)} pairs of equal seeds"
+        return "Welch's t on the logarithms"
+
+    def logs(self, factor: str) -> tuple[Floats | None, Floats | None]:
+        """The factor's logarithms of both sides; None where a run lacks what they are made of."""
+        return _logs(self.base, factor), _logs(self.new, factor)
+
+    def steps(self, factor: str) -> tuple[float, float]:
+        """The grid of both sides' logarithms."""
+        return _step(self.base, factor), _step(self.new, factor)
+
+
+def pair_runs(base: Sequence[Sample], new: Sequence[Sample]) -> Pairing:
+    """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
+    by_seed, others = _by_seed(base), _by_seed(new)
+    shared = [seed for seed in by_seed if seed in others]
+    if len(shared) < 2 or len(shared) < _MIN_SHARE * max(len(base), len(new)):
+        return Pairing(base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared))
+    return Pairing(
+        base=tuple(by_seed[seed] for seed in shared),
+        new=tuple(others[seed] for seed in shared),
+        is_paired=True,
+        num_shared=len(shared),
+    )
+
+
+def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
+    """Samples by their seed; none where two share one, because it is then unknown who is whose partner."""
+    found = {sample.seed: sample for sample in samples if sample.seed is not None}
+    return found if len(found) == len(samples) else {}
+
+
+def _logs(samples: Sequence[Sample], factor: str) -> Floats | None:
+    values = [_value(sample, factor) for sample in samples]
+    known = [value for value in values if value is not None]
+    return np.log(np.asarray(known, dtype=np.float64)) if known and len(known) == len(values) else None
+
+
+def _value(sample: Sample, factor: str) -> float | None:
+    """Each factor from the same three measurements, so that the logarithms add up."""
+    time_s, train_s, samples = sample.time_to_train_s, sample.train_s, sample.num_samples
+    if factor == "time_to_train":
+        return time_s
+    if train_s is None or samples is None:
+        return None
+    if factor == "throughput":
+        return samples / train_s
+    if time_s is None:
+        return None
+    return samples if factor == "samples_to_converge" else time_s / train_s
+
+
+def _step(samples: Sequence[Sample], factor: str) -> float:
+    steps = {"time_to_train": "time_step", "samples_to_converge": "samples_step"}
+    name = steps.get(factor, "clock_step")
+    return float(np.mean([getattr(sample, name) for sample in samples])) if samples else 0.0

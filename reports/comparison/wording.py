@@ -1,0 +1,131 @@
+"""A comparison in one sentence, and its verdicts in words."""
+
+import math
+import re
+
+from reports.comparison.comparison import Comparison, FactorComparison
+from reports.statistics.sample_size import MAX_RUNS
+from reports.text.formatting import percent
+
+# What a factor of the time is called in a sentence.
+_CAUSES = {"samples_to_converge": "convergence", "throughput": "throughput", "overhead": "evaluation and overhead"}
+_FACTOR = re.compile(r"(?<=[\d∞])x\b")
+_WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
+
+
+def sentence(comparison: Comparison) -> str:
+    """'1.60x slower: 1.56x from throughput; convergence: not shown.' Labels are not in it.
+
+    What compares with a set that the rules reject says so first: no verdict on it stands by itself.
+    """
+    told = plain_sentence(comparison)
+    names = " and ".join(comparison.invalid_sides)
+    return f"INVALID by the rules: {names}. {told}" if names else told
+
+
+def plain_sentence(comparison: Comparison, base: str = "base") -> str:
+    """As `sentence`, without what the rules say of the sides; `base` is what that side is called."""
+    whole = comparison.whole
+    if comparison.refusal is not None or whole is None:
+        return f"Not compared: {comparison.refusal or 'nothing is known'}."
+    converged = (
+        f"{comparison.num_new_converged} of {comparison.num_new} runs reach the target, against "
+        f"{comparison.num_base_converged} of {comparison.num_base} of {base}"
+    )
+    if comparison.verdict != whole.verdict:
+        return f"{_capital(comparison.verdict)}: {converged}."
+    if whole.time_ratio is None:
+        return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
+    made_of = _parts(comparison)
+    if comparison.verdict in ("faster", "slower"):
+        return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}."
+    if comparison.verdict == "no difference shown":
+        return (
+            f"No difference of {percent(comparison.min_effect, 0)} or more in {_WHOLE[whole.name]}: "
+            f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
+        )
+    settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
+    but = ", ".join(_settled(one) for one in settled)
+    told = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
+    return f"{told} Settled: {but}." if but else told
+
+
+def _settled(factor: FactorComparison) -> str:
+    """Overhead counts relative to the training time: it weighs less where the steps are slower."""
+    ratio = factor.time_ratio or 1.0
+    if factor.name != "overhead":
+        return f"{_CAUSES[factor.name]} is {speed(ratio)}"
+    return f"{_CAUSES['overhead']} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
+
+
+def speed(time_ratio: float, digits: int = 2) -> str:
+    """A factor on the time as speed: '1.60x slower', '1.25x faster', '1.004x slower'."""
+    factor = time_ratio if time_ratio >= 1 else 1 / time_ratio
+    text = times(factor, digits)
+    if float(text[:-1].replace(",", "")) == 1:
+        return "equally fast"
+    return f"{text} {'slower' if time_ratio > 1 else 'faster'}"
+
+
+def with_sign(text: str) -> str:
+    """Factors with the sign of the page's numbers: the terminal's '1.60x' is '1.60×'."""
+    return _FACTOR.sub("×", text)
+
+
+def times(factor: float, digits: int = 2) -> str:
+    """'1.56x', and '1.004x' where two decimals would hide it."""
+    if not math.isfinite(factor):
+        return "∞x"
+    if abs(factor - 1) < 0.0995:
+        digits += 1
+    return f"{factor:,.{digits}f}x" if factor < 1e6 else f"{factor:.2g}x"
+
+
+def needs(factor: FactorComparison) -> str:
+    """What would settle an inconclusive verdict."""
+    if factor.runs_needed is None:
+        return f"more than {MAX_RUNS:,} runs per side would be needed to tell"
+    return f"about {factor.runs_needed} runs per side would tell"
+
+
+def _why_inconclusive(whole: FactorComparison) -> str:
+    if whole.reason is None:
+        return f"and {_range(whole)} is possible; {needs(whole)}"
+    return whole.reason
+
+
+def _range(whole: FactorComparison) -> str:
+    """The interval that the verdict goes by, on the time."""
+    interval = whole.adjusted_interval
+    if interval is None:
+        return "no interval"
+    low, high = (1 / interval.high, 1 / interval.low) if whole.is_inverse else (interval.low, interval.high)
+    return f"{speed(low, 2)} to {speed(high, 2)} ({percent(interval.confidence)} interval, Holm-adjusted)"
+
+
+def _parts(comparison: Comparison) -> str:
+    """The factors with a verdict, largest effect first, then the others that make half a percent or more.
+
+    One that works against the whole is told by its own size: '1.18x the other way from convergence' divides. What no
+    verdict supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
+    """
+    whole = comparison.whole
+    is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
+    known = [(one, one.time_ratio) for one in comparison.factors[1:] if one.time_ratio is not None]
+    known.sort(key=lambda entry: -abs(math.log(entry[1])))
+    settled = [entry for entry in known if entry[0].verdict in ("faster", "slower")]
+    if not settled:
+        return "the cause is not shown" if known and comparison.verdict in ("faster", "slower") else ""
+    shown = [_part(1 / ratio if is_faster else ratio, _CAUSES[one.name]) for one, ratio in settled]
+    others = [
+        _CAUSES[one.name] for one, ratio in known if (one, ratio) not in settled and abs(math.log(ratio)) >= 0.005
+    ]
+    return ", ".join(shown) + (f"; {', '.join(others)}: not shown" if others else "")
+
+
+def _part(share: float, cause: str) -> str:
+    return f"{times(share)} from {cause}" if share >= 1 else f"{times(1 / share)} the other way from {cause}"
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]

@@ -1,0 +1,1 @@
+"""The document: blocks with every string ready to print."""

@@ -1,0 +1,82 @@
+"""Words of the page that do not depend on results: glossary, footnotes, explanations."""
+
+import re
+
+from reports.document.blocks import Fact
+from reports.facts.facts import Status
+
+GLOSSARY = (
+    Fact(name="Run", value="One training from new weights to the quality target, in a process of its own."),
+    Fact(
+        name="Time to train",
+        value="Wall-clock time from run_start, before any sample is touched, to run_stop; evaluations included.",
+    ),
+    Fact(
+        name="Olympic mean",
+        value="Mean of the runs' times without the fastest and the slowest. One run that did not converge may be "
+        "the dropped slowest; with more there is no score.",
+    ),
+    Fact(
+        name="95 % interval",
+        value="Where the Olympic mean would plausibly lie if the set were repeated: bootstrap over runs. Its "
+        "coverage, measured on simulated normal times, stands beside it.",
+    ),
+    Fact(
+        name="Quality",
+        value="ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
+    ),
+    Fact(name="Epochs to converge", value="Fraction of the training data that was seen when the target was met."),
+    Fact(
+        name="Throughput",
+        value="Samples trained until the target, divided by the time spent training, evaluations left out.",
+    ),
+    Fact(
+        name="Overhead",
+        value="Time to train minus training time: evaluations, and what lies between the blocks.",
+    ),
+    Fact(
+        name="CV",
+        value="Coefficient of variation over runs: standard deviation divided by mean.",
+    ),
+    Fact(
+        name="RCP",
+        value="Reference convergence point: how many epochs the reference needs at a batch size. A set that "
+        "converges faster than chance allows is refused or scaled.",
+    ),
+    Fact(
+        name="Geometric mean",
+        value="Mean taken through logarithms, so that time = samples ÷ throughput × overhead holds for means too.",
+    ),
+)
+
+NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."
+UNVERIFIED = "Unverified: result not verified by MLCommons Association."
+UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
+UNVERIFIED_COMPARED = (
+    "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
+    "workload implementations that are inconsistent with the MLPerf specification for verified results."
+)
+FOOTNOTE_UNVERIFIED = "Result not verified by MLCommons Association."
+TRADEMARK = (
+    "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association in the United "
+    "States and other countries. All rights reserved. Unauthorized use strictly prohibited. See www.mlcommons.org "
+    "for more information."
+)
+
+
+def footnotes(*, any_official: bool, num_official: int) -> tuple[str, ...]:
+    """What MLCommons' messaging guidelines ask to be printed under results that carry its benchmarks' names."""
+    if not any_official:
+        return (TRADEMARK,)
+    compared = (UNVERIFIED_COMPARED,) if num_official > 1 else ()
+    return (FOOTNOTE_UNVERIFIED, *compared, TRADEMARK)
+
+
+def status_line(status: Status) -> str:
+    """What kind of result it is, in one sentence."""
+    return {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": UNDEFINED}[status]
+
+
+def registered(text: str) -> str:
+    """`text` with the mark that the messaging guidelines ask for on every use of the name."""
+    return re.sub(r"MLPerf(?!®)", "MLPerf®", text)

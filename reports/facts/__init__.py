@@ -1,0 +1,1 @@
+"""Everything known about results, read once from logs and the files beside them."""

@@ -1,0 +1,171 @@
+"""Everything known about each result set, gathered once: results, verdict, files beside the logs, interval.
+
+Tables, charts, exports and the page all read from here, so they cannot disagree.
+"""
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from reports.facts.extras import Attempt, Extras, read_extras
+from reports.statistics.intervals import Interval, olympic_interval
+from reports.text.formatting import printable
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.verdict import Verdict
+from rules.judge.checker import judge_set
+from rules.judge.second_opinion import with_second_opinion
+from rules.scoring.results import BenchmarkResult, RunResult
+from rules.scoring.scoring import score_set
+from rules.tree.result_set import ResultSet, find_result_sets
+
+Fate = Literal["counted", "dropped", "failed"]
+Status = Literal["own", "official", "unknown"]
+_RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
+# Names that MLPerf uses or used and whose results this harness can only show, not define.
+_OTHER_OFFICIAL = frozenset({"dlrmv4"})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunFacts:
+    """One committed run. `fate` says how it enters the score; `attempt` is its record, where one exists."""
+
+    label: str
+    result: RunResult
+    fate: Fate
+    is_dropped: bool
+    attempt: Attempt | None
+
+    @property
+    def time_s(self) -> float | None:
+        """Time to train of a run that converged; None otherwise, because such a run has none."""
+        return self.result.time_to_train_s if self.result.converged else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetFacts:
+    """One configuration: a result set with its score, verdict, interval and records."""
+
+    index: int
+    label: str
+    status: Status
+    result_set: ResultSet
+    result: BenchmarkResult
+    verdict: Verdict
+    extras: Extras
+    runs: tuple[RunFacts, ...]
+    unfinished: tuple[Attempt, ...]
+    interval: Interval | None
+    price_per_hour: float | None = None
+    """Given by who asks for a report; what training costs follows from it and is called derived."""
+
+    @property
+    def benchmark(self) -> str:
+        return printable(self.result.benchmark) if self.result.benchmark else "unnamed benchmark"
+
+    @property
+    def first_run(self) -> RunResult | None:
+        return self.result.runs[0] if self.result.runs else None
+
+
+def gather(
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+) -> tuple[SetFacts, ...]:
+    """Facts of every set at or below `paths`, each folder once. Raises InputError where there is nothing to read.
+
+    Without `second_opinion` the official checker is not asked. `benchmark_file` defines a benchmark of one's own.
+    """
+    found: dict[Path, ResultSet] = {}
+    for path in paths:
+        for result_set in find_result_sets(path):
+            key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
+            found.setdefault(key, result_set)
+    judged = [judge_set(result_set, benchmark_file) for result_set in found.values()]
+    verdicts = tuple(one.verdict for one in judged)
+    if second_opinion:
+        # All logs of all sets go to one process.
+        verdicts = with_second_opinion(verdicts)
+    return tuple(
+        make_set_facts(
+            index,
+            label,
+            one.result_set,
+            score_set(one.result_set, benchmark_file, runs=one.runs),
+            verdict,
+            read_extras(one.result_set),
+        )
+        for index, (label, one, verdict) in enumerate(
+            zip(unique_labels(found.values()), judged, verdicts, strict=True)
+        )
+    )
+
+
+def make_set_facts(
+    index: int, label: str, result_set: ResultSet, result: BenchmarkResult, verdict: Verdict, extras: Extras
+) -> SetFacts:
+    """Join one set's parts; pure."""
+    by_index = {attempt.run_index: attempt for attempt in extras.attempts if attempt.status != "interrupted"}
+    runs = []
+    for position, run in enumerate(result.runs):
+        match = _RESULT_NUMBER.search(run.path)
+        number = int(match[1]) if match else position
+        fate: Fate = "failed" if not run.converged else "dropped" if position in result.dropped else "counted"
+        runs.append(
+            RunFacts(
+                label=str(number),
+                result=run,
+                fate=fate,
+                is_dropped=position in result.dropped,
+                attempt=by_index.get(number),
+            )
+        )
+    committed = {id(run.attempt) for run in runs if run.attempt is not None}
+    return SetFacts(
+        index=index,
+        label=label,
+        status=benchmark_status(result.benchmark, is_defined=result.num_runs_required is not None),
+        result_set=result_set,
+        result=result,
+        verdict=verdict,
+        extras=extras,
+        runs=tuple(runs),
+        unfinished=tuple(attempt for attempt in extras.attempts if id(attempt) not in committed),
+        interval=_interval(result),
+    )
+
+
+def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
+    """Whether a name belongs to MLPerf; one that is not shipped is somebody's own where a definition came with it."""
+    if name in _OTHER_OFFICIAL:
+        return "official"
+    if name is not None and name in shipped_names():
+        return "official" if load_benchmark(name).status == "official" else "own"
+    return "own" if name is not None and is_defined else "unknown"
+
+
+def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
+    """A short name per set: the run set's folder, or organisation, system and round; counted where they repeat."""
+    labels: list[str] = []
+    for one in result_sets:
+        if one.root is not None:
+            label = printable(one.root.resolve().name, 80)
+        else:
+            parts = [
+                one.organization,
+                one.system or one.folder.resolve().name,
+                f"v{one.round}" if one.round else None,
+            ]
+            label = " · ".join(printable(part, 60) for part in parts if part)
+        number = sum(label == other or other.startswith(f"{label} (") for other in labels) + 1
+        labels.append(label if number == 1 else f"{label} ({number})")
+    return tuple(labels)
+
+
+def _interval(result: BenchmarkResult) -> Interval | None:
+    """The interval of a score that exists; a run that did not converge is infinite and leaves none."""
+    if result.olympic_mean_s is None:
+        return None
+    times = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
+    return olympic_interval(times, result.num_runs_dropped)

@@ -1,0 +1,40 @@
+"""A configuration by what a reader calls it."""
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from reports.facts.facts import SetFacts
+from reports.text.formatting import printable
+from rules.errors import InputError
+
+_RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
+
+
+def brief_name(one: SetFacts) -> str:
+    """The name that somebody chose for a run set of our own, without benchmark and moment; else its label."""
+    if one.result_set.root is None:
+        return one.label
+    return _RUN_SET.sub(r"\1", one.label.removeprefix(f"{one.benchmark}-"))
+
+
+def find_by_label(sets: Sequence[SetFacts], name: str, option: str) -> SetFacts:
+    """The set of that label or chosen name, or whose label is the only one that holds it, in upper or lower case.
+
+    Raises InputError, which names the `option`, where none or several are meant.
+    """
+    wanted = name.casefold()
+    found = (
+        [one for one in sets if one.label == name]
+        or [one for one in sets if brief_name(one) == name]
+        or [one for one in sets if wanted in (one.label.casefold(), brief_name(one).casefold())]
+        or [one for one in sets if wanted in one.label.casefold()]
+    )
+    if len(found) == 1:
+        return found[0]
+    labels = [one.label for one in sets]
+    close = get_close_matches(name, labels, n=1)
+    meant = f" Did you mean {close[0]!r}?" if close and not found else ""
+    why = "is no configuration here" if not found else "fits several configurations"
+    known = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
+    raise InputError(f"{option} {printable(name)}: {why}.{meant} There are: {known}.")

@@ -1,0 +1,96 @@
+"""The ranks of a result set and how they shared the work, from its records; the same for every part of the page."""
+
+from dataclasses import dataclass
+
+from reports.facts.facts import SetFacts
+from reports.facts.traffic import Exchange
+from reports.page.figures.traffic import link_bytes_per_s
+from reports.statistics.intervals import log_summary
+from reports.text.formatting import count, plural
+
+SCHEME_KEYS = ("runtime.sharding", "runtime.comm", "runtime.grad_comm")
+_MAX_RANKS = 1 << 20
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RankedSet:
+    """One configuration and the world that it ran in. Values are geometric means over the runs that converged."""
+
+    facts: SetFacts
+    num_ranks: int
+    sharding: str
+    comm: str
+    grad_comm: str
+    global_batch_size: int | None
+    num_threads: int | None
+    """CPU threads of each rank; None where they are unknown, or where an accelerator computes."""
+    others: tuple[tuple[str, str], ...]
+    """Hardware and every other value of the configuration: what must be alike where only ranks, their threads or
+    exchange are compared."""
+
+    @property
+    def local_batch_size(self) -> float | None:
+        return self.global_batch_size / self.num_ranks if self.global_batch_size is not None else None
+
+    @property
+    def scheme(self) -> str:
+        """'comm fp16, grad-comm dense'."""
+        return f"comm {self.comm}, grad-comm {self.grad_comm}"
+
+    @property
+    def exchanges(self) -> tuple[Exchange, ...]:
+        """Of the committed runs that have a record of it."""
+        runs = self.facts.runs
+        return tuple(run.attempt.exchange for run in runs if run.attempt and run.attempt.exchange)
+
+    @property
+    def samples_per_s(self) -> float | None:
+        return self._mean("throughput_samples_per_s")
+
+    @property
+    def time_to_train_s(self) -> float | None:
+        return self._mean("time_to_train_s")
+
+    @property
+    def samples_to_converge(self) -> float | None:
+        return self._mean("samples_to_converge")
+
+    @property
+    def link_bytes_per_s(self) -> float | None:
+        return link_bytes_per_s(self.exchanges)
+
+    def _mean(self, field: str) -> float | None:
+        summary = log_summary(getattr(run.result, field) for run in self.facts.runs if run.result.converged)
+        return summary.geometric_mean if summary else None
+
+
+def ranked_set(one: SetFacts) -> RankedSet | None:
+    """None where the set's own record does not say how many ranks it had."""
+    config = {entry.key: entry.value for entry in one.extras.run_set.config} if one.extras.run_set else {}
+    told = config.get("runtime.ranks", "")
+    if not (told.isdecimal() and told.isascii() and len(told) < 8 and 0 < int(told) < _MAX_RANKS):
+        return None
+    system = dict(one.extras.system)
+    hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
+    threads = one.extras.run_set.num_threads if one.extras.run_set else None
+    on_cpu = config.get("runtime.device", "cpu") == "cpu"
+    own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")
+    return RankedSet(
+        facts=one,
+        num_ranks=int(told),
+        sharding=config.get("runtime.sharding", "auto"),
+        comm=config.get("runtime.comm", "fp32"),
+        grad_comm=config.get("runtime.grad_comm", "dense"),
+        global_batch_size=one.first_run.global_batch_size if one.first_run else None,
+        num_threads=threads if on_cpu and threads is not None and 0 < threads < _MAX_RANKS else None,
+        others=(*hardware, *sorted((key, value) for key, value in config.items() if key not in own)),
+    )
+
+
+def ranks_words(one: SetFacts) -> str:
+    """'2 ranks × 256 samples, row_wise, comm fp16, grad-comm dense'; empty for one rank or none known."""
+    world = ranked_set(one)
+    if world is None or world.num_ranks == 1:
+        return ""
+    each = f" × {count(world.local_batch_size)} samples" if world.local_batch_size is not None else ""
+    return f"{plural(world.num_ranks, 'rank')}{each}, sharding {world.sharding}, {world.scheme}"

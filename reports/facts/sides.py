@@ -1,0 +1,147 @@
+"""The sides of a comparison: what a result set or a throughput measurement brings to it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from reports.facts.extras import software_of
+from reports.facts.facts import SetFacts, Status
+from reports.text.formatting import printable
+from rules.scoring.results import Evaluation, RunResult
+
+_CLOCK_STEP_S = 1e-3
+HARDWARE = (
+    "number_of_nodes", "host_processors_per_node", "host_processor_model_name", "host_processor_core_count",
+    "accelerators_per_node", "accelerator_model_name",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Sample:
+    """One measured run: positive, finite values, None is not known. A `step` is the grid that a value lies on,
+    as a fraction of the value: samples and times on that of the evaluations, the rest on the clock's."""
+
+    seed: int | None
+    time_to_train_s: float | None
+    train_s: float | None
+    num_samples: float | None
+    time_step: float
+    samples_step: float
+    clock_step: float
+    started_ms: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Side:
+    """One side. `samples` are the runs that converged, or the processes of a throughput measurement.
+
+    `runs` are all runs, `settings` what was set and the software, by name, `hardware` the fields of the
+    system description that say what it is. `num_tolerated` runs may fail to converge: Olympic scoring drops as many.
+    `outcome` is what the rules say of the set.
+    """
+
+    label: str
+    kind: Literal["runs", "throughput"]
+    status: Status
+    benchmark: str | None
+    samples: tuple[Sample, ...]
+    runs: tuple[RunResult, ...]
+    num_runs: int
+    system: str | None
+    hardware: tuple[tuple[str, str], ...]
+    settings: tuple[tuple[str, str], ...]
+    olympic_mean_s: float | None = None
+    score_s: float | None = None
+    round: str | None = None
+    num_tolerated: int = 1
+    outcome: str | None = None
+
+    @property
+    def num_converged(self) -> int:
+        return len(self.samples)
+
+
+def side_of(one: SetFacts) -> Side:
+    """The side that a gathered result set makes."""
+    result, system = one.result, dict(one.extras.system)
+    config = one.extras.run_set.config if one.extras.run_set is not None else ()
+    return Side(
+        label=one.label,
+        kind="runs",
+        status=one.status,
+        benchmark=result.benchmark,
+        samples=converged_samples(result.runs),
+        runs=result.runs,
+        num_runs=len(result.runs),
+        system=one.result_set.system,
+        hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
+        settings=(
+            *logged_settings(result.runs),
+            *((value.key, value.value) for value in config),
+            *software_of(one.extras.run_set),
+        ),
+        olympic_mean_s=result.olympic_mean_s,
+        score_s=result.score_s,
+        round=result.round,
+        num_tolerated=result.num_runs_dropped,
+        outcome=one.verdict.outcome,
+    )
+
+
+def logged_settings(runs: Sequence[RunResult]) -> tuple[tuple[str, str], ...]:
+    """What every log says and a comparison may vary, as text; None where there is no run."""
+    if not runs:
+        return ()
+    first = runs[0]
+    named = (
+        ("submission_org", first.organization), ("submission_platform", first.platform),
+        ("global_batch_size", first.global_batch_size), ("opt_base_learning_rate", first.learning_rate),
+    )  # fmt: skip
+    return tuple((key, printable(value)) for key, value in named if value is not None)
+
+
+def converged_samples(runs: Sequence[RunResult]) -> tuple[Sample, ...]:
+    """The runs that reached the target, in their order."""
+    return tuple(_sample(run) for run in runs if run.converged)
+
+
+def _sample(run: RunResult) -> Sample:
+    last = run.evaluations[-2:]
+    time_s, train_s, samples = run.time_to_train_s, run.train_s, run.samples_to_converge
+    return Sample(
+        seed=run.seed,
+        time_to_train_s=_positive(time_s),
+        train_s=_positive(train_s),
+        num_samples=_positive(samples),
+        time_step=_share(_gap([one.elapsed_s for one in last]), time_s, _CLOCK_STEP_S),
+        samples_step=_share(_gap([_trained(one, run.train_samples) for one in last]), samples, 1.0),
+        clock_step=_share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S),
+        started_ms=run.started_ms,
+    )
+
+
+def _trained(one: Evaluation, train_samples: int | None) -> float | None:
+    if one.samples_count is not None:
+        return float(one.samples_count)
+    return one.epoch_num * train_samples if one.epoch_num is not None and train_samples else None
+
+
+def _gap(ends: Sequence[float | None]) -> float | None:
+    """The distance of the last two evaluations; of a single one, that from the start."""
+    known = [end for end in ends if end is not None]
+    if not known or len(known) != len(ends):
+        return None
+    gap = known[-1] - (known[0] if len(known) > 1 else 0.0)
+    return gap if math.isfinite(gap) and gap > 0 else None
+
+
+def _share(step: float | None, value: float | None, least: float) -> float:
+    """`step` as a fraction of `value`, at most 1; the `least` step where it is not known."""
+    if value is None or not math.isfinite(value) or value <= 0:
+        return 0.0
+    return min((step if step is not None else least) / value, 1.0)
+
+
+def _positive(value: float | None) -> float | None:
+    return float(value) if value is not None and math.isfinite(value) and value > 0 else None

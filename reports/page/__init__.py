@@ -1,0 +1,1 @@
+"""The page: its contents, sections and figures, and the verb that writes it."""

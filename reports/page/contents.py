@@ -1,0 +1,175 @@
+"""The parts of one group of comparable configurations, in the order in which a reviewer asks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reports.charts.scores import ScoreRow, scores_figure
+from reports.comparison.comparison import Comparison
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Section, Table
+from reports.facts.facts import SetFacts
+from reports.page.figures.times import (
+    MAX_HUES,
+    column_unit,
+    hue_number,
+    runs_chart,
+    strips_sentence,
+    throughput_chart,
+    time_chart,
+)
+from reports.page.sections.comparison import comparison_sections
+from reports.page.sections.convergence import convergence_section
+from reports.page.sections.reference import reference_section
+from reports.page.sections.reproduce import reproduce_section
+from reports.page.sections.rules import rules_section
+from reports.page.sections.runs import runs_section
+from reports.page.sections.scaling import scaling_section
+from reports.page.sections.system import noise_section, system_section
+from reports.page.sections.traffic import exchange_section
+from reports.page.sections.verdict import names, verdict_section
+from reports.text.formatting import MISSING, interval, plural
+
+MAX_STRIPS = 24
+
+
+def group_sections(
+    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
+) -> tuple[Section, ...]:
+    """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
+    systems, reproduction; those that the records have nothing for are left out."""
+    made = (
+        verdict_section(group, id_, comparisons),
+        _strips_section(group, id_),
+        *comparison_sections(group, baseline, comparisons, id_),
+        scaling_section(group, id_),
+        convergence_section(group, id_),
+        reference_section(group, id_),
+        rules_section(group, id_),
+        runs_section(group, id_),
+        _time_section(group, id_),
+        exchange_section(group, id_),
+        noise_section(group, id_),
+        system_section(group, id_),
+        reproduce_section(group, id_),
+    )
+    return tuple(section for section in made if section is not None)
+
+
+def _strips_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+    """Every run as a dot; of published scores also the intervals, raw and normalised."""
+    chart = runs_chart(group[:MAX_STRIPS], f"{id_}-strips")
+    if chart is None:
+        return None
+    if len(group) > MAX_STRIPS:
+        chart = replace(chart, lead=f"{strips_sentence(group)} Drawn first: configurations 1 to {MAX_STRIPS}.")
+    blocks: list[Block] = [chart]
+    for start in range(MAX_STRIPS, len(group), MAX_STRIPS):
+        part = group[start : start + MAX_STRIPS]
+        more = runs_chart(part, f"{id_}-strips{start // MAX_STRIPS + 1}")
+        if more is not None:
+            blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(more,)))
+    scored = [one for one in group if one.result.olympic_mean_s is not None]
+    if len(scored) > 1 and group[0].status == "official":
+        blocks += _overlaps(scored, group, f"{id_}-scores")
+    return Section(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
+
+
+def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """Who overlaps with whom. Without an interval nothing can be said, and that is said."""
+    unit = column_unit(scored)
+    positions = {one.index: position for position, one in enumerate(group)}
+    rows, drawn = [], []
+    for one in scored:
+        others = [other for other in scored if other is not one]
+        overlapping = [other.label for other in others if _do_overlap(one, other)]
+        if one.interval is None:
+            told = MISSING
+        else:
+            told = names(overlapping, most=6) if overlapping else "none of the others"
+        bounds = interval(unit.number(one.interval.low), unit.number(one.interval.high)) if one.interval else MISSING
+        factor = one.result.rcp_factor
+        is_scaled = factor is not None and factor != 1.0
+        rows.append(
+            (
+                Cell(text=one.label),
+                Cell(text=unit.number(one.result.olympic_mean_s)),
+                Cell(text=bounds),
+                Cell(text=f"{factor:.4f}" if factor is not None else MISSING),
+                Cell(text=unit.number(one.result.score_s), kind="strong"),
+                Cell(text=told),
+            )
+        )
+        drawn.append(
+            ScoreRow(
+                name=one.label,
+                hue=hue_number(positions[one.index], group),
+                olympic_mean_s=one.result.olympic_mean_s,
+                score_s=one.result.score_s if is_scaled else None,
+                low_s=one.interval.low if one.interval else None,
+                high_s=one.interval.high if one.interval else None,
+                words=unit.text(one.result.olympic_mean_s)
+                + (f" → {unit.text(one.result.score_s)}" if is_scaled and one.result.score_s is not None else ""),
+            )
+        )
+    pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
+    together = sum(_do_overlap(a, b) for a, b in pairs)
+    lead = (
+        f"{together} of {plural(len(pairs), 'pair')} of intervals {'overlaps' if len(pairs) == 1 else 'overlap'}."
+        if pairs
+        else "Fewer than two configurations have an interval."
+    )
+    if len(drawn) > MAX_STRIPS:
+        lead += f" The first {MAX_STRIPS} are drawn; the table has all."
+    title = "Scores and their intervals"
+    chart = Chart(
+        figure=scores_figure(
+            drawn[:MAX_STRIPS], unit, id_=id_, title=title, description=f"One row per configuration. {lead}"
+        ),
+        heading=title,
+        lead=lead,
+        table=Table(
+            id=f"{id_}-table",
+            caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
+            columns=(
+                Column(name="Configuration"),
+                Column(name="Olympic mean", is_number=True, help="raw"),
+                Column(name="95 % interval", is_number=True, help="of the Olympic mean"),
+                Column(name="RCP factor", is_number=True),
+                Column(name="Score", is_number=True, help="normalised"),
+                Column(name="Overlaps with"),
+            ),
+            rows=tuple(rows),
+        ),
+    )
+    note = Prose(
+        text="Overlapping intervals do not show equality, and intervals apart are no test; the comparison is one.",
+        kind="note",
+    )
+    return (chart, note)
+
+
+def _do_overlap(one: SetFacts, other: SetFacts) -> bool:
+    if one.interval is None or other.interval is None:
+        return False
+    return one.interval.low <= other.interval.high and other.interval.low <= one.interval.high
+
+
+def _time_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+    blocks: list[Block] = []
+    for start in range(0, len(group), MAX_STRIPS):
+        part = group[start : start + MAX_STRIPS]
+        chart = time_chart(part, f"{id_}-time{start // MAX_STRIPS + 1 if start else ''}")
+        if chart is None:
+            continue
+        if blocks:
+            blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(chart,)))
+        elif len(group) > MAX_STRIPS:
+            blocks.append(replace(chart, lead=f"Configurations 1 to {MAX_STRIPS}: {chart.lead}"))
+        else:
+            blocks.append(chart)
+    if len(group) <= MAX_HUES:
+        steady = throughput_chart(group, f"{id_}-throughput")
+        blocks += [steady] if steady is not None else []
+    if not blocks:
+        text = "No log tells training, evaluation and the rest apart."
+        blocks.append(Prose(text=text, kind="absent"))
+    return Section(id=f"{id_}-time-parts", heading="Where the time goes", name="Time", blocks=tuple(blocks))

@@ -1,0 +1,107 @@
+"""Energy measured and cost derived of one result set: what the verdict table and the large numbers say of them."""
+
+import math
+from collections.abc import Sequence
+
+from reports.document.blocks import Cell, Column, KeyNumber
+from reports.facts.energy import Energy, explain_missing
+from reports.facts.facts import SetFacts
+from reports.text.formatting import MISSING
+
+
+def energy_records(one: SetFacts) -> tuple[Energy | None, ...]:
+    """Of the committed runs, in their order."""
+    return tuple(run.attempt.energy if run.attempt else None for run in one.runs)
+
+
+def mean_energy_j(one: SetFacts) -> float | None:
+    """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
+    runs = [run for run in one.runs if run.result.converged]
+    measured = [run.attempt.energy.energy_j for run in runs if run.attempt and run.attempt.energy]
+    known = [energy_j for energy_j in measured if energy_j is not None]
+    return sum(known) / len(known) if known and len(known) == len(runs) else None
+
+
+def energy_per_sample_j(one: SetFacts) -> float | None:
+    """Mean energy of the converged runs over their mean samples, evaluations' energy included."""
+    energy_j = mean_energy_j(one)
+    samples = [run.result.samples_to_converge for run in one.runs if run.result.converged]
+    known = [number for number in samples if number]
+    return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
+
+
+def cost_to_train(mean_s: float | None, price_per_hour: float | None) -> float | None:
+    """Derived: the measured Olympic mean times the price, in the price's currency.
+
+    Not the score: an RCP factor normalises a time for comparing it, but nobody pays for the added minutes.
+    """
+    if mean_s is None or price_per_hour is None or not math.isfinite(mean_s):
+        return None
+    return mean_s / 3600.0 * price_per_hour
+
+
+def cost_text(cost: float | None) -> str:
+    """Four significant digits: runs may cost a thousandth of a unit or a thousand units."""
+    return MISSING if cost is None else f"{cost:,.4g}" if cost < 1e4 else f"{cost:,.0f}"
+
+
+def energy_text(energy_j: float | None) -> str:
+    if energy_j is None:
+        return MISSING
+    return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
+
+
+def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
+    """Large numbers for energy and cost, each only where it exists."""
+    found = []
+    energy_j, per_sample_j = mean_energy_j(one), energy_per_sample_j(one)
+    if energy_j is not None:
+        sources = sorted({record.source for record in energy_records(one) if record and record.parts})
+        each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
+        found.append(
+            KeyNumber(
+                name="Energy per run",
+                value=energy_text(energy_j).rpartition(" ")[0],
+                unit=energy_text(energy_j).rpartition(" ")[2],
+                note=f"{each}measured by {'; '.join(sources)}",
+            )
+        )
+    cost = cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
+    if cost is not None:
+        found.append(
+            KeyNumber(
+                name="Cost to train",
+                value=cost_text(cost),
+                unit="in the price's currency",
+                note=f"derived: Olympic mean × the given price of {one.price_per_hour:g} per hour",
+            )
+        )
+    return tuple(found)
+
+
+def cost_columns(group: Sequence[SetFacts]) -> tuple[Column, ...]:
+    """Columns of a verdict table for what any of its configurations has."""
+    columns = []
+    if any(mean_energy_j(one) is not None for one in group):
+        columns.append(Column(name="Energy", is_number=True, help="measured; mean per run"))
+    prices = {one.price_per_hour for one in group if one.price_per_hour is not None}
+    if prices:
+        told = " or ".join(f"{price:g}" for price in sorted(prices))
+        columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {told} per hour"))
+    return tuple(columns)
+
+
+def cost_cells(one: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
+    """One configuration's cells below `columns`."""
+    energy_j, cost = mean_energy_j(one), cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
+    cells = {
+        "Energy": Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}"),
+        "Cost": Cell(text=cost_text(cost)),
+    }
+    return tuple(cells[column.name] for column in columns)
+
+
+def missing_energy(one: SetFacts) -> tuple[str, ...]:
+    """One sentence why energy is not, or only in part, measured; nothing where it is."""
+    why = explain_missing(energy_records(one))
+    return (why,) if why else ()

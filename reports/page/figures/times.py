@@ -1,0 +1,302 @@
+"""From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
+
+import math
+from collections.abc import Sequence
+
+from reports.charts.runs import RunDot, RunStrip, runs_figure
+from reports.charts.throughput import BlockLine, throughput_figure
+from reports.charts.time import PARTS, TimeBar, time_figure
+from reports.document.blocks import Cell, Chart, Column, Table
+from reports.facts.facts import RunFacts, SetFacts
+from reports.statistics.intervals import log_summary, spread_shares
+from reports.text.formatting import MINUTES, TimeUnit, count, interval, percent, plural, throughput, time_unit
+
+MAX_LINES = 60
+MAX_HUES = 5
+
+
+def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
+    """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
+    return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
+
+
+def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
+    """One unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
+    if any(one.status == "official" for one in sets):
+        return MINUTES
+    return time_unit(run.result.time_to_train_s for one in sets for run in one.runs)
+
+
+def fate_words(run: RunFacts, one: SetFacts) -> str:
+    """How a run of `one` enters its score."""
+    if run.fate == "failed":
+        # A log without run_stop, and without a word on why, is one that somebody or something cut off.
+        is_cut = run.result.status is None and run.result.abort_reason is None
+        words = "unfinished: no run_stop" if is_cut else "did not converge"
+        return f"{words}; dropped as slowest" if run.is_dropped else words
+    if run.is_dropped:
+        return f"dropped: {_extreme(run, one)}"
+    return "counted" if one.result.olympic_mean_s is not None else "reached the target"
+
+
+def _extreme(run: RunFacts, one: SetFacts) -> str:
+    """Of runs that tie in time, the scoring drops the first ones as the fastest."""
+    times = [math.inf if each.time_s is None else each.time_s for each in one.runs]
+    order = sorted(range(len(times)), key=times.__getitem__)
+    return "fastest" if one.runs.index(run) in order[: one.result.num_runs_dropped] else "slowest"
+
+
+def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
+    """The colour of a configuration: its own where colours suffice to tell them apart, else one for all."""
+    return position if len(sets) <= MAX_HUES else 0
+
+
+def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+    """Dot strip over all given sets; None when there is no run."""
+    if not any(one.runs for one in sets):
+        return None
+    unit = column_unit(sets)
+    strips = [
+        RunStrip(
+            name=one.label,
+            hue=hue_number(position, sets),
+            dots=tuple(
+                RunDot(
+                    label=run.label,
+                    time_s=run.time_s,
+                    fate=run.fate,
+                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, one)}",
+                )
+                for run in one.runs
+            ),
+            mean_s=(mean_s := _shown_mean_s(one)),
+            is_score=one.result.olympic_mean_s is not None,
+            mean_label=_mean_name(one, is_lone=len(sets) == 1) + unit.text(mean_s),
+            low_s=one.interval.low if one.interval else None,
+            high_s=one.interval.high if one.interval else None,
+        )
+        for position, one in enumerate(sets)
+    ]
+    lead = strips_sentence(sets)
+    if len(sets) == 1:
+        lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
+    title = "Time to train of every run"
+    description = " ".join(f"{one.label}: {_runs_sentence(one, unit)}" for one in sets)
+    rows = tuple(
+        (
+            Cell(text=f"run {run.label}"),
+            Cell(text=unit.number(run.time_s)),
+            Cell(text=fate_words(run, one)),
+        )
+        for one in sets
+        for run in one.runs
+    )
+    table = Table(
+        id=f"{id_}-table",
+        caption=title,
+        columns=(
+            Column(name="Run"),
+            Column(name=f"Time to train, {unit.name}", is_number=True),
+            Column(name="In the score"),
+        ),
+        rows=rows,
+    )
+    return Chart(
+        figure=runs_figure(
+            strips, unit, id_=id_, title=title, description=description,
+            has_score=any(one.result.olympic_mean_s is not None for one in sets),
+        ),
+        heading="",
+        lead=lead,
+        table=table if len(sets) == 1 else None,
+        table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
+    )  # fmt: skip
+
+
+def _shown_mean_s(one: SetFacts) -> float | None:
+    """The Olympic mean; without one the geometric mean of several runs that reached the target."""
+    if one.result.olympic_mean_s is not None:
+        return one.result.olympic_mean_s
+    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
+
+
+def _mean_name(one: SetFacts, *, is_lone: bool) -> str:
+    if not is_lone:
+        return ""
+    return "Olympic mean " if one.result.olympic_mean_s is not None else "geometric mean "
+
+
+def strips_sentence(sets: Sequence[SetFacts]) -> str:
+    """How many runs, how many without a time, and how much luck there is within a configuration."""
+    num_runs = sum(len(one.runs) for one in sets)
+    failed = sum(not run.result.converged for one in sets for run in one.runs)
+    told = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
+    told += f"; {failed} did not converge." if failed else ", all of which converged."
+    spreads = [log_summary(run.time_s for run in one.runs if run.result.converged) for one in sets]
+    known = [one.coefficient_of_variation for one in spreads if one and one.coefficient_of_variation is not None]
+    if not known:
+        return told
+    low, high = percent(min(known)), percent(max(known))
+    return f"{told} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
+
+
+def _runs_sentence(one: SetFacts, unit: TimeUnit) -> str:
+    converged = [run for run in one.runs if run.result.converged]
+    spread = log_summary(run.time_s for run in converged)
+    words = f"{len(converged)} of {plural(len(one.runs), 'run')} reached the target."
+    if one.result.olympic_mean_s is not None and math.isfinite(one.result.olympic_mean_s):
+        words += f" The Olympic mean is {unit.text(one.result.olympic_mean_s)}"
+        if one.interval is not None:
+            low, high = unit.number(one.interval.low), unit.number(one.interval.high)
+            words += f", 95 % interval {interval(low, high)} {unit.name}"
+        words += "."
+    if spread is not None and spread.coefficient_of_variation is not None:
+        words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
+    return words
+
+
+def spread_sentence(one: SetFacts) -> str:
+    """Which factor the difference between runs comes from; empty where it cannot be said."""
+    runs = [run.result for run in one.runs if run.result.converged]
+    rows = [
+        (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
+        for run in runs
+        if run.time_to_train_s and run.samples_to_converge and run.throughput_samples_per_s and run.train_s
+    ]
+    if len(rows) != len(runs) or len(rows) < 3:
+        return ""
+    totals = [row[0] or 0.0 for row in rows]
+    factors = [
+        [float(row[1] or 0) for row in rows],
+        [1 / (row[2] or math.inf) for row in rows],
+        [(row[0] or 0.0) / (row[3] or math.inf) for row in rows],
+    ]
+    shares = spread_shares(totals, factors)
+    if shares is None:
+        return ""
+    names = ("samples to converge", "throughput", "evaluation and overhead")
+    # As computed, so that they add up to 100 %: a factor that works against the others has a negative share.
+    told = ", ".join(f"{name} {percent(share, 0)}" for name, share in zip(names, shares, strict=True))
+    return f"Where the difference between runs comes from: {told}."
+
+
+def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+    """Timed seconds in parts, per run, or as means per configuration; None when no log tells the parts apart."""
+    unit = column_unit(sets)
+    bars = []
+    for one in sets:
+        known = [run for run in one.runs if run.result.time_to_train_s and run.result.train_s is not None
+                 and run.result.eval_s is not None]  # fmt: skip
+        if len(sets) == 1:
+            bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
+        elif known:
+            bars.append(_time_bar(one.label, known))
+    if not bars:
+        return None
+    total_s = sum(sum(bar.parts_s) for bar in bars)
+    shares = [sum(bar.parts_s[index] for bar in bars) / total_s for index in range(len(PARTS))]
+    what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
+    title = "Where the timed seconds go"
+    lead = (
+        f"{percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. {what}; "
+        "initialisation is not timed."
+    )
+    rows = tuple(
+        (
+            Cell(text=bar.label),
+            Cell(text=unit.number(sum(bar.parts_s))),
+            *(
+                Cell(text=unit.number(part), sub=percent(part / (sum(bar.parts_s) or math.inf)))
+                for part in bar.parts_s
+            ),
+        )
+        for bar in bars
+    )
+    return Chart(
+        figure=time_figure(bars, unit, id_=id_, title=title, description=lead),
+        heading="Training, evaluation and the rest",
+        lead=lead,
+        table=Table(
+            id=f"{id_}-table",
+            caption=title,
+            columns=(
+                Column(name="Run" if len(sets) == 1 else "Configuration"),
+                Column(name=f"Time to train, {unit.name}", is_number=True),
+                *(
+                    Column(name=f"{name}, {unit.name}", is_number=True)
+                    for name in ("Training", "Evaluation", "Other")
+                ),
+            ),
+            rows=rows,
+        ),
+    )
+
+
+def _time_bar(label: str, runs: Sequence[RunFacts]) -> TimeBar:
+    """Means over `runs`, whose parts are known."""
+    sums = [0.0, 0.0, 0.0]
+    for run in runs:
+        total, train = run.result.time_to_train_s or 0.0, run.result.train_s or 0.0
+        evaluation = run.result.eval_s or 0.0
+        for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
+            sums[index] += part / len(runs)
+    return TimeBar(label=label, parts_s=tuple(sums), words=f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
+
+
+def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
+    """Samples per second in each block, from the attempts' records; None where there are none."""
+    drawn: list[tuple[str, BlockLine]] = []
+    for position, one in enumerate(sets):
+        for run in one.runs:
+            blocks = run.attempt.blocks if run.attempt else ()
+            points = tuple((float(b.first_sample + b.num_samples), b.num_samples / b.duration_s) for b in blocks)
+            name = f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
+            if points and len(drawn) < MAX_LINES:
+                hint = name if len(sets) == 1 else ""
+                drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
+    if not drawn:
+        return None
+    rows = []
+    slowdowns = []
+    for name, line in drawn:
+        rates = sorted(rate for _, rate in line.points)
+        median = rates[len(rates) // 2]
+        slowdowns.append(rates[0] / median)
+        rows.append(
+            (
+                Cell(text=name),
+                Cell(text=count(len(rates)), sort=str(len(rates))),
+                *(Cell(text=throughput(rate)) for rate in (rates[0], median, rates[-1])),
+            )
+        )
+    title = "Throughput block by block"
+    names = {hue_number(p, sets): one.label for p, one in enumerate(sets)} if len(sets) > 1 else {}
+    lead = (
+        f"The slowest block of any run ran at {percent(min(slowdowns))} of its run's median. A common dip at one "
+        "place points at the program, a dip in one run at the system."
+    )
+    return Chart(
+        figure=throughput_figure(
+            [line for _, line in drawn],
+            id_=id_,
+            title=title,
+            description=f"Samples per second. {lead}",
+            names=names,
+        ),
+        heading="Steadiness",
+        lead=lead,
+        series=tuple(names.items()) if len(names) > 1 else (),
+        table=Table(
+            id=f"{id_}-table",
+            caption=f"{title}, samples/s",
+            columns=(
+                Column(name="Run"),
+                Column(name="Blocks", is_number=True),
+                Column(name="Slowest", is_number=True),
+                Column(name="Median", is_number=True),
+                Column(name="Fastest", is_number=True),
+            ),
+            rows=tuple(rows),
+        ),
+    )

@@ -1,0 +1,119 @@
+"""What ranks exchanged in a step, and where tables lie: the same of runs to the target and of throughput alone."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from reports.document.blocks import Cell, Column, Table
+from reports.facts.traffic import KINDS, Exchange, Placement, computing_s
+from reports.statistics.intervals import log_summary
+from reports.text.formatting import MILLISECONDS, MISSING, count, percent, plural, si
+
+NOT_SEPARABLE = "not separable"
+STEP_COLUMNS = (
+    Column(name="Bytes", is_number=True, help="all ranks; counted"),
+    Column(name="Most by one rank", is_number=True, help="bytes sent; counted"),
+    Column(name="Step", is_number=True, help="ms; measured"),
+    Column(name="Computing", is_number=True, help="ms; step less the two"),
+    Column(name="All-to-all", is_number=True, help="ms; measured: ids, embeddings"),
+    Column(name="All-reduce", is_number=True, help="ms; measured: dense gradients"),
+    Column(name="Link", is_number=True, help="measured; rank 0 to the last"),
+)
+"""The columns of `step_cells`."""
+METHOD = (
+    "Bytes are counted from the tensors of every collective call, by the formula beside them; what the transport "
+    "adds is not in them. Times are medians, measured after the run, with every call waited for at once: waiting for "
+    "slower ranks is in them, overlap with computing is not. Computing is what they leave of an undisturbed step; "
+    "where they exceed it, the parts are not separable."
+)
+
+
+def step_cells(runs: Sequence[Exchange]) -> tuple[Cell, ...]:
+    """One training step, mean over runs: bytes, time and its parts, the link."""
+    step_s = _mean(one.step_s for one in runs)
+    waited = (_mean(one.all_to_all_s for one in runs), _mean(one.all_reduce_s for one in runs))
+    compute_s = computing_s(step_s, *waited)
+    whole_s = step_s if compute_s is not None else None
+    computing = (
+        Cell(text=NOT_SEPARABLE, kind="quiet")
+        if compute_s is None and None not in (step_s, *waited)
+        else _part(compute_s, whole_s)
+    )
+    link = link_bytes_per_s(runs)
+    return (
+        Cell(text=count(_mean(sum(one.bytes_per_step.values()) for one in runs))),
+        Cell(text=count(_mean(max(one.sent_bytes, default=None) for one in runs))),
+        Cell(text=MILLISECONDS.number(step_s)),
+        computing,
+        *(_part(part, whole_s) for part in waited),
+        Cell(text=f"{si(link)}B/s" if link is not None else MISSING),
+    )
+
+
+def link_bytes_per_s(runs: Sequence[Exchange]) -> float | None:
+    summary = log_summary(one.link_bytes_per_s for one in runs)
+    return summary.geometric_mean if summary else None
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _part(part_s: float | None, whole_s: float | None) -> Cell:
+    return Cell(text=MILLISECONDS.number(part_s), sub=percent(part_s / whole_s) if part_s and whole_s else "")
+
+
+def bytes_table(runs: Sequence[Exchange], id_: str) -> Table:
+    seen = [kind for kind in KINDS if any(kind in {**one.bytes_per_step, **one.bytes_per_evaluation} for one in runs)]
+    formulas = runs[0].formulas
+    return Table(
+        id=id_,
+        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
+        columns=(
+            Column(name="Kind"),
+            Column(name="Per step", is_number=True, help="bytes; counted"),
+            Column(name="Per evaluation", is_number=True, help="bytes; counted"),
+            Column(name="Formula"),
+        ),
+        rows=tuple(
+            (
+                Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
+                Cell(text=count(_mean(one.bytes_per_step.get(kind) for one in runs))),
+                Cell(text=count(_mean(one.bytes_per_evaluation.get(kind) for one in runs))),
+                Cell(text="; ".join(formulas.get(kind, ())) or "no call in a step"),
+            )
+            for kind in seen
+        ),
+    )
+
+
+def placement_table(runs: Sequence[Exchange], id_: str) -> tuple[Table, ...]:
+    """Which ranks hold which part of each table, as the first run built them."""
+    placements = [one.placement for one in runs]
+    if not placements[0]:
+        return ()
+    alike = all(one == placements[0] for one in placements)
+    columns = ("Table", "Sharding", "Shards", "Ranks")
+    return (
+        Table(
+            id=id_,
+            caption="Where tables lie, read from the built model"
+            + ("" if alike else " of the first run; others differ"),
+            columns=tuple(Column(name=name) for name in columns),
+            rows=tuple(
+                (
+                    Cell(text=f"table {one.table}"),
+                    Cell(text=one.sharding or MISSING),
+                    Cell(text=_shards_words(one)),
+                    Cell(text=", ".join(str(rank) for rank in sorted({rank for rank, _, _ in one.shards}))),
+                )
+                for one in placements[0]
+            ),
+        ),
+    )
+
+
+def _shards_words(one: Placement) -> str:
+    """'2 of 25 × 16', rows by columns; shards of another shape are told after a comma."""
+    shapes = Counter((rows, columns) for _, rows, columns in one.shards)
+    return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

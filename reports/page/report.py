@@ -1,0 +1,172 @@
+"""Writing a report: results in, one file out."""
+
+import contextlib
+import errno
+import json
+import math
+import os
+import secrets
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from reports.facts.facts import SetFacts, gather
+from reports.facts.find import find_by_label
+from reports.facts.profile_record import ProfileRecord, find_profiles
+from reports.facts.sweep import SweepFacts, find_sweeps, read_sweep_facts
+from reports.facts.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
+from reports.page.exports import export_csv, export_json, export_markdown
+from reports.page.page import build_page
+from reports.render.html import embed_json, finite, render_html
+from reports.tables.documents import SCHEMA_VERSION
+from reports.tables.tables import configuration_row, runs_table
+from rules.errors import InputError
+from rules.tree.result_set import find_result_sets
+
+# Of a run, what the page carries for programs.
+_EMBEDDED = (
+    "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
+    "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",
+    "num_evaluations", "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "energy_j",
+)  # fmt: skip
+FORMATS = ("html", "json", "csv", "md")
+
+
+def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
+    """Render all result sets at or below `paths` as one HTML page at `output`; returns `output`.
+
+    The page appears whole or not at all. Nothing else is written, also not into the inputs. Raises InputError
+    where there is nothing to read, OSError where `output` cannot be written.
+    """
+    sets = gather_sets(paths)
+    sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
+    text = render_report(sets, title=title, sweeps=sweeps, profiles=profiles, measured=measured)
+    return write_whole(output, text)
+
+
+def gather_sweeps(paths: Sequence[Path], sets: Sequence[SetFacts] = ()) -> tuple[SweepFacts, ...]:
+    """Every sweep at or below `paths`; of its sets, those among `sets` are judged already."""
+    return tuple(read_sweep_facts(folder, known=sets) for path in paths for folder in find_sweeps(path))
+
+
+def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:
+    """Every profile at or below `paths`, each once, but for those of a sweep, whose table says what they found."""
+    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
+    return tuple(dict.fromkeys(record for path in paths for record in find_profiles(path, swept)))
+
+
+def gather_sets(
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+) -> tuple[SetFacts, ...]:
+    """As `gather`, but a path may hold sweeps, profiles or throughput alone, which are without runs to a target."""
+    holding = [path for path in paths if _holds_sets(path)]
+    return gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file) if holding else ()
+
+
+def _holds_sets(path: Path) -> bool:
+    """Whether there is a result set at or below `path`. Raises InputError where there is nothing to show at all."""
+    try:
+        find_result_sets(path)
+    except InputError:
+        if path.is_dir() and (find_sweeps(path) or find_profiles(path) or find_throughput_sets(path)):
+            return False
+        raise
+    return True
+
+
+def render_report(
+    sets: Sequence[SetFacts],
+    *,
+    output_format: str = "html",
+    title: str | None = None,
+    now: datetime | None = None,
+    sweeps: Sequence[SweepFacts] = (),
+    profiles: Sequence[ProfileRecord] = (),
+    baseline: str | None = None,
+    measured: Sequence[ThroughputSet] = (),
+) -> str:
+    """The report's text in one of FORMATS; `now` is the moment that the page names.
+
+    `baseline` is the label of the configuration with which the others of its group are compared; InputError where
+    there is none of that name. `measured` are measurements of throughput alone.
+    """
+    if output_format == "json":
+        return json.dumps(finite(export_json(sets)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    if output_format == "csv":
+        return export_csv(sets)
+    if output_format == "md":
+        return export_markdown(sets)
+    if output_format != "html":
+        raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
+    page = build_page(
+        sets,
+        embed_json(page_data(sets)),
+        title=title,
+        now=now,
+        sweeps=sweeps,
+        profiles=profiles,
+        baseline=find_baseline(sets, baseline),
+        measured=measured,
+    )
+    return render_html(page)
+
+
+def find_baseline(sets: Sequence[SetFacts], name: str | None) -> SetFacts | None:
+    """As `find_by_label`; None where no name is given."""
+    return None if name is None else find_by_label(sets, name, "--baseline")
+
+
+def gather_throughput(paths: Sequence[Path]) -> tuple[ThroughputSet, ...]:
+    """Measurements of throughput alone, but for those that a sweep shows; broken ones are left out of the page."""
+    folders = [folder for path in paths if path.is_dir() for folder in find_throughput_sets(path)]
+    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
+    found = []
+    for folder in dict.fromkeys(folders):
+        if any(above in folder.resolve().parents for above in swept):
+            continue
+        with contextlib.suppress(InputError):
+            found.append(read_throughput(folder))
+    return tuple(found)
+
+
+def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
+    """What the page carries for programs: every configuration's row of the tables, and its runs' as a list per
+    quantity, or one value where all runs have the same.
+
+    Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
+    them already and a second copy would be large; `report --format json` has everything.
+    """
+    configurations = []
+    for one in sets:
+        runs = runs_table([one])[list(_EMBEDDED)]
+        columns = {str(name): [_short(value) for value in runs[name]] for name in runs.columns}
+        shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
+        row = {name: _short(value) for name, value in configuration_row(one).items()}
+        configurations.append({**row, "runs": shared})
+    return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
+
+
+def _short(value: Any) -> Any:
+    """Numbers with the digits that a clock of 1 ms can fill; whole ones are exact."""
+    if not isinstance(value, float) or not math.isfinite(value):
+        return value
+    return int(value) if value.is_integer() else float(f"{value:.7g}")
+
+
+def write_whole(output: Path, text: str) -> Path:
+    """Write beside `output` and rename, so that a reader never sees half a file."""
+    if not output.parent.is_dir():
+        raise FileNotFoundError(
+            errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
+        )
+    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
+    try:
+        with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(output)
+    finally:
+        draft.unlink(missing_ok=True)
+    return output

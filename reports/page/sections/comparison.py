@@ -1,0 +1,284 @@
+"""Every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reports.charts.factors import FactorBar, FactorPanel, factors_figure
+from reports.comparison.comparison import Comparison, FactorComparison, compare_all
+from reports.comparison.export import circumstances, method_line, olympic_words
+from reports.comparison.wording import needs, plain_sentence, with_sign
+from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Fold, Prose, Section, Table
+from reports.facts.facts import SetFacts
+from reports.page.figures.times import sorted_cell
+from reports.page.sections.verdict import names
+from reports.text.formatting import (
+    MINUTES,
+    MISSING,
+    TimeUnit,
+    count,
+    interval,
+    percent,
+    printable,
+    ratio,
+    throughput,
+    time_unit,
+)
+
+MAX_PANELS = 8
+MAX_BARS = 50
+MAX_WHOLE = 3
+"""Up to so many comparisons are told in sentences and by factor; more by their whole first."""
+_NAMES = {
+    "time_to_train": "Time to train",
+    "samples_to_converge": "Samples to converge",
+    "throughput": "Throughput",
+    "overhead": "Evaluation and overhead",
+}
+_KINDS = {"slower": "bad", "faster": "valid"}
+
+
+def compare_group(group: Sequence[SetFacts], baseline: SetFacts) -> tuple[Comparison, ...]:
+    """All others of the group against `baseline`, in their order."""
+    others = [one for one in group if one is not baseline]
+    return compare_all(baseline, others) if others else ()
+
+
+def comparison_sections(
+    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
+) -> tuple[Section, ...]:
+    """What the difference consists of, and the table of its tests; nothing for a lone configuration."""
+    if not comparisons:
+        return ()
+    name = f"{printable(baseline.label, 80)}"
+    usable = [one for one in comparisons if one.factors]
+    why = _charts(usable, name, f"{id_}-why-chart")
+    refused = [one for one in comparisons if one.refusal is not None]
+    why += [Prose(text=f"{one.new}: not compared, {printable(one.refusal)}.", kind="note") for one in refused[:12]]
+    if len(refused) > 12:
+        why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
+    sections = [Section(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
+    if usable:
+        sections.append(_table_section(usable, name, id_))
+    return tuple(sections)
+
+
+def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
+    """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
+    is_many = len(comparisons) > MAX_PANELS
+    blocks: list[Block] = _told(comparisons)
+    for start in range(0, len(comparisons), MAX_BARS) if is_many else ():
+        part = comparisons[start : start + MAX_BARS]
+        lead = "" if start else _count_verdicts(comparisons, baseline)
+        chart = _overview(part, baseline, f"{id_}-all{start // MAX_BARS + 1}", lead)
+        words = f"Configurations {start + 1} to {start + len(part)}"
+        blocks.append(Fold(summary=words, blocks=(chart,)) if start else chart)
+    for start in range(0, len(comparisons), MAX_PANELS):
+        part = comparisons[start : start + MAX_PANELS]
+        chart = _chart(part, baseline, f"{id_}{start // MAX_PANELS + 1}")
+        words = f"What the times of configurations {start + 1} to {start + len(part)} are made of"
+        blocks.append(Fold(summary=words, blocks=(chart,)) if is_many else chart)
+    return blocks
+
+
+def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
+    counts = Counter(one.verdict for one in comparisons)
+    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    drawn = f" Drawn first: {MAX_BARS}." if len(comparisons) > MAX_BARS else ""
+    return f"Against {baseline}: {told}.{drawn}"
+
+
+def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
+    """One bar per configuration: its whole against the baseline."""
+    bars = [
+        replace(_bar(whole, is_whole=False), name=one.new, verdict=one.verdict)
+        for one in comparisons
+        if (whole := one.whole) is not None
+    ]
+    title = "Each configuration against the baseline"
+    return Chart(
+        figure=factors_figure(
+            [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole],
+            id_=id_, title=title, description=lead or f"Against {baseline}.",
+            interval_name=interval_name(comparisons),
+        ),
+        heading="",
+        lead=lead,
+        table=None,
+        table_note="The comparison table has the numbers.",
+    )  # fmt: skip
+
+
+def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
+    panels = [
+        FactorPanel(
+            label=f"{one.new}: {one.verdict}" if one.verdict in ("faster", "slower") else one.new,
+            bars=tuple(_bar(factor, is_whole=factor is one.whole) for factor in one.factors),
+        )
+        for one in comparisons
+    ]
+    told = " ".join(_one_told(one) for one in comparisons[:MAX_WHOLE])
+    title = "What the difference is made of"
+    return Chart(
+        figure=factors_figure(
+            panels,
+            id_=id_,
+            title=title,
+            description=f"Effects on the time against {baseline}. {told}",
+            interval_name=interval_name(comparisons),
+        ),
+        heading="",
+        lead="",
+        table=None,
+        table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
+        "because the axis is logarithmic. The comparison table has the numbers.",
+    )
+
+
+def _told(comparisons: Sequence[Comparison]) -> list[Block]:
+    """Each comparison in a sentence, where they are few."""
+    if len(comparisons) > MAX_WHOLE:
+        return []
+    told = tuple(_one_told(one) for one in comparisons)
+    return [Prose(text=told[0])] if len(told) == 1 else [Bullets(items=told, kind="told")]
+
+
+def _one_told(one: Comparison) -> str:
+    rejected = _rejected(one)
+    return with_sign(f"{one.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(one, one.base)}")
+
+
+def _rejected(one: Comparison) -> str:
+    """Which side the rules reject, seen from the new one; empty where neither."""
+    if "new" not in one.invalid_sides:
+        return f"{one.base} is INVALID by the rules" if one.invalid_sides else ""
+    return "INVALID by the rules" + (f", as is {one.base}" if "base" in one.invalid_sides else "")
+
+
+def _capital(text: str) -> str:
+    return text[:1].upper() + text[1:]
+
+
+def _bar(factor: FactorComparison, *, is_whole: bool) -> FactorBar:
+    on_time = factor.time_interval
+    return FactorBar(
+        name=_NAMES[factor.name],
+        time_ratio=factor.time_ratio,
+        low=on_time.low if on_time else None,
+        high=on_time.high if on_time else None,
+        verdict=factor.verdict,
+        is_whole=is_whole,
+    )
+
+
+def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Section:
+    blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over the runs that converged, {baseline} = 1.")]
+    if len(comparisons) <= MAX_WHOLE:
+        blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=False))
+    else:
+        blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=True))
+        table = _table(comparisons, f"{id_}-comparison-factors", whole_only=False)
+        blocks.append(Fold(summary=f"All factors of all {len(comparisons)} comparisons", blocks=(table,)))
+    blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
+    if method := method_line(comparisons):
+        blocks.append(Prose(text=method, kind="note"))
+    return Section(
+        id=f"{id_}-comparison", heading="Comparison with the baseline", name="Comparison", blocks=tuple(blocks)
+    )
+
+
+def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
+    """What must be known beside the table; what several comparisons share is said once, with their names."""
+    said: dict[str, list[str]] = {}
+    for one in comparisons:
+        told = [*circumstances(one), *([olympic_words(one)] if len(comparisons) <= MAX_WHOLE else [])]
+        for note in told:
+            is_of_base = note.startswith("base: ")
+            said.setdefault(f"{one.base}{note[4:]}" if is_of_base else note, []).append(one.new)
+    found = []
+    for note, labels in said.items():
+        is_of_new = note.startswith("new: ")
+        is_of_all = len(labels) == len(comparisons) and not is_of_new
+        words = note.removeprefix("new: ")
+        found.append(printable(_capital(words) if is_of_all else f"{names(labels)}: {words}", 400))
+    return tuple(note for note in found if note)
+
+
+def _tags(one: Comparison) -> tuple[str, ...]:
+    return tuple(word for word, holds in (("cross-system", one.is_cross_system), ("paired", one.is_paired)) if holds)
+
+
+def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> Table:
+    rows = []
+    unit = time_unit(
+        value
+        for one in comparisons
+        for factor in one.factors
+        if factor.name == "time_to_train"
+        for value in (factor.base_value, factor.new_value)
+    )
+    for one in comparisons:
+        for factor in one.factors[:1] if whole_only else one.factors:
+            rows.append(_row(one, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
+    columns = (
+        Column(name="Configuration" if whole_only else "Configuration and factors"),
+        Column(name="Verdict"),
+        Column(name="Ratio", is_number=True, help=interval_name(comparisons)),
+        Column(name="Baseline", is_number=True, help="runs"),
+        Column(name="This", is_number=True, help="runs"),
+        Column(name="p", is_number=True, help="permutation"),
+        Column(name="δ", is_number=True, help="Cliff's"),
+    )
+    # Factors belong below their configuration, so only a table without them can be sorted.
+    return Table(
+        id=id_, caption="Each configuration against the baseline", columns=columns, rows=tuple(rows),
+        is_sortable=whole_only, style="comparison",
+    )  # fmt: skip
+
+
+def interval_name(comparisons: Sequence[Comparison]) -> str:
+    """What the intervals shown are: the adjusted ones that decide, unless there are too few runs for any."""
+    adjusted = [factor.adjusted_interval for one in comparisons for factor in one.factors]
+    told = percent(comparisons[0].confidence, 0) if comparisons else ""
+    return f"{told} interval" + (", Holm-adjusted" if any(adjusted) else "")
+
+
+def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
+    told, bounds = _words(factor, unit), factor.shown_interval
+    shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
+    hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
+    quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(one)))
+    is_whole = factor is one.whole
+    verdict = one.verdict if is_whole else factor.verdict
+    if is_whole and one.verdict != factor.verdict:
+        hint = f"by the runs that reach the target: {one.num_new_converged} of {one.num_new}, against "
+        hint += f"{one.num_base_converged} of {one.num_base}"
+    if is_whole and (rejected := _rejected(one)):
+        hint = rejected + (f"; {hint}" if hint else "")
+    return (
+        Cell(text=one.new, sub=quantity, kind="whole") if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
+        Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
+        Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
+        sorted_cell(told[0], factor.base_value, sub=str(factor.num_base)),
+        sorted_cell(told[1], factor.new_value, sub=str(factor.num_new)),
+        Cell(text=_p(factor.permutation_p)),
+        Cell(text=MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
+    )
+
+
+def _words(factor: FactorComparison, unit: TimeUnit) -> tuple[str, str]:
+    values = (factor.base_value, factor.new_value)
+    if factor.name == "time_to_train":
+        return unit.text(values[0]), unit.text(values[1])
+    if factor.name == "samples_to_converge":
+        return count(values[0]), count(values[1])
+    if factor.name == "throughput":
+        return f"{throughput(values[0])}/s", f"{throughput(values[1])}/s"
+    return ratio(values[0]), ratio(values[1])
+
+
+def _p(value: float | None) -> str:
+    if value is None or not math.isfinite(value):
+        return MISSING
+    return f"{value:.3f}" if value >= 0.0005 else "<0.001"

@@ -1,0 +1,207 @@
+"""How quality rose: one line per run, over the epoch, the time or the samples; and the reference's convergence."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.charts.convergence import QualityLine, convergence_figure, small_convergence, visible_quality
+from reports.charts.figure import Figure
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Multiples, Prose, Section, Table
+from reports.facts.facts import RunFacts, SetFacts
+from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
+from reports.text.formatting import MISSING, count, epochs, plural, quality
+from rules.scoring.results import Evaluation
+
+MAX_MULTIPLES = 12
+MAX_ROWS = 200
+
+_X = Callable[[Evaluation], float | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Drawn:
+    """One run that has evaluations with their place."""
+
+    one: SetFacts
+    run: RunFacts
+    hue: int
+
+    def line(self, x: _X, hint: str = "") -> QualityLine:
+        points = tuple((at, e.quality) for e in self.run.result.evaluations if (at := x(e)) is not None)
+        return QualityLine(hue=self.hue, points=points, fate=self.run.fate, hint=hint)
+
+
+def _epoch(evaluation: Evaluation) -> float | None:
+    return evaluation.epoch_num
+
+
+def _samples(evaluation: Evaluation) -> float | None:
+    return evaluation.samples_count
+
+
+def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
+    """Samples per epoch by every evaluation; none where one does not say both."""
+    every = [evaluation for one in drawn for evaluation in one.run.result.evaluations]
+    sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
+    return sizes if len(sizes) == len(every) else []
+
+
+def convergence_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+    """All runs in one chart while colours tell configurations apart, else one small chart per configuration."""
+    blocks: tuple[Block, ...]
+    if len(group) <= MAX_HUES:
+        chart = convergence_chart(group, f"{id_}-convergence-chart")
+        if chart is None:
+            return None
+        blocks = (chart,)
+    else:
+        blocks = _multiples(group, id_)
+        if not blocks:
+            return None
+    return Section(id=f"{id_}-convergence", heading="Convergence", name="Convergence", blocks=blocks)
+
+
+def _drawn(group: Sequence[SetFacts]) -> list[_Drawn]:
+    return [
+        _Drawn(one=one, run=run, hue=hue_number(position, group))
+        for position, one in enumerate(group)
+        for run in one.runs
+        if any(evaluation.epoch_num is not None for evaluation in run.result.evaluations)
+    ]
+
+
+def _target(group: Sequence[SetFacts]) -> float | None:
+    return next((run.result.quality_target for one in group for run in one.runs if run.result.quality_target), None)
+
+
+def _lead(drawn: Sequence[_Drawn], target: float | None) -> str:
+    ends = [one.run.result.evaluations[-1].epoch_num for one in drawn if one.run.result.converged]
+    known = [end for end in ends if end is not None]
+    if known and target is not None:
+        low, high = epochs(min(known)), epochs(max(known))
+        place = f"at epoch {low}" if low == high else f"between epoch {low} and {high}"
+        return f"{len(known)} of {plural(len(drawn), 'run')} met the target of {quality(target)}, {place}."
+    return "No run met the target."
+
+
+def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
+    """Quality at every evaluation; None when no log holds an evaluation with its place."""
+    drawn = _drawn(group)
+    if not drawn:
+        return None
+    hidden = len(drawn) - MAX_LINES
+    drawn = drawn[:MAX_LINES]
+    target, lead = _target(group), _lead(drawn, _target(group))
+    if hidden > 0:
+        lead += f" The first {MAX_LINES} runs are drawn; {hidden} more are in the table of all runs."
+    names = {hue_number(p, group): one.label for p, one in enumerate(group)} if len(group) > 1 else {}
+    title = "Quality over the training"
+
+    def figure(x: _X, x_name: str, drawn_id: str, same_as: str | None = None) -> Figure:
+        is_first = drawn_id == id_ and len(group) == 1
+        return convergence_figure(
+            [one.line(x, _hint(one) if is_first else "") for one in drawn],
+            target,
+            x_name,
+            id_=drawn_id,
+            title=title,
+            description=f"ROC AUC at each evaluation over the {x_name}, one line per run. {lead}",
+            names=names,
+            same_as=same_as,
+        )
+
+    unit = column_unit(group)
+    views = [("Epochs", figure(_epoch, "fraction of the epoch", id_))]
+    time_name = f"{unit.name} since the start of the run"
+    views.append((f"Time, {unit.name}", figure(lambda e: e.elapsed_s / unit.seconds, time_name, f"{id_}-time")))
+    sizes = _epoch_sizes(drawn)
+    if sizes:
+        same_as = id_ if max(sizes) - min(sizes) <= 1e-3 * max(sizes) else None
+        views.append(("Samples", figure(_samples, "samples trained", f"{id_}-samples", same_as)))
+    return Chart(
+        figure=views[0][1],
+        heading="",
+        lead=lead,
+        table=evaluations_table(
+            [one.line(_epoch) for one in drawn], [_name(one, group) for one in drawn], f"{id_}-table"
+        ),
+        views=tuple(views),
+        series=tuple(names.items()) if len(names) > 1 else (),
+    )
+
+
+def _name(one: _Drawn, group: Sequence[SetFacts]) -> str:
+    return f"{one.one.label}: run {one.run.label}" if len(group) > 1 else f"run {one.run.label}"
+
+
+def _hint(one: _Drawn) -> str:
+    last = one.run.result.evaluations[-1]
+    return f"run {one.run.label}: AUC {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
+
+
+def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: str) -> Table:
+    """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
+    most = max((len(line.points) for line in lines), default=0)
+    heads = _heads(lines, min(most, MAX_ROWS))
+    rows = tuple(
+        (
+            Cell(text=name),
+            *(
+                Cell(text=quality(line.points[number][1]) if number < len(line.points) else MISSING)
+                for number in range(len(heads))
+            ),
+        )
+        for name, line in zip(names, lines, strict=True)
+    )
+    return Table(
+        id=id_,
+        caption="ROC AUC at each evaluation, one row per run",
+        columns=(Column(name="Run"), *(Column(name=head, is_number=True) for head in heads)),
+        rows=rows,
+        style="evaluations",
+    )
+
+
+def _heads(lines: Sequence[QualityLine], number: int) -> list[str]:
+    """Places in the epoch where all runs look at the same places, else numbers; never some of each."""
+    places = [{epochs(line.points[at][0]) for line in lines if at < len(line.points)} for at in range(number)]
+    if all(len(some) == 1 for some in places):
+        return [f"epoch {some.pop()}" for some in places]
+    return [f"evaluation {count(at + 1)}" for at in range(number)]
+
+
+def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    drawn = _drawn(group)
+    if not drawn:
+        return ()
+    target = _target(group)
+    lines = {one.index: [d.line(_epoch) for d in drawn if d.one is one] for one in group}
+    every = [line for some in lines.values() for line in some]
+    domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
+    drawings = [
+        small_convergence(
+            lines[one.index], target, domain, name=one.label, id_=f"{id_}-quality-{one.index}",
+            description=f"ROC AUC over the epoch. {_lead([d for d in drawn if d.one is one], target)}",
+        )
+        for one in group
+        if lines[one.index]
+    ]  # fmt: skip
+    lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {_lead(drawn, target)}"
+    blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
+    if len(drawings) > MAX_MULTIPLES:
+        rest = Multiples(drawings=tuple(drawings[MAX_MULTIPLES:]))
+        blocks.append(Fold(summary=f"{plural(len(drawings) - MAX_MULTIPLES, 'more configuration')}", blocks=(rest,)))
+    tables = tuple(
+        Fold(
+            summary=one.label,
+            blocks=(
+                evaluations_table(
+                    lines[one.index],
+                    [f"run {d.run.label}" for d in drawn if d.one is one],
+                    f"{id_}-quality-{one.index}-table",
+                ),
+            ),
+        )
+        for one in group
+        if lines[one.index]
+    )
+    return (*blocks, Fold(summary="The numbers of these charts", blocks=tables))

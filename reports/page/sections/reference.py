@@ -1,0 +1,140 @@
+"""Does it converge like the reference? Results among the reference convergence points of their round."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from reports.charts.reference import Point, Result, reference_figure
+from reports.document.blocks import Block, Cell, Chart, Column, Prose, Section, Table
+from reports.facts.facts import SetFacts
+from reports.facts.reference_points import find_points
+from reports.page.figures.times import hue_number
+from reports.page.sections.verdict import names
+from reports.text.formatting import count, epochs, printable
+from rules.scoring.rcp import Convergence, ReferencePoint
+from rules.scoring.scoring import judge_set_convergence
+
+
+def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """One chart per set of points: rounds have their own."""
+    by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
+    without: list[SetFacts] = []
+    for one in group:
+        benchmark, points = find_points(one)
+        if benchmark is None or not points:
+            without.append(one)
+            continue
+        by_points.setdefault(points, []).append(
+            (one, judge_set_convergence(one.result.runs, benchmark, one.result.round))
+        )
+    blocks: list[Block] = []
+    for number, (points, judged) in enumerate(by_points.items()):
+        chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
+        rounds = ", ".join(dict.fromkeys(f"v{one.result.round}" for one, _ in judged if one.result.round))
+        # Rounds have points of their own; each chart says whose, where there are several.
+        blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
+    if without:
+        who = "" if len(without) == len(group) else f" ({names([one.label for one in without])})"
+        reasons = {one.result.rcp_reason for one in without if one.result.rcp_reason}
+        reason = printable(next(iter(reasons))) if len(reasons) == 1 else "no reference convergence points are known"
+        blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
+    heading = "Convergence against the reference"
+    return Section(id=f"{id_}-reference", heading=heading, name="Reference", blocks=tuple(blocks))
+
+
+def _chart(
+    points: Sequence[ReferencePoint],
+    judged: Sequence[tuple[SetFacts, Convergence | None]],
+    group: Sequence[SetFacts],
+    id_: str,
+) -> Chart:
+    results = [
+        Result(
+            name=one.label,
+            hue=hue_number(list(group).index(one), group),
+            batch_size=one.result.runs[0].global_batch_size or 1,
+            mean_epochs=found.mean_epochs,
+            is_passed=found.status == "passed",
+        )
+        for one, found in judged
+        if found is not None and found.mean_epochs is not None and (one.result.runs[0].global_batch_size or 0) > 0
+    ]
+    drawn = [
+        Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)
+        for point in points
+    ]
+    lead = _lead(judged)
+    title = "Epochs to converge over batch size"
+    rows: list[tuple[Cell, ...]] = [
+        (
+            Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
+            Cell(text=count(point.global_batch_size)),
+            Cell(text=epochs(point.mean), sub=f"± {epochs(point.stdev)}"),
+            Cell(text=epochs(point.min_epochs)),
+            Cell(text="reference"),
+        )
+        for point in points
+    ]
+    rows += [_result_row(one, found) for one, found in judged]
+    return Chart(
+        figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
+        heading="",
+        lead=lead,
+        table=Table(
+            id=f"{id_}-table",
+            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs",
+            columns=(
+                Column(name="Point"),
+                Column(name="Batch size", is_number=True),
+                Column(name="Epochs", is_number=True, help="Olympic mean"),
+                Column(name="Fewest acceptable", is_number=True),
+                Column(name="Outcome"),
+            ),
+            rows=tuple(rows),
+        ),
+    )
+
+
+def _result_row(one: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
+    factor = one.result.rcp_factor
+    outcome = found.status if found is not None else "not tested"
+    if found is None:
+        reason = one.result.no_score_reason or ""
+    elif factor is not None and factor != 1.0:
+        reason = f"score × {factor:.4f}"
+    else:
+        reason = found.reason if found.status in ("missing", "none", "failed") else ""
+    return (
+        Cell(text=one.label),
+        Cell(text=count(one.result.runs[0].global_batch_size if one.result.runs else None)),
+        Cell(text=epochs(found.mean_epochs if found else None)),
+        Cell(text=epochs(found.point.min_epochs if found and found.point else None)),
+        Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
+    )
+
+
+def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
+    """What the test says; a result that is faster than the reference, but within chance, is scaled back."""
+    if len(judged) == 1:
+        one, found = judged[0]
+        if found is None:
+            return f"Not tested: {printable(one.result.no_score_reason or 'the set cannot be scored')}."
+        if found.point is None or found.mean_epochs is None:
+            return f"No test: {printable(found.reason)}."
+        told = (
+            f"{epochs(found.mean_epochs)} epochs (Olympic mean), where the reference needs "
+            f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
+            f"{found.status}."
+        )
+        factor = one.result.rcp_factor
+        return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
+    tested = [(one, found) for one, found in judged if found is not None and found.point is not None]
+    passed = sum(found.status == "passed" for _, found in tested)
+    scaled = sum(one.result.rcp_factor not in (None, 1.0) for one, _ in judged)
+    told = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
+    verb = "is" if scaled == 1 else "are"
+    told += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
+    untested = [one.label for one, found in judged if found is None or found.point is None]
+    reasons = {one.result.no_score_reason for one, found in judged if found is None or found.point is None}
+    if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):
+        return f"Not tested, and no result is drawn: {printable(reason)}."
+    return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")

@@ -1,0 +1,121 @@
+"""How to make these results again, the files they were read from, and what they do not have."""
+
+from collections.abc import Sequence
+
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Command,
+    Fact,
+    Facts,
+    Fold,
+    Prose,
+    Section,
+    Subheading,
+    Table,
+)
+from reports.document.collapse import in_portions
+from reports.facts.facts import SetFacts
+from reports.page.figures.cost import missing_energy
+from reports.page.sections.verdict import names
+from reports.text.formatting import MISSING, count, plural, printable
+
+MAX_OPEN = 3
+
+
+def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """Commands to copy, digests, checksums; what several configurations share is said once."""
+    facts = [_facts(one) for one in group]
+    shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
+    blocks: list[Block] = []
+    folds = []
+    for one, mine in zip(group, facts, strict=True):
+        own: tuple[Block, ...] = (
+            Command(text=_command(one))
+            if _command(one)
+            else Prose(text="The command was not recorded.", kind="absent"),
+            Facts(facts=tuple(fact for fact in mine if fact not in shared)),
+            Fold(
+                summary=f"Files and checksums: {plural(len(one.runs), 'log')}",
+                blocks=(_files(one, f"set{one.index + 1}-files"),),
+            ),
+        )
+        if len(group) == 1:
+            blocks += own
+        else:
+            folds.append(Fold(summary=one.label, blocks=own, is_open=len(group) <= MAX_OPEN))
+    blocks += in_portions(folds)
+    if shared:
+        blocks += [Subheading(text="The same in all configurations"), Facts(facts=shared)]
+    missing = _missing(group)
+    if missing:
+        heading = "Not in this result" if len(group) == 1 else "Not in these results"
+        blocks += [Subheading(text=heading), Bullets(items=missing)]
+    return Section(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
+
+
+def _command(one: SetFacts) -> str:
+    return (one.extras.run_set.command or "") if one.extras.run_set else ""
+
+
+def _facts(one: SetFacts) -> tuple[Fact, ...]:
+    record, first = one.extras.run_set, one.first_run
+    facts = []
+    if record is not None:
+        seed = MISSING if record.base_seed is None else str(record.base_seed)
+        facts += [
+            Fact(name="Run set", value=record.name or MISSING),
+            Fact(name="Made", value=record.created_utc or MISSING),
+            Fact(name="dlrmbench", value=record.harness_version or MISSING),
+            Fact(name="Base seed", value=seed, is_code=True),
+        ]
+        facts += [Fact(name=f"Dataset: {key}", value=value or MISSING, is_code=True) for key, value in record.dataset]
+    if first is not None:
+        facts.append(Fact(name="Definition sha256", value=printable(first.definition_sha256), is_code=True))
+        if record is None or not record.dataset:
+            facts.append(Fact(name="Dataset sha256", value=printable(first.dataset_sha256), is_code=True))
+        facts.append(Fact(name="Training samples", value=count(first.train_samples)))
+        facts.append(Fact(name="Evaluation samples", value=count(first.eval_samples)))
+    return tuple(facts)
+
+
+def _files(one: SetFacts, id_: str) -> Table:
+    folder = str(one.result_set.folder)
+    rows = [
+        (
+            Cell(text=printable(run.result.path.removeprefix(f"{folder}/"))),
+            Cell(text=printable(run.result.log_sha256)),
+        )
+        for run in one.runs
+    ]
+    return Table(
+        id=id_,
+        caption=f"Logs in {printable(folder)}",
+        columns=(Column(name="File"), Column(name="sha256")),
+        rows=tuple(rows),
+        style="by-key digests",
+    )
+
+
+def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    """What this page would show and these results do not have."""
+    absent: dict[str, list[str]] = {}
+    for one in group:
+        for words, is_there in (
+            ("Configuration, environment and preflight: the logs come without a run set's records",
+             one.extras.run_set is not None),
+            ("System description: no systems/<system>.json beside the results", bool(one.extras.system)),
+            ("Throughput block by block: no run.json beside the logs",
+             any(run.attempt and run.attempt.blocks for run in one.runs)),
+            ("Peak memory: not recorded", any(run.attempt and run.attempt.peak_rss_bytes for run in one.runs)),
+        ):  # fmt: skip
+            if not is_there:
+                absent.setdefault(words, []).append(one.label)
+        for sentence in missing_energy(one):
+            absent.setdefault(sentence.removesuffix("."), []).append(one.label)
+    return tuple(
+        f"{words}." if len(labels) == len(group) else f"{words} ({names(labels)})."
+        for words, labels in absent.items()
+    )

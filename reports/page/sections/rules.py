@@ -1,0 +1,261 @@
+"""What the rules said about a group's configurations: broken rules first, alike findings once, the rest folded."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+
+from reports.document.blocks import (
+    Block,
+    Cell,
+    Column,
+    Fact,
+    FindingGroup,
+    FindingList,
+    Fold,
+    Prose,
+    RuleList,
+    Section,
+    Table,
+)
+from reports.document.glossary import registered
+from reports.facts.facts import SetFacts
+from reports.page.sections.verdict import names
+from reports.text.formatting import MISSING, plural, printable
+from rules.checks.rule import SEVERITIES, Finding, Outcome
+
+_ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
+_PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
+MAX_SHOWN = 40
+MAX_OPEN = 8
+
+_Placed = tuple[SetFacts, Finding]
+
+
+def rules_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """Findings by rule, passed and skipped rules folded with counts, the second opinion beside them."""
+    outcomes = [outcome for one in group for outcome in one.verdict.outcomes]
+    passed = [outcome for outcome in outcomes if outcome.status == "pass"]
+    skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
+    blocks: list[Block] = [Prose(text=_summary(group, passed))]
+    groups = _groups(group, id_)
+    if groups:
+        blocks.append(FindingList(id=f"{id_}-findings", groups=groups, choices=_choices(group)))
+    if passed:
+        num = len({outcome.code for outcome in passed})
+        blocks.append(
+            Fold(
+                summary=f"✓ {plural(num, 'rule')} passed in {plural(len(passed), 'judgement')}",
+                blocks=(RuleList(rules=_by_code(passed), style="codes"), Prose(text=_WHERE, kind="note")),
+            )
+        )
+    if skipped:
+        num = len({outcome.code for outcome in skipped})
+        blocks.append(
+            Fold(
+                summary=f"– {plural(num, 'rule')} not judged, with the reason",
+                blocks=(RuleList(rules=_by_reason(skipped)),),
+            )
+        )
+    blocks += (*_opinion(group, id_), *_set_opinions(group, id_))
+    return Section(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
+
+
+_WHERE = "What each rule says stands at the end of the page."
+
+
+def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
+    judged: dict[str, list[str]] = {}
+    for one in group:
+        ruleset = f"{registered(printable(one.verdict.ruleset))} ({printable(one.verdict.ruleset_source)})"
+        judged.setdefault(ruleset, []).append(one.label)
+    by = " and ".join(
+        ruleset if len(judged) == 1 else f"{ruleset} for {names(labels)}" for ruleset, labels in judged.items()
+    )
+    told = _counts(finding.severity for one in group for finding in one.verdict.findings)
+    num_passed = len({outcome.code for outcome in passed})
+    return f"Judged by {by}: {told or 'no findings'}; {plural(num_passed, 'rule')} passed."
+
+
+def _counts(severities: Iterable[str]) -> str:
+    counts = Counter(severities)
+    return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
+
+
+def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:
+    counts = Counter(finding.severity for one in group for finding in one.verdict.findings)
+    if len(counts) < 2:
+        return ()
+    kinds = ((kind, f"{_PLURALS[kind]} ({counts[kind]:,})") for kind in SEVERITIES if counts[kind])
+    return (("all", f"All ({counts.total():,})"), *kinds)
+
+
+def _groups(group: Sequence[SetFacts], id_: str) -> tuple[FindingGroup, ...]:
+    by_rule: dict[tuple[str, str], list[_Placed]] = {}
+    for kind in SEVERITIES:
+        for one in group:
+            for finding in one.verdict.findings:
+                if finding.severity == kind:
+                    by_rule.setdefault((kind, finding.code), []).append((one, finding))
+    made = []
+    for number, ((severity, code), found) in enumerate(by_rule.items()):
+        affected = {one.index for one, _ in found}
+        where = f" in {plural(len(affected), 'configuration')}" if len(group) > 1 else ""
+        made.append(
+            FindingGroup(
+                code=printable(code, 20),
+                title=printable(found[0][1].title),
+                severity=severity,
+                icon=_ICONS[severity],
+                citation=printable(found[0][1].citation),
+                times=f"{len(found):,}×{where}",
+                table=_finding_table(found, f"{id_}-{severity}-{code}", several=len(group) > 1),
+                is_open=severity != "info" and number < MAX_OPEN,
+            )
+        )
+    return tuple(made)
+
+
+def _finding_table(found: Sequence[_Placed], id_: str, *, several: bool) -> Table:
+    """One row per distinct finding: what ten logs have alike is said once, with all places."""
+    alike: dict[tuple[str | None, ...], list[_Placed]] = {}
+    for one, finding in found:
+        alike.setdefault((finding.message, finding.found, finding.expected, finding.remedy), []).append(
+            (one, finding)
+        )
+    rows: list[tuple[Cell, ...]] = []
+    for texts, same in list(alike.items())[:MAX_SHOWN]:
+        places = list(dict.fromkeys(place(one, finding) for one, finding in same))
+        labels = list(dict.fromkeys(one.label for one, _ in same))
+        rows.append(
+            (
+                Cell(text=_places(places), kind="code", sub=names(labels) if several else ""),
+                *(Cell(text=printable(text)) for text in texts),
+            )
+        )
+    if len(alike) > MAX_SHOWN:
+        rows.append((Cell(text=f"{len(alike) - MAX_SHOWN:,} more"), *(Cell(text=MISSING) for _ in range(4))))
+    columns = ("Where", "What", "Found", "Expected", "How to fix")
+    # A column in which nobody says anything is left out.
+    used = [index for index in range(5) if index < 2 or any(row[index].text != MISSING for row in rows)]
+    return Table(
+        id=id_,
+        caption=f"Findings of {printable(found[0][1].code, 20)}",
+        columns=tuple(Column(name=columns[index]) for index in used),
+        rows=tuple(tuple(row[index] for index in used) for row in rows),
+    )
+
+
+def _places(places: Sequence[str]) -> str:
+    shown = ", ".join(places[:3])
+    return shown if len(places) <= 3 else f"{shown} and {plural(len(places) - 3, 'more place')}"
+
+
+def place(one: SetFacts, finding: Finding) -> str:
+    """File and line, without the folders that all of the set's logs share."""
+    path = PurePath(finding.path)
+    folder = PurePath(str(one.result_set.folder))
+    shown = path.name if path.parent == folder else "the set" if path == folder else path
+    return printable(shown if finding.line_num is None else f"{shown}:{finding.line_num}", 120)
+
+
+def rule_index(sets: Iterable[SetFacts]) -> tuple[Fact, ...]:
+    """Code and title of every rule that was applied to any set, so that each title stands on the page once."""
+    titles = {outcome.code: outcome.title for one in sets for outcome in one.verdict.outcomes}
+    return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
+
+
+def _by_code(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
+    return tuple(Fact(name=printable(code, 20), value="") for code in sorted({one.code for one in outcomes}))
+
+
+def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
+    by_reason: dict[str, set[str]] = {}
+    for outcome in outcomes:
+        by_reason.setdefault(outcome.reason or "", set()).add(outcome.code)
+    return tuple(
+        Fact(name=", ".join(sorted(codes)), value=printable(reason)) for reason, codes in sorted(by_reason.items())
+    )
+
+
+def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
+    asked = [
+        (one, run, log, opinion)
+        for one in group
+        for run, log in zip(one.runs, one.verdict.logs, strict=False)
+        for opinion in log.official
+        if opinion.checker == "compliance"
+    ]
+    head = "Second opinion: "
+    if not asked:
+        if group[0].status == "official":
+            return (Prose(text=f"{head}the official compliance checker was not asked.", kind="note"),)
+        return (
+            Prose(
+                text=f"{head}the official compliance checker does not know this benchmark, "
+                "so these rules stand alone.",
+                kind="note",
+            ),
+        )
+    told = ", ".join(f"{number} {outcome}" for outcome, number in Counter(o.outcome for *_, o in asked).most_common())
+    differing = sum(log.outcome != opinion.outcome for _, _, log, opinion in asked)
+    agreement = "It agrees with ours on every log." if not differing else f"It differs from ours on {differing}."
+    tool = names(list(dict.fromkeys(f"{o.tool}, ruleset {o.ruleset}" for *_, o in asked)))
+    summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {told}. {agreement}", kind="note")
+    worth = [row for row in asked if row[2].outcome != row[3].outcome or row[3].messages]
+    if not worth:
+        return (summary,)
+    rows = tuple(
+        (
+            Cell(text=f"run {run.label}", sub=one.label if len(group) > 1 else ""),
+            Cell(text=log.outcome),
+            Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
+            Cell(text=printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
+        )
+        for one, run, log, opinion in worth[:MAX_SHOWN]
+    )
+    table = Table(
+        id=f"{id_}-opinion",
+        caption="Our verdict and the official checker's, on the logs where it differs or has a message",
+        columns=tuple(Column(name=name) for name in ("Log", "These rules", "Official checker", "What it said")),
+        rows=rows,
+    )
+    hidden = len(worth) - MAX_SHOWN
+    more = (Prose(text=f"{hidden:,} more logs.", kind="note"),) if hidden > 0 else ()
+    return (
+        summary,
+        Fold(summary=f"Where the official checker spoke: {plural(len(worth), 'log')}", blocks=(table, *more)),
+    )
+
+
+def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
+    rows = [
+        (
+            Cell(text=one.label),
+            Cell(text=opinion.checker),
+            Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
+            Cell(text=_factor(opinion.factor, one.result.rcp_factor if opinion.checker == "rcp" else None)),
+            Cell(text=printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
+        )
+        for one in group
+        for opinion in one.verdict.official
+    ]
+    if not rows:
+        return ()
+    names_ = ("Configuration", "Checker", "Outcome", "RCP factor: its, ours", "What it said")
+    table = Table(
+        id=f"{id_}-set-opinions",
+        caption="What the official checkers said of the sets as a whole",
+        columns=tuple(Column(name=name) for name in names_),
+        rows=tuple(rows[:MAX_SHOWN]),
+    )
+    not_valid = sum(opinion.outcome != "valid" for one in group for opinion in one.verdict.official)
+    told = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
+    return (Fold(summary=f"{told}, {not_valid} other than valid" if not_valid else told, blocks=(table,)),)
+
+
+def _factor(theirs: float | None, ours: float | None) -> str:
+    if theirs is None and ours is None:
+        return MISSING
+    return ", ".join(MISSING if value is None else f"{value:.4f}" for value in (theirs, ours))

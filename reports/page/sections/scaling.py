@@ -1,0 +1,312 @@
+"""How results change with the number of ranks, and with what the ranks send, where configurations differ in that."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from markupsafe import Markup
+
+from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
+from reports.document.blocks import Block, Cell, Chart, Column, Multiples, Prose, Section, Table
+from reports.facts.facts import SetFacts
+from reports.facts.rank_counts import RankedSet, ranked_set
+from reports.page.figures.times import MAX_HUES, column_unit
+from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, printable, ratio, si, throughput
+
+LEARNING_RATE = "train.opt_base_learning_rate"
+_MAX_CHARTS = 4
+_MAX_TOLD = 3
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ScalingLine:
+    """Configurations that differ in their ranks only, or in their ranks and, with them, the global batch.
+
+    Where `shares_threads`, all worlds have as many threads in all; else each rank has as many as any other.
+    """
+
+    name: str
+    sets: tuple[RankedSet, ...]
+    shares_threads: bool = False
+
+    def efficiency(self, one: RankedSet) -> float | None:
+        """Samples per second and rank (and thread, where those are shared), over those of the smallest world."""
+        base = self.sets[0].samples_per_s
+        if base is None or one.samples_per_s is None:
+            return None
+        return one.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / one.num_ranks)
+
+
+def scaling_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+    """None where no two configurations differ in ranks or exchange alone."""
+    worlds = [world for one in group if (world := ranked_set(one)) is not None]
+    unit = column_unit(group)
+    blocks: list[Block] = []
+    if lines := scaling_lines(worlds)[:MAX_HUES]:
+        blocks += _scaling_blocks(lines, unit, f"{id_}-scaling")
+    for number, family in enumerate(link_families(worlds)[:_MAX_CHARTS]):
+        blocks.append(_link_chart(family, unit, f"{id_}-link{number + 1}"))
+    if not blocks:
+        return None
+    return Section(id=f"{id_}-ranks", heading="Over ranks and links", name="Scaling", blocks=tuple(blocks))
+
+
+def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
+    """Lines of at least two numbers of ranks, with one global batch (strong scaling) or one local batch (weak).
+
+    On CPUs ranks bring their threads along, or share a number of them between them, with one global batch.
+    """
+    found: list[ScalingLine] = []
+    for is_weak, shares_threads in ((False, False), (True, False), (False, True)):
+        families: dict[object, list[RankedSet]] = {}
+        for world in worlds:
+            if world.samples_per_s is not None and not (shares_threads and world.num_threads is None):
+                key = _alike(world, is_weak=is_weak), _threads(world, shares_threads=shares_threads)
+                families.setdefault(key, []).append(world)
+        for family in families.values():
+            alone = [world for world in family if world.num_ranks == 1]
+            schemes = dict.fromkeys(_exchange_of(world) for world in family if world.num_ranks > 1)
+            for scheme in schemes:
+                many = [world for world in family if world.num_ranks > 1 and _exchange_of(world) == scheme]
+                sets = sorted([*alone, *many], key=lambda one: one.num_ranks)
+                if len({one.num_ranks for one in sets}) > 1:
+                    batch = f"{count(_batch(sets[0], is_weak=is_weak))} per {'rank' if is_weak else 'step'}"
+                    words = f"{scheme}, {batch}{_threads_words(sets[0], shares_threads=shares_threads)}"
+                    line = ScalingLine(name=printable(words, 120), sets=tuple(sets), shares_threads=shares_threads)
+                    found.append(line)
+    return found
+
+
+def _exchange_of(world: RankedSet) -> str:
+    """'fp16 / dense, row_wise': precision of the embeddings, gradients, sharding."""
+    return f"{world.comm} / {world.grad_comm}, {world.sharding}"
+
+
+def _alike(world: RankedSet, *, is_weak: bool) -> object:
+    """What the sets of a line share; with a batch that grows with the ranks the learning rate may change too."""
+    others = tuple(pair for pair in world.others if not (is_weak and pair[0] == LEARNING_RATE))
+    return others, _batch(world, is_weak=is_weak)
+
+
+def _threads(world: RankedSet, *, shares_threads: bool) -> int | None:
+    return world.num_threads * world.num_ranks if shares_threads and world.num_threads else world.num_threads
+
+
+def _threads_words(world: RankedSet, *, shares_threads: bool) -> str:
+    number = _threads(world, shares_threads=shares_threads)
+    return f", {plural(number, 'thread')} {'in all' if shares_threads else 'per rank'}" if number else ""
+
+
+def _batch(world: RankedSet, *, is_weak: bool) -> float | None:
+    return world.local_batch_size if is_weak else world.global_batch_size
+
+
+def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> list[Block]:
+    places = tuple(sorted({float(one.num_ranks) for line in lines for one in line.sets}))
+    quantities: tuple[tuple[str, Callable[[ScalingLine, RankedSet], float | None], Callable[[float], str]], ...] = (
+        ("Samples/s", lambda line, one: one.samples_per_s, si),
+        ("Efficiency", lambda line, one: line.efficiency(one), lambda value: percent(value, 0)),
+        (f"Time to train, {unit.name}", lambda line, one: _in(unit, one.time_to_train_s), lambda value: f"{value:g}"),
+        ("Samples to converge", lambda line, one: one.samples_to_converge, si),
+    )
+    drawings: list[Markup] = []
+    for number, (name, value, words) in enumerate(quantities):
+        axes = Axes(
+            x_name="ranks", y_name=name, x_words=count, y_words=words, places=places,
+            reference=1.0 if name == "Efficiency" else None,
+        )  # fmt: skip
+        series = [_series(line, hue, value, f"{name}: ", words) for hue, line in enumerate(lines)]
+        if any(one.dots for one in series):
+            about = f"{name} over the number of ranks, one line per configuration."
+            drawings.append(
+                small_scaling([one for one in series if one.dots], axes, id_=f"{id_}{number}", description=about)
+            )
+    if len(lines) > 1:
+        names = [Series(name=line.name, hue=hue, dots=()) for hue, line in enumerate(lines)]
+        drawings.append(scaling_legend(names, id_=f"{id_}-lines"))
+    return [
+        Prose(text=_scaling_lead(lines)),
+        Multiples(drawings=tuple(drawings)),
+        _scaling_table(lines, unit, f"{id_}-table"),
+    ]
+
+
+def _in(unit: TimeUnit, value_s: float | None) -> float | None:
+    return value_s / unit.seconds if value_s is not None else None
+
+
+def _series(
+    line: ScalingLine,
+    hue: int,
+    value: Callable[[ScalingLine, RankedSet], float | None],
+    what: str,
+    words: Callable[[float], str],
+) -> Series:
+    dots = tuple(
+        Dot(x=one.num_ranks, y=at, hint=f"{one.facts.label}: {what}{words(at)}")
+        for one in line.sets
+        if (at := value(line, one)) is not None
+    )
+    return Series(name=line.name, hue=hue, dots=dots)
+
+
+def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
+    line = lines[0]
+    last = line.sets[-1]
+    told = f"{percent(line.efficiency(last), 0)} efficiency on {plural(last.num_ranks, 'rank')}"
+    several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
+    return (
+        f"{told}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
+        f"smallest world ({plural(line.sets[0].num_ranks, 'rank')}).{several} All values are measured, geometric "
+        "means over the runs that reached the target. Lines are named by the exchange of embeddings and gradients, "
+        "the sharding, the batch and, on CPUs, the threads that all of a line have alike."
+    )
+
+
+def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Table:
+    rows = [
+        (
+            Cell(text=one.facts.label, sub=line.name),
+            Cell(text=count(one.num_ranks)),
+            Cell(text=count(one.global_batch_size)),
+            Cell(text=throughput(one.samples_per_s)),
+            Cell(text=percent(line.efficiency(one))),
+            Cell(text=unit.number(one.time_to_train_s)),
+            Cell(text=count(one.samples_to_converge)),
+            Cell(text=count(sum(run.result.converged for run in one.facts.runs))),
+        )
+        for line in lines
+        for one in line.sets
+    ]
+    return Table(
+        id=id_,
+        caption="The numbers of these drawings: geometric means over the runs that reached the target",
+        columns=(
+            Column(name="Configuration"),
+            Column(name="Ranks", is_number=True),
+            Column(name="Global batch", is_number=True, help="samples"),
+            Column(name="Samples/s", is_number=True, help="all ranks"),
+            Column(
+                name="Efficiency", is_number=True, help="per rank or of the same threads, over the smallest world"
+            ),
+            Column(name="Time to train", is_number=True, help=unit.name),
+            Column(name="Samples to converge", is_number=True),
+            Column(name="Runs", is_number=True, help="converged"),
+        ),
+        rows=tuple(rows),
+    )
+
+
+def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
+    """Sets that differ in what their ranks send and in the link between them, in nothing else."""
+    families: dict[object, list[RankedSet]] = {}
+    for world in worlds:
+        if world.num_ranks > 1 and world.link_bytes_per_s is not None and world.time_to_train_s is not None:
+            key = (world.others, world.num_ranks, world.num_threads, world.sharding, world.global_batch_size)
+            families.setdefault(key, []).append(world)
+    return [tuple(family) for family in families.values() if len({one.scheme for one in family}) > 1]
+
+
+def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
+    schemes = [*dict.fromkeys(one.scheme for one in family)]
+    series = []
+    for number, scheme in enumerate(schemes):
+        sets = sorted((one for one in family if one.scheme == scheme), key=lambda one: one.link_bytes_per_s or 0.0)
+        dots = tuple(
+            Dot(
+                x=one.link_bytes_per_s or 0.0,
+                y=(one.time_to_train_s or 0.0) / unit.seconds,
+                hint=f"{one.facts.label}: {unit.text(one.time_to_train_s)} at {_speed(one.link_bytes_per_s)}",
+            )
+            for one in sets
+        )
+        series.append(Series(name=printable(scheme, 80), hue=number % MAX_HUES, dots=dots))
+    first = family[0]
+    lead = (
+        f"{plural(first.num_ranks, 'rank')}, sharding {printable(first.sharding, 40)}. {_cost_words(family)} "
+        "The link is measured after each run, between rank 0 and the last."
+    )
+    title = "Time to train by exchange over link speed"
+    axes = Axes(
+        x_name="bytes per second between rank 0 and the last, measured",
+        y_name=f"time to train, {unit.name}",
+        x_words=_speed,
+        y_words=lambda value: f"{value:g}",
+    )
+    figure = link_figure(series, axes, id_=id_, title=title, description=f"One dot per configuration. {lead}")
+    return Chart(figure=figure, heading=title, lead=lead, table=_link_table(family, unit, f"{id_}-table"))
+
+
+def _speed(value: float | None) -> str:
+    return MISSING if value is None else f"{si(value)}B/s" if value >= 999.5 else f"{si(value)} B/s"
+
+
+def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
+    """The set that exchanges all in full precision, where exactly one is there."""
+    whole = [one for one in family if (one.comm, one.grad_comm) == ("fp32", "dense")]
+    return whole[0] if len(whole) == 1 else None
+
+
+def _cost_words(family: Sequence[RankedSet]) -> str:
+    """What the first few schemes take of what the exchange in full precision takes."""
+    base = _whole_exchange(family)
+    if base is None:
+        return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
+    told = [
+        f"{printable(one.scheme, 80)}: {_ratio(_bytes(one), _bytes(base))} the bytes, "
+        f"{_ratio(one.time_to_train_s, base.time_to_train_s)} the time, "
+        f"{_ratio(one.samples_to_converge, base.samples_to_converge)} the samples to the target"
+        for one in family
+        if one is not base
+    ]
+    more = f"; {len(told) - _MAX_TOLD} more in the table" if len(told) > _MAX_TOLD else ""
+    return (
+        f"Of what fp32 and dense take: {'; '.join(told[:_MAX_TOLD])}{more}. Whether times differ beyond chance, the "
+        "comparison says."
+    )
+
+
+def _bytes(one: RankedSet) -> int:
+    return sum(one.exchanges[0].bytes_per_step.values())
+
+
+def _ratio(value: float | None, of_base: float | None) -> str:
+    return ratio(value / of_base) if value and of_base else MISSING
+
+
+def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
+    """What a scheme costs or gains: over the exchange in full precision, where exactly one such set is there."""
+    base = _whole_exchange(family)
+
+    def over(value: float | None, of_base: float | None) -> Cell:
+        return Cell(text=_ratio(value, of_base))
+
+    rows = tuple(
+        (
+            Cell(text=one.facts.label, sub=printable(one.scheme, 80)),
+            Cell(text=_speed(one.link_bytes_per_s)),
+            Cell(text=count(_bytes(one))),
+            Cell(text=throughput(one.samples_per_s)),
+            Cell(text=unit.number(one.time_to_train_s)),
+            over(one.time_to_train_s, base.time_to_train_s if base else None),
+            Cell(text=count(one.samples_to_converge)),
+            over(one.samples_to_converge, base.samples_to_converge if base else None),
+        )
+        for one in family
+    )
+    against = "over fp32 and dense"
+    return Table(
+        id=id_,
+        caption="Geometric means over the runs that reached the target; whether they differ, the comparison says",
+        columns=(
+            Column(name="Configuration"),
+            Column(name="Link", is_number=True, help="measured"),
+            Column(name="Bytes per step", is_number=True, help="all ranks; counted"),
+            Column(name="Samples/s", is_number=True),
+            Column(name="Time to train", is_number=True, help=unit.name),
+            Column(name="Time ratio", is_number=True, help=against),
+            Column(name="Samples to converge", is_number=True),
+            Column(name="Samples ratio", is_number=True, help=against),
+        ),
+        rows=rows,
+        is_sortable=True,
+    )

@@ -1,0 +1,362 @@
+"""A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from itertools import product
+
+from reports.charts.sweep import SweepPanel, SweepPoint, sweep_figure
+from reports.comparison.wording import sentence, speed, with_sign
+from reports.document.blocks import Cell, Chart, Column, SweepView, Table
+from reports.facts.energy import explain_missing
+from reports.facts.sweep import SweepFacts, SweepRow
+from reports.statistics.intervals import LogSummary
+from reports.text.formatting import (
+    MISSING,
+    TimeUnit,
+    count,
+    interval,
+    num_bytes,
+    percent,
+    plural,
+    printable,
+    si,
+    throughput,
+    time_unit,
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Quantity:
+    """What a chart draws: the value of a row with its interval, and how it is printed."""
+
+    key: str
+    title: str
+    unit: str
+    value: Callable[[SweepRow], float | None]
+    ends: Callable[[SweepRow], tuple[float, float] | None]
+    words: Callable[[float], str]
+
+
+def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
+    """Everything the page says about one sweep; `index` makes its ids unique on the page."""
+    id_ = f"sweep{index + 1}"
+    failed = [row for row in sweep.rows if row.failure]
+    done = [row for row in sweep.rows if row.num_runs]
+    what = "throughput" if sweep.mode == "throughput" else "time to train"
+    axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
+    lead = (
+        f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
+        f"{len(done)} measured" + (f", {len(failed)} failed" if failed else "") + "."
+    )
+    return SweepView(
+        id=id_,
+        heading=f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}",
+        lead=lead,
+        table=_signed(sweep_table(sweep, f"{id_}-table")),
+        charts=tuple(
+            _chart(sweep, one, f"{id_}-{one.key}") for one in _quantities(sweep) if any(map(one.value, sweep.rows))
+        ),
+        notes=sweep_notes(sweep),
+    )
+
+
+def _signed(table: Table) -> Table:
+    """With the page's sign of factors in the last column."""
+    rows = tuple(
+        (*row[:-1], replace(row[-1], text=with_sign(row[-1].text), note=with_sign(row[-1].note)))
+        for row in table.rows
+    )
+    return replace(table, rows=rows)
+
+
+def sweep_table(sweep: SweepFacts, id_: str) -> Table:
+    """One row per configuration; the same on the page and in the terminal."""
+    unit = _unit(sweep)
+    columns = [Column(name=printable(key), is_number=True) for key, _ in sweep.axes]
+    if sweep.mode == "to_target":
+        columns += [
+            Column(name=f"Score, {unit.name}", is_number=True, help="Olympic mean"),
+            Column(name=f"Time to train, {unit.name}", is_number=True, help="geometric mean of converged runs"),
+            Column(name=f"95 % interval, {unit.name}", is_number=True, help="of that mean"),
+            Column(name="Samples to converge", is_number=True, help="geometric mean"),
+        ]
+    columns += [
+        Column(name="Samples/s", is_number=True, help="geometric mean"),
+        Column(name="95 % interval, samples/s", is_number=True, help="of that mean"),
+        Column(name="Peak memory", is_number=True, help="of a process"),
+        Column(name="J/sample", is_number=True, help="measured"),
+    ]
+    if sweep.mode == "throughput":
+        columns += [
+            Column(name="GFLOP/s", is_number=True, help="computed FLOP × measured samples/s"),
+            Column(name="FLOP/byte", is_number=True, help="computed; of embedding rows"),
+        ]
+    if any(row.profile for row in sweep.rows):
+        columns.append(Column(name="Bound by", help="share of the profiled step"))
+    columns += [Column(name="Runs", is_number=True), Column(name="Against the first")]
+    made = [_row(sweep, row, unit) for row in sweep.rows]
+    # A column without a single value only takes width; the notes say why there is none.
+    kept = [n for n in range(len(columns)) if n < len(sweep.axes) or any(row[n].text != MISSING for row in made)]
+    rows = tuple(tuple(row[n] for n in kept) for row in made)
+    caption = f"{printable(sweep.name)}: {plural(len(rows), 'configuration')}"
+    shown = tuple(columns[n] for n in kept)
+    return Table(id=id_, caption=caption, columns=shown, rows=rows, is_sortable=len(rows) > 1, style="sweep")
+
+
+def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
+    cells = [Cell(text=value) for value in row.values]
+    if sweep.mode == "to_target":
+        time_s, samples = row.time_to_train, row.samples_to_converge
+        ends_s = _summary_ends(time_s)
+        cells += [
+            Cell(text=unit.number(row.score_s), kind="strong"),
+            Cell(text=unit.number(time_s.geometric_mean if time_s else None)),
+            Cell(text=interval(unit.number(ends_s[0]), unit.number(ends_s[1])) if ends_s else MISSING),
+            Cell(text=count(samples.geometric_mean) if samples else MISSING),
+        ]
+    speed, peak = row.throughput, row.peak_bytes
+    cells += [
+        Cell(text=throughput(speed.geometric_mean) if speed else MISSING),
+        Cell(text=_ends(speed)),
+        Cell(text=num_bytes(peak), sort="" if peak is None else f"{peak:.9g}"),
+        Cell(text=_small(row.energy_per_sample_j)),
+    ]
+    if sweep.mode == "throughput":
+        flop, rows_bytes = row.training_flop, row.embedding_bytes
+        cells += [
+            Cell(text=_small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)),
+            Cell(text=_small(flop / rows_bytes if flop and rows_bytes else None)),
+        ]
+    if any(one.profile for one in sweep.rows):
+        cells.append(Cell(text=bound_words(row)))
+    cells += [
+        Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"),
+        Cell(text=brief_verdict(row), note=against_first(row)),
+    ]
+    return tuple(cells)
+
+
+def bound_words(row: SweepRow) -> str:
+    """'gather 61 %, compute 30 %': what bounds the phases of a step, those of a tenth of its time and more."""
+    if row.profile is None:
+        return MISSING
+    shares = sorted(row.profile.bound_shares, key=lambda entry: -entry[1])
+    return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares if share >= 0.1) or MISSING
+
+
+def against_first(row: SweepRow) -> str:
+    """The verdict in a sentence; a failed configuration says why it failed."""
+    if row.failure:
+        return f"failed: {row.failure}"
+    if row.num_runs == 0:
+        return "not measured"
+    return sentence(row.comparison) if row.comparison is not None else "the first"
+
+
+def brief_verdict(row: SweepRow) -> str:
+    """As `against_first`, in a few words for a column."""
+    whole = row.comparison.whole if row.comparison else None
+    if row.failure:
+        return "failed"
+    if row.comparison is None or row.num_runs == 0:
+        return against_first(row)
+    if whole is None or whole.time_ratio is None:
+        return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
+    told = speed(whole.time_ratio)
+    return told if row.comparison.verdict in told else f"{row.comparison.verdict}: {told}"
+
+
+def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
+    """What must be known beside the table."""
+    means = (
+        "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
+        "converged"
+        if sweep.mode == "to_target"
+        else "Samples/s are geometric means of the processes"
+    )
+    notes = [f"{means}; their 95 % intervals are Student's t on the logarithms."]
+    if any(row.comparison for row in sweep.rows):
+        notes.append(
+            "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."
+        )
+    if sweep.mode == "throughput":
+        steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
+        notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target, nothing is a score.")
+        if any(row.data_kind == "made_up" for row in sweep.rows):
+            notes.append(
+                "The data was made up and in memory: reading input is not in these times. Ids follow a power law."
+            )
+        told = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
+        notes.append(f"FLOP and bytes are computed from the configuration.{told}")
+    notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
+    notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
+    why = explain_missing(energy for row in sweep.rows for energy in row.energies)
+    notes += [why] if why else []
+    sources = sorted({one.source for row in sweep.rows for one in row.energies if one and one.parts})
+    notes += (
+        [f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it."] if sources else []
+    )
+    return (*notes, *sweep.problems)
+
+
+def _quantities(sweep: SweepFacts) -> list[_Quantity]:
+    found = []
+    if sweep.mode == "to_target":
+        unit = _unit(sweep)
+        found += [
+            _Quantity(
+                key="time",
+                title="Time to train",
+                unit=unit.name,
+                value=lambda row: row.time_to_train.geometric_mean / unit.seconds if row.time_to_train else None,
+                ends=lambda row: _scaled(_summary_ends(row.time_to_train), unit),
+                words=lambda value: f"{value:.4g}",
+            ),
+        ]
+    found.append(
+        _Quantity(
+            key="throughput",
+            title="Throughput",
+            unit="samples/s",
+            value=lambda row: row.throughput.geometric_mean if row.throughput else None,
+            ends=lambda row: _summary_ends(row.throughput),
+            words=si,
+        )
+    )
+    if sweep.mode == "to_target":
+        found.append(
+            _Quantity(
+                key="samples",
+                title="Samples to converge",
+                unit="samples",
+                value=lambda row: row.samples_to_converge.geometric_mean if row.samples_to_converge else None,
+                ends=lambda row: _summary_ends(row.samples_to_converge),
+                words=si,
+            )
+        )
+    else:
+        found.append(
+            _Quantity(
+                key="memory",
+                title="Peak memory",
+                unit="GiB",
+                value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
+                ends=lambda row: None,
+                words=lambda value: f"{value:.3g}",
+            )
+        )
+    return found
+
+
+def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
+    """One quantity over the axis with the most values, a panel per combination of the others."""
+    along = max(range(len(sweep.axes)), key=lambda number: len(sweep.axes[number][1]))
+    key, positions = sweep.axes[along]
+    others = [axis for number, axis in enumerate(sweep.axes) if number != along]
+    panels = []
+    for chosen in product(*(values for _, values in others)):
+        points = []
+        for position in positions:
+            values = [*chosen[:along], position, *chosen[along:]]
+            points.append(_point(sweep.at(values), quantity))
+        name = ", ".join(f"{_short(other)} {value}" for (other, _), value in zip(others, chosen, strict=True))
+        panels.append(SweepPanel(name=name, points=tuple(points)))
+    title = f"{quantity.title} over {_short(key)}"
+    lead = _lead(sweep, quantity)
+    return Chart(
+        figure=sweep_figure(
+            panels, positions, axis=printable(key), quantity=f"{quantity.title}, {quantity.unit}",
+            words=quantity.words, id_=id_, title=title, description=f"{title}. {lead}",
+        ),
+        heading=title,
+        lead=lead,
+        table=None,
+        table_note="The numbers stand in the table of this sweep.",
+    )  # fmt: skip
+
+
+def _point(row: SweepRow | None, quantity: _Quantity) -> SweepPoint:
+    if row is None:
+        return SweepPoint(value=None, low=None, high=None, hint="not in this sweep")
+    value = quantity.value(row)
+    if value is None or value <= 0:
+        return SweepPoint(value=None, low=None, high=None, hint=f"{row.label}: {row.failure or 'no value'}")
+    ends = quantity.ends(row)
+    hint = f"{row.label}: {quantity.words(value)} {quantity.unit}"
+    return SweepPoint(value=value, low=ends[0] if ends else None, high=ends[1] if ends else None, hint=hint)
+
+
+def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
+    known = [(value, row) for row in sweep.rows if (value := quantity.value(row))]
+    if not known:
+        return "No configuration has a value."
+    (low, least), (high, most) = min(known, key=lambda one: one[0]), max(known, key=lambda one: one[0])
+    if least is most:
+        return f"One value: {quantity.words(low)} {quantity.unit}."
+    return (
+        f"From {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
+        f"({most.label}): a factor of {high / low:.3g}."
+    )
+
+
+def _short(key: str) -> str:
+    return printable(key.partition(".")[2] or key)
+
+
+def _unit(sweep: SweepFacts) -> TimeUnit:
+    return time_unit(row.time_to_train.geometric_mean if row.time_to_train else None for row in sweep.rows)
+
+
+def _scaled(ends_s: tuple[float, float] | None, unit: TimeUnit) -> tuple[float, float] | None:
+    return (ends_s[0] / unit.seconds, ends_s[1] / unit.seconds) if ends_s else None
+
+
+def _summary_ends(summary: LogSummary | None) -> tuple[float, float] | None:
+    bounds = summary.interval if summary else None
+    return (bounds.low, bounds.high) if bounds else None
+
+
+def _ends(summary: LogSummary | None) -> str:
+    ends = _summary_ends(summary)
+    return interval(throughput(ends[0]), throughput(ends[1])) if ends else MISSING
+
+
+def _small(value: float | None) -> str:
+    return MISSING if value is None else f"{value:.3g}"
+
+
+def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
+    """Rows as plain values in SI units, for json and csv; None is not known."""
+    return [_record(sweep, row) for row in sweep.rows]
+
+
+def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
+    speed, samples, bounds = row.throughput, row.samples_to_converge, row.facts.interval if row.facts else None
+    speed_ends, samples_ends, time_s = _summary_ends(speed), _summary_ends(samples), row.time_to_train
+    time_ends_s = _summary_ends(time_s)
+    return {
+        **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
+        "num_runs": row.num_runs,
+        "num_converged": row.num_converged if sweep.mode == "to_target" else None,
+        "score_s": row.score_s,
+        "score_low_s": bounds.low if bounds else None,
+        "score_high_s": bounds.high if bounds else None,
+        "time_to_train_s": time_s.geometric_mean if time_s else None,
+        "time_to_train_low_s": time_ends_s[0] if time_ends_s else None,
+        "time_to_train_high_s": time_ends_s[1] if time_ends_s else None,
+        "samples_to_converge": samples.geometric_mean if samples else None,
+        "samples_to_converge_low": samples_ends[0] if samples_ends else None,
+        "samples_to_converge_high": samples_ends[1] if samples_ends else None,
+        "throughput_samples_per_s": speed.geometric_mean if speed else None,
+        "throughput_low_samples_per_s": speed_ends[0] if speed_ends else None,
+        "throughput_high_samples_per_s": speed_ends[1] if speed_ends else None,
+        "throughput_cv": speed.coefficient_of_variation if speed else None,
+        "peak_bytes": row.peak_bytes,
+        "energy_per_sample_j": row.energy_per_sample_j,
+        "training_flop_per_sample": row.training_flop,
+        "embedding_bytes_per_sample": row.embedding_bytes,
+        "data_kind": row.data_kind,
+        "bound_by": bound_words(row) if row.profile else None,
+        "verdict": row.comparison.verdict if row.comparison else None,
+        "failure": row.failure,
+    }

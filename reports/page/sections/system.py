@@ -1,0 +1,185 @@
+"""Systems and configurations: what differs first, what is alike folded with its count; and what may disturb."""
+
+from collections.abc import Mapping, Sequence
+
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
+from reports.facts.facts import SetFacts
+from reports.page.sections.verdict import names
+from reports.text.formatting import MISSING, plural, printable
+
+MAX_COLUMNS = 4
+_ORDER = {"error": 0, "fail": 0, "warning": 0, "warn": 0, "unknown": 2, "ok": 3, "pass": 3}
+_KINDS = {"ok": "", "pass": "", "warning": "warn", "warn": "warn", "fail": "bad", "error": "bad"}
+
+Entries = Mapping[str, tuple[str, str]]
+"""(value, source) by key; the source is empty where nobody recorded it."""
+
+
+def noise_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """The preflight of every configuration: a check with the same answer in several is one row."""
+    rows: dict[tuple[str, ...], list[str]] = {}
+    for one in group:
+        for check in one.extras.run_set.preflight if one.extras.run_set else ():
+            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(one.label)
+    blocks: list[Block] = []
+    if not rows:
+        blocks.append(Prose(text="No environment check came with these logs.", kind="absent"))
+    else:
+        disturbing = [row for row in rows if _ORDER.get(row[2], 1) < 2]
+        quiet = [row for row in rows if row not in disturbing]
+        blocks.append(Prose(text=_noise_lead(disturbing, rows)))
+        if disturbing:
+            blocks.append(_checks(disturbing, rows, group, f"{id_}-noise-table"))
+        if quiet:
+            table = _checks(quiet, rows, group, f"{id_}-quiet-table")
+            blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
+    without = [one.label for one in group if not (one.extras.run_set and one.extras.run_set.preflight)]
+    if rows and without:
+        blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
+    return Section(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
+
+
+def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]]) -> str:
+    if not disturbing:
+        return f"Nothing that disturbs was found: {plural(len(rows), 'check')} before the first run."
+    told = names(list(dict.fromkeys(row[0] for row in disturbing)), most=5)
+    return f"Looked at before the first run, and able to disturb: {told}."
+
+
+def _checks(
+    chosen: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]], group: Sequence[SetFacts], id_: str
+) -> Table:
+    many = len(group) > 1
+    columns = ("Check", *(("Configuration",) if many else ()), "Found", "Status", "Why it matters", "What to do")
+    return Table(
+        id=id_,
+        caption="What could disturb measurements",
+        columns=tuple(Column(name=name) for name in columns),
+        rows=tuple(
+            (
+                Cell(text=row[0]),
+                *((Cell(text=_who(rows[row], group)),) if many else ()),
+                Cell(text=row[1] or MISSING),
+                Cell(text=row[2], kind=_KINDS.get(row[2], "")),
+                Cell(text=row[3]),
+                Cell(text=row[4]),
+            )
+            for row in sorted(chosen, key=lambda row: _ORDER.get(row[2], 1))
+        ),
+    )
+
+
+def _who(labels: Sequence[str], group: Sequence[SetFacts]) -> str:
+    return "all" if len(labels) == len(group) else names(labels)
+
+
+def system_section(group: Sequence[SetFacts], id_: str) -> Section:
+    """System description, resolved configuration and software, each as what differs and what is alike."""
+    many = len(group) > 1
+    blocks: list[Block] = []
+    for key, title, entries in (
+        ("system", "System description, in the field names of MLPerf®", [_system(one) for one in group]),
+        ("configuration", "Resolved configuration", [_configuration(one) for one in group]),
+        ("environment", "Software and environment", [_environment(one) for one in group]),
+    ):
+        known = [one for one, entry in zip(group, entries, strict=True) if entry]
+        if not known:
+            blocks.append(Prose(text=f"{title}: not recorded.", kind="absent"))
+            continue
+        blocks += _compared(known, [entry for entry in entries if entry], title, f"{id_}-{key}")
+        if len(known) < len(group):
+            without = [one.label for one in group if one not in known]
+            blocks.append(Prose(text=f"{title}: not recorded for {names(without)}.", kind="note"))
+    heading = "Systems and configurations" if many else "System and configuration"
+    return Section(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
+
+
+def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:
+    keys = list(dict.fromkeys(key for one in entries for key in one))
+    differing = [key for key in keys if len({one.get(key, ("", ""))[0] for one in entries}) > 1]
+    shared = {key: next(one[key] for one in entries if key in one) for key in keys if key not in differing}
+    alike = [key for key, (value, _) in shared.items() if value]
+    empty = [key for key, (value, _) in shared.items() if not value]
+    blocks: list[Block] = []
+    if len(sets) > 1:
+        if differing:
+            blocks.append(
+                _differences(sets, entries, differing, f"{title}: {plural(len(differing), 'difference')}", id_)
+            )
+        else:
+            blocks.append(Prose(text=f"{title}: no differences in {plural(len(keys), 'value')}."))
+    if alike or empty:
+        table = _alike(shared, alike, empty, title, f"{id_}-alike")
+        words = f"{title}: {plural(len(alike), 'value')}" + (" alike in all" if len(sets) > 1 else "")
+        told = f"{words}, {len(empty)} left empty" if empty else words
+        blocks.append(Fold(summary=told, blocks=(table,)))
+    return blocks
+
+
+def _differences(
+    sets: Sequence[SetFacts], entries: Sequence[Entries], keys: Sequence[str], caption: str, id_: str
+) -> Table:
+    if len(sets) <= MAX_COLUMNS:
+        columns = (Column(name="Key"), *(Column(name=one.label) for one in sets))
+        rows = tuple((Cell(text=key), *(_value(one.get(key)) for one in entries)) for key in keys)
+        return Table(id=id_, caption=caption, columns=columns, rows=rows, style="by-key")
+    rows_by_value = []
+    for key in keys:
+        holders: dict[str, list[str]] = {}
+        for one, entry in zip(sets, entries, strict=True):
+            holders.setdefault(entry.get(key, ("", ""))[0], []).append(one.label)
+        for number, (value, labels) in enumerate(sorted(holders.items(), key=lambda item: -len(item[1]))):
+            first = Cell(text=key) if number == 0 else Cell(text="″", note=key)
+            rows_by_value.append((first, Cell(text=value or MISSING), Cell(text=str(len(labels)), sub=names(labels))))
+    columns = (Column(name="Key"), Column(name="Value"), Column(name="Configurations"))
+    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows_by_value), style="by-key")
+
+
+def _value(entry: tuple[str, str] | None) -> Cell:
+    return Cell(text=MISSING) if entry is None or not entry[0] else Cell(text=entry[0], sub=entry[1])
+
+
+def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str, id_: str) -> Table:
+    has_source = any(entry[key][1] for key in keys)
+    # What somebody chose stands before what the definition says.
+    keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
+    rows = [
+        (
+            Cell(text=key),
+            Cell(text=entry[key][0]),
+            *((Cell(text=entry[key][1] or MISSING),) if has_source else ()),
+        )
+        for key in keys
+    ]
+    if empty:
+        filler = (Cell(text=MISSING),) if has_source else ()
+        rows.append((Cell(text="left empty"), Cell(text=", ".join(empty), kind="quiet"), *filler))
+    columns = (Column(name="Key"), Column(name="Value"), *((Column(name="Source"),) if has_source else ()))
+    return Table(id=id_, caption=title, columns=columns, rows=tuple(rows), style="by-key")
+
+
+def _system(one: SetFacts) -> Entries:
+    provenance = one.extras.run_set.provenance if one.extras.run_set else {}
+    return {key: (value, provenance.get(key, "")) for key, value in one.extras.system}
+
+
+def _configuration(one: SetFacts) -> Entries:
+    """The resolved values; of logs alone, the settings they name."""
+    record, first = one.extras.run_set, one.first_run
+    if record is not None and record.config:
+        return {value.key: (value.value, value.source or "") for value in record.config}
+    if first is None:
+        return {}
+    logged = {
+        "global_batch_size": first.global_batch_size,
+        "opt_base_learning_rate": first.learning_rate,
+        "train_samples": first.train_samples,
+        "eval_samples": first.eval_samples,
+        "quality_target": first.quality_target,
+    }
+    return {key: (printable(value), "log") for key, value in logged.items() if value is not None}
+
+
+def _environment(one: SetFacts) -> Entries:
+    record = one.extras.run_set
+    return {key: (value, "") for key, value in record.environment} if record else {}

@@ -1,0 +1,70 @@
+"""Measurements of throughput alone: samples per second of a number of steps, in fresh processes; never a score."""
+
+from collections.abc import Sequence
+
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
+from reports.facts.throughput_sets import ThroughputSet
+from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
+from reports.statistics.intervals import log_summary
+from reports.text.formatting import MISSING, count, interval, percent, plural, printable, throughput
+
+
+def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
+    """One row per measurement, apart from everything that was trained to a target."""
+    table = Table(
+        id="throughput-table",
+        caption="Samples per second, over the processes of each measurement",
+        columns=(
+            Column(name="Measurement", help="benchmark, system"),
+            Column(name="Samples/s", is_number=True, help="geometric mean"),
+            Column(name="95 % interval", is_number=True, help="Student's t on the logarithms"),
+            Column(name="CV", is_number=True, help="over processes"),
+            Column(name="Processes", is_number=True),
+            Column(name="Slowest", is_number=True, help="samples/s"),
+            Column(name="Fastest", is_number=True, help="samples/s"),
+            Column(name="Data"),
+        ),
+        rows=tuple(_row(one) for one in measured),
+        is_sortable=len(measured) > 1,
+    )
+    lead = (
+        "Measured without training to a target: nothing here is a time to train or a score, and nothing here is "
+        "compared with one."
+    )
+    blocks: tuple[Block, ...] = (Prose(text=lead), table, *_exchanges(measured))
+    return Section(id="throughput", heading="Throughput alone", name="Throughput", blocks=blocks)
+
+
+def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
+    """Of each measurement on several ranks: what these sent in a step, what that took, and where tables lie."""
+    found = []
+    for number, one in enumerate(measured):
+        if not one.exchanges:
+            continue
+        id_ = f"throughput-exchange-{number}"
+        step = Table(
+            id=f"{id_}-step",
+            caption=f"One training step, mean over {plural(len(one.exchanges), 'process', 'processes')}",
+            columns=STEP_COLUMNS,
+            rows=(step_cells(one.exchanges),),
+        )
+        tables = (step, bytes_table(one.exchanges, f"{id_}-bytes"), *placement_table(one.exchanges, f"{id_}-tables"))
+        name = printable(one.folder.resolve().name, 80)
+        found.append(Fold(summary=f"{name}: exchange between ranks", blocks=(Prose(text=METHOD), *tables)))
+    return tuple(found)
+
+
+def _row(one: ThroughputSet) -> tuple[Cell, ...]:
+    summary = log_summary(one.rates)
+    bounds = summary.interval if summary else None
+    about = ", ".join(printable(part, 80) for part in (one.benchmark, one.system) if part)
+    return (
+        Cell(text=printable(one.folder.resolve().name, 80), sub=about),
+        Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
+        Cell(text=interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
+        Cell(text=percent(summary.coefficient_of_variation if summary else None)),
+        Cell(text=count(len(one.rates))),
+        Cell(text=throughput(min(one.rates))),
+        Cell(text=throughput(max(one.rates))),
+        Cell(text=printable(one.data_kind, 40) if one.data_kind else "dataset"),
+    )

@@ -1,0 +1,340 @@
+"""The verdict: one row per configuration with its score and what the score is made of."""
+
+import math
+from collections.abc import Sequence
+
+from reports.comparison.comparison import Comparison
+from reports.comparison.wording import speed, with_sign
+from reports.document.blocks import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
+from reports.document.glossary import registered, status_line
+from reports.facts.facts import SetFacts
+from reports.facts.rank_counts import ranks_words
+from reports.facts.reference_points import outcome_words
+from reports.page.figures.cost import cost_cells, cost_columns, cost_numbers
+from reports.page.figures.times import column_unit, sorted_cell
+from reports.statistics.intervals import coverage_words, log_summary
+from reports.tables.tables import configuration_row
+from reports.text.formatting import (
+    MISSING,
+    TimeUnit,
+    count,
+    epochs,
+    interval,
+    learning_rate,
+    num_bytes,
+    percent,
+    plural,
+    printable,
+    quality,
+    ratio,
+    si,
+    throughput,
+)
+
+_ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
+_USUAL_SPREAD = 0.10
+MAX_WARNINGS = 12
+
+
+def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Section:
+    """The large numbers of a lone configuration, the table, and what to know before believing it."""
+    blocks: list[Block] = []
+    if len(group) == 1:
+        blocks.append(Numbers(numbers=key_numbers(group[0])))
+    warnings = group_warnings(group)
+    if warnings:
+        blocks.append(Bullets(items=warnings, kind="warnings"))
+    blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
+    blocks += [Prose(text=note, kind="note") for note in verdict_notes(group)]
+    return Section(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
+
+
+def badge(one: SetFacts) -> Badge:
+    """The verdict as icon, word and one sentence."""
+    errors, warnings = one.verdict.count("error"), one.verdict.count("warning")
+    words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules"
+    outcome = one.verdict.outcome
+    return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
+
+
+def headline(one: SetFacts) -> str:
+    """The result in one sentence."""
+    target = one.first_run.quality_target if one.first_run else None
+    goal = f" to AUC {quality(target)}" if target is not None else ""
+    if one.result.score_s is not None and math.isfinite(one.result.score_s):
+        unverified = ", unverified" if one.status == "official" else ""
+        return f"{one.benchmark} trained{goal} in {column_unit([one]).text(one.result.score_s)}{unverified}"
+    reached = sum(run.result.converged for run in one.runs)
+    return f"{one.benchmark}: {reached} of {plural(len(one.runs), 'run')} trained{goal}, no score"
+
+
+def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    """What kind of result this is, in a few words each."""
+    first = group[0].first_run
+    found = [f"{printable(first.division, 40)} division"] if first and first.division else []
+    rulesets = list(dict.fromkeys(registered(printable(one.verdict.ruleset, 80)) for one in group))
+    found.append(f"rules: {', '.join(rulesets[:4])}" + (" and more" if len(rulesets) > 4 else ""))
+    found.append(status_line(group[0].status))
+    return tuple(found)
+
+
+def system_words(one: SetFacts) -> str:
+    """The system in a few words: accelerators and their number, else processors, else its name."""
+    fields = dict(one.extras.system)
+    nodes = fields.get("number_of_nodes", "")
+    model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
+    if not model or number in ("", "0"):
+        model, number = fields.get("host_processor_model_name", ""), fields.get("host_processors_per_node", "")
+    if not model:
+        return printable(one.result_set.system, 60) if one.result_set.system else ""
+    times = f"{number} × " if number not in ("", "0") else ""
+    per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
+    return printable(f"{per}{times}{model}", 70)
+
+
+def _about(one: SetFacts) -> str:
+    """System and, where there are several, ranks."""
+    return "; ".join(words for words in (system_words(one), ranks_words(one)) if words)
+
+
+def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
+    """Score, its factors and the quality reached, each with its spread."""
+    converged = [run.result for run in one.runs if run.result.converged]
+    numbers = [_score_number(one)]
+    for name, unit, values, text in (
+        ("Epochs to converge", "epochs", [run.epochs_to_converge for run in converged], epochs),
+        ("Throughput", "samples/s", [run.throughput_samples_per_s for run in converged], si),
+    ):
+        summary = log_summary(values)
+        note = "not known from the logs"
+        if summary is not None:
+            spread = summary.coefficient_of_variation
+            note = "geometric mean" + (f", CV {percent(spread)}" if spread is not None else " of one run")
+        numbers.append(
+            KeyNumber(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
+        )
+    parts = [(run.overhead_s, run.time_to_train_s) for run in converged if run.overhead_s is not None]
+    total_s = sum(time_s or 0.0 for _, time_s in parts)
+    numbers.append(
+        KeyNumber(
+            name="Evaluation, overhead",
+            value=percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING,
+            unit="% of the time",
+            note="of the time to train of all converged runs" if total_s else "not known from the logs",
+        )
+    )
+    finals = [run.final_quality for run in converged if run.final_quality is not None]
+    target = one.first_run.quality_target if one.first_run else None
+    numbers.append(
+        KeyNumber(
+            name="Quality reached",
+            value=quality(sum(finals) / len(finals)) if finals else MISSING,
+            unit="ROC AUC",
+            note=f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known",
+        )
+    )
+    needed = one.result.num_runs_required
+    numbers.append(
+        KeyNumber(
+            name="Runs",
+            value=f"{len(converged)} / {needed if needed is not None else len(one.runs)}",
+            unit="reached the target" if needed is None else "converged / needed",
+            note=_runs_note(one),
+        )
+    )
+    return (*numbers, *cost_numbers(one))
+
+
+def _score_number(one: SetFacts) -> KeyNumber:
+    score_s = one.result.score_s
+    if score_s is None or not math.isfinite(score_s):
+        reason = printable(one.result.no_score_reason or "the runs do not make one")
+        return KeyNumber(name="Time to train", value="none", unit="", note=f"no score: {reason}")
+    unit = column_unit([one])
+    words = f"{unit.name}, unverified" if one.status == "official" else unit.name
+    note = f"measured; Olympic mean of {plural(len(one.runs), 'run')}"
+    if one.interval is not None:
+        note += f", 95 % interval {interval(unit.number(one.interval.low), unit.number(one.interval.high))}"
+    if one.result.rcp_factor is not None and one.result.rcp_factor != 1.0:
+        note += f"; {unit.text(one.result.olympic_mean_s)} × {ratio(one.result.rcp_factor).rstrip('×')} for its RCP"
+    return KeyNumber(name="Time to train", value=unit.number(score_s), unit=words, note=note)
+
+
+def _runs_note(one: SetFacts) -> str:
+    failed = sum(not run.result.converged for run in one.runs)
+    parts = [plural(len(one.runs), "log")]
+    if failed:
+        parts.append(f"{failed} did not converge")
+    if one.unfinished:
+        parts.append(f"{plural(len(one.unfinished), 'attempt')} without a result")
+    return ", ".join(parts)
+
+
+def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
+    """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
+    against = {one.new: one for one in comparisons}
+    unit = column_unit(group)
+    is_scaled = any(one.result.rcp_factor not in (None, 1.0) for one in group)
+    has_peak = any(run.attempt and run.attempt.peak_rss_bytes for one in group for run in one.runs)
+    columns = [
+        Column(name="Configuration"),
+        Column(name="Verdict"),
+        Column(name="Time to train", is_number=True, help=f"measured, {unit.name}; 95 % interval"),
+    ]
+    if is_scaled:
+        columns.append(Column(name="Olympic mean", is_number=True, help=f"{unit.name}; before its RCP factor"))
+    columns += [Column(name="Against", help=printable(comparisons[0].base, 40))] if comparisons else []
+    columns += [
+        Column(name="Epochs", is_number=True, help="to converge"),
+        Column(name="Samples/s", is_number=True),
+        Column(name="Final AUC", is_number=True, help="mean"),
+        Column(name="Runs", is_number=True, help="converged / needed"),
+        Column(name="RCP"),
+        Column(name="Batch size", is_number=True),
+    ]
+    if has_peak:
+        columns.append(Column(name="Peak memory", is_number=True))
+    more = cost_columns(group)
+    what = "epochs and samples/s are geometric means over converged runs"
+    unscored = "times without a score, " if any(one.result.score_s is None for one in group) else ""
+    caption = f"{plural(len(group), 'configuration')}; {unscored}{what}"
+    rows = tuple(
+        (
+            *_verdict_row(
+                one,
+                unit,
+                is_linked=len(group) > 1,
+                is_scaled=is_scaled,
+                has_peak=has_peak,
+                against=_against(against.get(one.label)) if comparisons else None,
+            ),
+            *cost_cells(one, more),
+        )
+        for one in group
+    )
+    return Table(
+        id=id_, caption=caption, columns=(*columns, *more), rows=rows, is_sortable=len(rows) > 1, style="verdicts"
+    )
+
+
+def _verdict_row(
+    one: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
+) -> tuple[Cell, ...]:
+    row = configuration_row(one)
+    shown = badge(one)
+    unverified = ["unverified"] if one.status == "official" and one.result.score_s is not None else []
+    # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
+    bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else ""
+    bounds = bounds.replace(" ", "\u00a0")  # both ends in one line
+    is_its_score = one.result.rcp_factor in (None, 1.0)
+    factor, unfinished = row["rcp_factor"], len(one.unfinished)
+    cells = [
+        Cell(text=one.label, anchor=f"set{one.index + 1}" if is_linked else "", sub=_about(one)),
+        Cell(
+            text=f"{shown.icon} {shown.word}",
+            kind=shown.kind,
+            sub=f"{plural(row['num_errors'], 'error')}, {plural(row['num_warnings'], 'warning')}",
+        ),
+        _time_cell(one, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
+    ]
+    if is_scaled:
+        cells.append(Cell(text=unit.number(row["olympic_mean_s"]), sub="" if is_its_score else bounds))
+    cells += [against] if against is not None else []
+    cells += [
+        Cell(text=epochs(row["epochs_to_converge"]), sub=_spread(row["epochs_cv"])),
+        Cell(text=throughput(row["throughput_samples_per_s"]), sub=_spread(row["throughput_cv"])),
+        Cell(text=quality(row["final_quality"])),
+        Cell(
+            text=f"{row['num_converged']} / {row['num_runs_required'] or MISSING}",
+            sub=f"{unfinished} unfinished" if unfinished else "",
+        ),
+        Cell(
+            text=outcome_words(one),
+            sub=f"× {factor:.4f}" if factor and factor != 1.0 else "",
+        ),
+        Cell(text=count(row["global_batch_size"]), sub=_rate(row["learning_rate"])),
+    ]
+    if has_peak:
+        cells.append(sorted_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]))
+    return tuple(cells)
+
+
+def _time_cell(one: SetFacts, unit: TimeUnit, beside: str) -> Cell:
+    """The score; without one what the runs that reached the target took, which is said to be no score."""
+    if one.result.score_s is not None:
+        return Cell(text=unit.number(one.result.score_s), kind="strong", sub=beside)
+    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if summary is None:
+        return Cell(text=MISSING, sub="no score")
+    return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
+
+
+def _against(comparison: Comparison | None) -> Cell:
+    """The verdict of the comparison in few words, what is not settled with its word first."""
+    if comparison is None:
+        return Cell(text="baseline", kind="quiet")
+    whole = comparison.whole
+    if comparison.refusal is not None or whole is None:
+        return Cell(text="not compared", kind="quiet")
+    told = with_sign(speed(whole.time_ratio)) if whole.time_ratio is not None else ""
+    if comparison.verdict in told:
+        return Cell(text=told, kind="bad" if comparison.verdict == "slower" else "valid")
+    return Cell(text=comparison.verdict, sub=told)
+
+
+def _spread(fraction: float | None) -> str:
+    return "" if fraction is None else f"CV {percent(fraction)}"
+
+
+def _rate(value: float | None) -> str:
+    return "" if value is None else f"rate {learning_rate(value)}"
+
+
+def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    notes = []
+    known = [(one.interval.coverage, len(one.runs)) for one in group if one.interval and one.interval.coverage]
+    if known:
+        told = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
+        notes.append(
+            f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
+            f"{told} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
+        )
+    if any(one.result.olympic_mean_s is not None and one.interval is None for one in group):
+        notes.append(
+            "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
+        )
+    if len(group) > 1:
+        notes.append("The rows stand in the order of the files: no ranking.")
+    return tuple(notes)
+
+
+def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    """What a reader must know before believing the scores, alike sentences once."""
+    said: dict[str, list[str]] = {}
+    for one in group:
+        for sentence in (*_warnings(one), *one.extras.problems):
+            said.setdefault(sentence, []).append(one.label)
+    told = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
+    hidden = len(told) - MAX_WARNINGS
+    return tuple(told[:MAX_WARNINGS]) + ((f"{hidden} more such remarks.",) if hidden > 0 else ())
+
+
+def names(labels: Sequence[str], most: int = 3) -> str:
+    """'a', 'a, b', or 'a, b, c and 4 more'."""
+    shown = ", ".join(labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
+
+
+def _warnings(one: SetFacts) -> tuple[str, ...]:
+    found = []
+    if one.result.score_s is None:
+        found.append(f"No score: {printable(one.result.no_score_reason or 'the runs do not make one')}.")
+    elif one.result.rcp_outcome in ("failed", "missing"):
+        found.append(f"Reference convergence points: {printable(one.result.rcp_reason)}.")
+    spread = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
+        found.append(
+            f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
+            "for DLRM. Look at the noise section, and run more."
+        )
+    return tuple(found)

@@ -1,0 +1,95 @@
+"""From the view model to one self-contained HTML file."""
+
+import base64
+import hashlib
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
+
+from reports.document.blocks import PageView
+
+_NAME_SPACE = ' xmlns="http://www.w3.org/2000/svg"'
+_SHORT_VALUES = re.compile(r'<(style|script)\b.*?</\1>|(?<= )([a-z][a-z\d-]*=)"([\w#.-]+)"(?=[ >])', re.DOTALL)
+_PERCENT = re.compile(r"(?<=\d) %")
+_TEMPLATES = Path(__file__).parent / "templates"
+
+
+def render_html(page: PageView) -> str:
+    """The page as text. Its policy allows the one style sheet and the one script that it carries, and no network."""
+    style, script = _asset("style.css"), _asset("report.js")
+    policy = (
+        f"default-src 'none'; style-src '{_digest(style)}'; script-src '{_digest(script)}'; img-src data:; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    # Everything else is escaped: the page's own style sheet and script are the only text taken as it is.
+    template = _environment().get_template("report.html.j2")
+    html = template.render(page=page, policy=policy, style=Markup(style), script=Markup(script))
+    # Inside HTML a drawing needs no name space; quotes of foreign text are escaped, so nothing else reads like this.
+    html = html.replace(_NAME_SPACE, "")
+    # Nor does a value of one word need quotes: thousands of them are 3 % of a page.
+    return _SHORT_VALUES.sub(lambda found: found[2] + found[3] if found[2] else found[0], html)
+
+
+def embed_json(content: Mapping[str, Any]) -> Markup:
+    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    text = json.dumps(_known(finite(content)), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
+    return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
+
+
+def _known(value: Any) -> Any:
+    """`value` without the members that are null: on the page, absent says the same in less space."""
+    if isinstance(value, Mapping):
+        known = {key: _known(entry) for key, entry in value.items()}
+        return {key: entry for key, entry in known.items() if entry is not None}
+    if isinstance(value, list):
+        return None if value and all(entry is None for entry in value) else [_known(entry) for entry in value]
+    return value
+
+
+def finite(value: Any) -> Any:
+    """`value` with numbers that JSON cannot say (infinity, not a number) as None."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    if isinstance(value, Mapping):
+        return {str(key): finite(entry) for key, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [finite(entry) for entry in value]
+    return value
+
+
+@cache
+def _asset(name: str) -> str:
+    """A style sheet or script without the white space that is there for its authors; strings in them hold none."""
+    text = (_TEMPLATES / name).read_text(encoding="utf-8").strip()
+    if name.endswith(".css"):
+        text = re.sub(r"\s+", " ", text)
+        return re.sub(r" ?([{};]) ?", r"\1", text).replace(";}", "}").replace(": ", ":").replace(", ", ",")
+    return re.sub(r"\n\s+", "\n", text)
+
+
+@cache
+def _environment() -> Environment:
+    return Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        finalize=_keep_together,
+    )
+
+
+def _keep_together(value: Any) -> Any:
+    """No line break between a number and its percent sign."""
+    return _PERCENT.sub("\u00a0%", value) if type(value) is str else value
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()

@@ -1,0 +1,1 @@
+"""Uncertainty: intervals, ratios, permutation tests, sample sizes."""

@@ -1,0 +1,1 @@
+"""Numbers and texts as they are printed."""

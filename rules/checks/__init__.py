@@ -1,0 +1,1 @@
+"""The rules: what a rule is, what it looks at, and the families."""

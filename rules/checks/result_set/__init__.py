@@ -1,0 +1,1 @@
+"""Rules over one result set, a family per file."""

@@ -1,0 +1,121 @@
+"""The convergence family: the RCP test as rules over a result set."""
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+
+from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.subject import SetSubject
+from rules.logs.log import as_number
+
+_FACTOR_TOLERANCE = 1e-9
+_MAX_BYTES = 4096
+_SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
+
+
+def _complete(subject: SetSubject) -> str | None:
+    return None if subject.convergence is not None else "the set is not complete"
+
+
+def _tested(subject: SetSubject) -> str | None:
+    if subject.convergence is None:
+        return "the set is not complete"
+    return subject.convergence.reason if subject.convergence.status == "none" else None
+
+
+@rule(
+    "RC101",
+    "the set converges no faster than the reference allows",
+    source=_SOURCE,
+    remedy="Look for what makes training converge too fast: other data order, more epochs counted as one, a leak.",
+    requires={"RS105"},
+    applies=_tested,
+)
+def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
+    """The Olympic mean of epochs (dlrmv4: samples) to converge is not significantly (one-sided, 5 %) below that of
+    the reference at this batch size. The arithmetic is the official tool's, by which scores are published, also where
+    the rule's text reads otherwise: the deviation is that of all reference runs (the rule's example leaves out the
+    fastest and slowest), and pruning steps over the point behind one that it removed (mlcommons/logging#368).
+    Own benchmarks: a warning, since the test rejects one good set in twenty."""
+    convergence = subject.convergence
+    if convergence is not None and convergence.status == "failed":
+        severity: Severity = "warning" if subject.is_own else "error"
+        point = convergence.point
+        yield Problem(
+            message=convergence.reason,
+            found=_amount(convergence.mean_epochs, convergence.unit),
+            expected=None if point is None else f"at least {_amount(point.min_epochs, convergence.unit)}",
+            severity=severity,
+        )
+
+
+def _amount(number: float | None, unit: str) -> str | None:
+    return None if number is None else f"{number:.{4 if unit == 'epochs' else 0}f} {unit}"
+
+
+@rule(
+    "RC102",
+    "there is a reference for this batch size",
+    source=_SOURCE,
+    remedy="Use a batch size with reference points, or supply reference runs (2 N) for this one.",
+    applies=_complete,
+)
+def reference_exists(subject: SetSubject) -> Iterator[Problem]:
+    """Reference convergence points exist at the batch size, or on both sides of it. Without any for the round
+    or the own benchmark it is only said (info)."""
+    convergence = subject.convergence
+    if convergence is not None and convergence.status in ("missing", "none"):
+        severity: Severity = "error" if convergence.status == "missing" and not subject.is_own else "info"
+        yield Problem(message=convergence.reason, severity=severity)
+
+
+def _has_factor(subject: SetSubject) -> str | None:
+    if not _scaling_file(subject).is_file():
+        return "the set publishes no factor"
+    if subject.is_own or subject.convergence is None or subject.convergence.status in ("missing", "none"):
+        return "the set cannot be tested against reference points"
+    return None
+
+
+def _scaling_file(subject: SetSubject) -> Path:
+    return subject.result_set.folder / "scaling.json"
+
+
+@rule(
+    "RC103",
+    "the published factor is the one that the runs give",
+    source='training_rules.adoc, "RCP": normalisation; mlperf_logging rcp_checker writes scaling.json',
+    remedy="Remove scaling.json and let the RCP checker write it again; a factor set in review needs its reason.",
+    severity="warning",
+    applies=_has_factor,
+)
+def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
+    """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
+    reference points. It is compared and never used: a score here comes from the logs alone."""
+    assert subject.convergence is not None
+    path = _scaling_file(subject)
+    given = _read_factor(path)
+    if given is None:
+        yield Problem(message="no factor can be read", path=str(path), expected='{"scaling_factor": NUMBER}')
+    elif not math.isclose(given, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
+        yield Problem(
+            message="the published factor is another than the runs give",
+            path=str(path),
+            found=f"{given:.10g}",
+            expected=f"{subject.convergence.factor:.10g}",
+        )
+
+
+def _read_factor(path: Path) -> float | None:
+    if path.is_symlink():
+        return None
+    try:
+        with path.open("rb") as file:
+            content = json.loads(file.read(_MAX_BYTES))
+    except (OSError, ValueError, RecursionError):
+        return None
+    return as_number(content.get("scaling_factor")) if isinstance(content, dict) else None
+
+
+RULES: tuple[Rule[SetSubject], ...] = (converges_like_reference, reference_exists, factor_agrees)

@@ -1,0 +1,172 @@
+"""What lies in a set's directory: names, numbers, files that belong to no log, and our own files beside the logs."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.result_set.records import read_object
+from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.subject import SetSubject
+from rules.errors import DefinitionError
+
+_LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
+_BELONGING = ("scaling.json", "package_checker_params")
+_LOG_LIKE = (".txt", ".log", ".out")
+_LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
+_MAX_COUNT = 1000
+"""Numbers above it are job numbers, whose gaps tell nothing."""
+MAX_RUN_SET_BYTES = 16 << 20
+RUN_SET_TYPES: Mapping[str, tuple[str, ...]] = {
+    "schema_version": ("integer",), "name": ("string",), "created_utc": ("string",), "harness_version": ("string",),
+    "command": ("string",), "benchmark": ("object",), "config": ("object",), "num_runs": ("integer",),
+    "base_seed": ("integer",), "seeds": ("array",), "division": ("string",), "timeout_s": ("number", "null"),
+    "throughput_steps": ("integer", "null"), "is_profile": ("boolean",), "num_threads": ("integer",),
+    "dataset": ("object",), "submission": ("object",), "system": ("object",), "environment": ("object",),
+    "preflight": ("array",),
+}  # fmt: skip
+"""JSON types of the members of run_set.json, as the harness's schema of it has them."""
+_IS_OF_TYPE: Mapping[str, Callable[[Any], bool]] = {
+    "null": lambda value: value is None,
+    "boolean": lambda value: isinstance(value, bool),
+    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
+    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
+    "string": lambda value: isinstance(value, str),
+    "array": lambda value: isinstance(value, list),
+    "object": lambda value: isinstance(value, dict),
+}
+
+
+@rule(
+    "RS108",
+    "everything named as a log can be read",
+    source=_LAYOUT,
+    remedy="Replace it by the log itself.",
+)
+def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
+    """What is named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory. Such
+    are not followed, so the set is judged without them."""
+    for path, reason in subject.result_set.unread:
+        yield Problem(message=reason, path=str(path), expected="a file")
+
+
+@rule(
+    "RS109",
+    "only logs lie beside the logs",
+    source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files in result directory",
+    remedy="Rename logs to result_<i>.txt; move everything else elsewhere.",
+    severity="warning",
+)
+def only_logs(subject: SetSubject) -> Iterator[Problem]:
+    """A result directory holds result_<i>.txt, power/, scaling.json and package_checker_params. Where no tree names
+    system and benchmark, only other text files are mentioned (info): they may be logs of another name."""
+    in_tree = subject.result_set.system is not None
+    names = [
+        name for name in subject.result_set.strays if name not in _BELONGING and (in_tree or name.endswith(_LOG_LIKE))
+    ]
+    if names:
+        more = ", …" if len(names) > 3 else ""
+        severity: Severity | None = None if in_tree else "info"
+        yield Problem(
+            message="names that belong to no log", found=", ".join(show(name) for name in names[:3]) + more,
+            expected="result_<i>.txt", severity=severity,
+        )  # fmt: skip
+
+
+@rule(
+    "RS110",
+    "the logs are numbered without a gap",
+    source=_LAYOUT,
+    remedy="Number the logs 0 to N - 1. If runs were left out, say which and why: choosing runs by their results is"
+    " forbidden, of more than N runs the N consecutive ones with the median score count.",
+    severity="warning",
+)
+def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
+    """The last numbers in the logs' names run from 0 or 1 without a gap and none occurs twice. A gap may be a run
+    that was left out. Job numbers tell nothing and are passed over."""
+    found = [match for path in subject.result_set.logs if (match := _LAST_NUMBER.search(path.stem))]
+    numbers = [int(match[1]) for match in found]
+    if len(numbers) < 2 or max(numbers) > _MAX_COUNT:
+        return
+    twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
+    if twice:
+        yield Problem(
+            message="numbers occur more than once", found=_some(twice), expected="a number of its own for each log"
+        )
+    missing = sorted(set(range(1 if min(numbers) else 0, max(numbers))) - set(numbers))
+    if missing:
+        yield Problem(message="numbers are missing", found=f"no {_some(missing)}", expected=f"0 to {len(found) - 1}")
+
+
+def _some(numbers: list[int]) -> str:
+    return ", ".join(map(str, numbers[:10])) + (", …" if len(numbers) > 10 else "")
+
+
+def _is_run_set(subject: SetSubject) -> str | None:
+    return None if subject.result_set.root is not None else "not a run set of this harness"
+
+
+@rule(
+    "RS111",
+    "the copy of the definition is the one that the runs used",
+    source="none: this harness copies the definition beside every set",
+    remedy="Restore extra/definition.toml, or run again.",
+    applies=_is_run_set,
+)
+def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
+    """extra/definition.toml can be loaded, and where it is of a shipped benchmark it is the shipped definition. The
+    shipped definition judges in any case. A copy that is not there or cannot be loaded is a warning."""
+    path = subject.result_set.definition_file
+    if path is None:
+        yield Problem(message="extra/definition.toml is missing", severity="warning")
+        return
+    try:
+        copy = load_benchmark(path)
+    except DefinitionError as error:
+        yield Problem(message="cannot be loaded", path=str(path), found=str(error)[:200], severity="warning")
+        return
+    if copy.name in shipped_names():
+        shipped = load_benchmark(copy.name)
+        if copy.definition_sha256 != shipped.definition_sha256:
+            yield Problem(
+                message=f"not the shipped definition of {copy.name}", path=str(path),
+                found=f"version {copy.version}, digest {copy.definition_sha256[:12]}…",
+                expected=f"version {shipped.version}, digest {shipped.definition_sha256[:12]}…",
+            )  # fmt: skip
+
+
+@rule(
+    "RS112",
+    "the record of the set can be read",
+    source="none: this harness writes extra/run_set.json beside every set",
+    remedy="Restore extra/run_set.json; without it nobody can tell how the runs were configured.",
+    severity="warning",
+    applies=_is_run_set,
+)
+def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
+    """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB, and each of its members that is there
+    has the type that run_set.schema.json gives."""
+    assert subject.result_set.root is not None
+    path = subject.result_set.root / "extra" / "run_set.json"
+    if not path.exists():
+        return
+    record, reason = read_object(path, MAX_RUN_SET_BYTES)
+    if record is None:
+        yield Problem(message=str(reason), path=str(path), expected="a JSON object")
+        return
+    for name, types in RUN_SET_TYPES.items():
+        if name in record and not any(_IS_OF_TYPE[one](record[name]) for one in types):
+            yield Problem(
+                message=f"{name} is of the wrong type", path=str(path), found=show(record[name]),
+                expected=" or ".join(types),
+            )  # fmt: skip
+
+
+RULES: tuple[Rule[SetSubject], ...] = (
+    logs_can_be_read,
+    only_logs,
+    numbers_have_no_gap,
+    definition_is_unchanged,
+    record_is_readable,
+)

@@ -1,0 +1,238 @@
+"""Result sets: the right number of different runs of one and the same thing."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.run_log.timing import NO_MILLISECONDS
+from rules.checks.subject import SetSubject
+from rules.logs import keys
+from rules.logs.log import RunLog
+from rules.scoring.results import RunResult
+
+_RESULTS = 'training_rules.adoc, "Benchmark Results"'
+INCOMPLETE = "RS101"
+NOT_CONVERGED = "RS105"
+_FEWEST_EVALUATIONS = 3
+
+
+def _known(subject: SetSubject) -> str | None:
+    return None if subject.benchmark is not None else "the benchmark is not defined here"
+
+
+@rule(
+    INCOMPLETE,
+    "the set is complete",
+    source=f"{_RESULTS}: number of runs; mlperf_logging package_checker",
+    remedy="Complete the set ('dlrmbench resume DIR'); there is no score before.",
+    severity="warning",
+    applies=_known,
+)
+def enough_runs(subject: SetSubject) -> Iterator[Problem]:
+    """A set holds at least the benchmark's number of runs. Too few are no violation but give no score."""
+    assert subject.benchmark is not None
+    needed = subject.benchmark.score.num_runs
+    if len(subject.logs) < needed:
+        yield Problem(message="too few runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs")
+
+
+@rule(
+    "RS102",
+    "the set holds no run too many",
+    source=f"{_RESULTS}: exactly N runs; of more, the N consecutive ones with the median score",
+    remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
+    applies=_known,
+)
+def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
+    """The official package checker accepts exactly the benchmark's number of logs. In sets of own benchmarks
+    more runs are a warning: they have no score, and can still be compared."""
+    assert subject.benchmark is not None
+    needed = subject.benchmark.score.num_runs
+    severity: Severity = "error" if subject.benchmark.status == "official" else "warning"
+    if len(subject.logs) > needed:
+        yield Problem(
+            message="too many runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs", severity=severity
+        )
+
+
+@rule(
+    "RS103",
+    "every run is there once",
+    source=f"{_RESULTS}: N runs, each a training of its own",
+    remedy="Remove the copy and run again.",
+)
+def runs_differ(subject: SetSubject) -> Iterator[Problem]:
+    """No two logs are the same file or the same run: the same bytes, or the same run_start to the millisecond
+    (where stamps are milliseconds). No official tool compares logs with one another."""
+    by_digest: dict[str, RunLog] = {}
+    by_start: dict[float, RunLog] = {}
+    for log in subject.logs:
+        start = log.first(keys.RUN_START)
+        twin = by_digest.setdefault(log.sha256, log)
+        what = "is the same file as"
+        if twin is log and start is not None and start.time_ms >= NO_MILLISECONDS:
+            twin = by_start.setdefault(start.time_ms, log)
+            what = "is the same run as"
+        if twin is not log:
+            yield Problem(
+                message=f"{what} {twin.path}",
+                path=log.path,
+                line_num=start.line_num if start is not None else None,
+                found=f"run_start {show(start.time_ms)}" if start is not None else "equal bytes",
+                expected="a run of its own",
+            )
+
+
+@rule(
+    "RS104",
+    "all runs are of the same thing",
+    source=f"{_RESULTS}: N runs of one benchmark, system and implementation with the same hyperparameters",
+    remedy="Keep results of different settings or systems in different directories.",
+)
+def runs_agree(subject: SetSubject) -> Iterator[Problem]:
+    """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
+    all logs of a set; the status too, but a difference there is only a warning. Where the set's benchmark is known,
+    a log of another one is ST110's finding."""
+    same = [
+        keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
+        keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
+        keys.GRADIENT_ACCUMULATION_STEPS, keys.IMPLEMENTATION, keys.PRECISION, keys.WORLD_SIZE, keys.NUM_THREADS,
+        keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM,
+    ]  # fmt: skip
+    optimizer = {
+        key for log in subject.logs for key in log.by_key if "opt_" in key or key == keys.LR_DECAY_START_STEPS
+    }
+    if subject.benchmark is not None:
+        same.remove(keys.SUBMISSION_BENCHMARK)
+    for key in (*same, *sorted(optimizer - set(same))):
+        yield from _disagreement(subject, key, "error")
+    yield from _disagreement(subject, keys.SUBMISSION_STATUS, "warning")
+
+
+def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
+    if len({repr(log.value(key)) for log in subject.logs}) < 2:
+        return
+    groups: dict[str, list[RunLog]] = defaultdict(list)
+    for log in subject.logs:
+        line = log.first(key)
+        value = line.value if line is not None else None
+        groups[show(float(value) if isinstance(value, int) and abs(value) < 2**53 else value)].append(log)
+    if len(groups) < 2:
+        return
+    usual = max(groups, key=lambda value: len(groups[value]))
+    for logs in (logs for value, logs in groups.items() if value != usual):
+        line = logs[0].first(key)
+        yield Problem(
+            message=f"{key} differs between the runs" + (f" ({len(logs)} logs)" if len(logs) > 1 else ""),
+            path=logs[0].path,
+            line_num=line.line_num if line is not None else None,
+            found="no record" if line is None else show(line.value),
+            expected=f"{show(groups[usual][0].value(key))} as in {groups[usual][0].path}",
+            severity=severity,
+        )
+
+
+@rule(
+    NOT_CONVERGED,
+    "at most one run did not converge",
+    source=f"{_RESULTS}: one run may fail to converge and is the dropped slowest",
+    remedy="Find out why runs fail to converge; a set with two of them has no score.",
+    applies=_known,
+)
+def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
+    """A run that did not meet the target counts as infinitely slow. As many as Olympic scoring drops at the slow
+    end may be there."""
+    assert subject.benchmark is not None
+    failed = [run for run in subject.runs if not run.converged]
+    if len(failed) > subject.benchmark.score.drop:
+        yield Problem(
+            message="too many runs did not converge",
+            path=failed[0].path,
+            found=f"{len(failed)} of {len(subject.runs)} runs",
+            expected=f"at most {subject.benchmark.score.drop}",
+        )
+
+
+@rule(
+    "RS106",
+    "the directory is that of the benchmark",
+    source="submission_rules.adoc: results/<system>/<benchmark>/result_<i>.txt",
+    remedy="Name the directory after the benchmark.",
+)
+def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
+    """In a submission tree the directory above the logs is the benchmark's name; official tools go by it."""
+    name = subject.result_set.benchmark
+    named = Counter(run.benchmark for run in subject.runs if run.benchmark)
+    if name is not None and named and name not in named:
+        yield Problem(
+            message="the directory's name is not the benchmark's", found=show(name), expected=show(next(iter(named)))
+        )
+
+
+@rule(
+    "RS107",
+    "the log names the organisation that submits",
+    source="mlcommons/logging#241",
+    remedy="Set submission_org before running.",
+    severity="warning",
+)
+def organization_matches(subject: SetSubject) -> Iterator[Problem]:
+    """submission_org is the submitter's directory. Systems resold by others often keep the first vendor's name;
+    no official tool notices."""
+    folder = subject.result_set.organization
+    if folder is None or subject.is_ours:
+        return
+    named = Counter(run.organization for run in subject.runs if run.organization)
+    if named and not any(_plain(name) == _plain(folder) for name in named):
+        line = subject.logs[0].first(keys.SUBMISSION_ORG)
+        yield Problem(
+            message="submission_org is not the directory's organisation",
+            path=subject.logs[0].path,
+            line_num=line.line_num if line is not None else None,
+            found=show(next(iter(named))),
+            expected=show(folder),
+        )
+
+
+@rule(
+    "RS115",
+    "every run has results of its own",
+    source=f"{_RESULTS}: N runs with different seeds",
+    remedy="Look whether a log was copied and its stamps changed; else say why two trainings came out alike.",
+    severity="warning",
+)
+def results_differ(subject: SetSubject) -> Iterator[Problem]:
+    """No two runs of a set evaluate to the same qualities, all digits, in the same order. Trainings that differ in
+    their seeds do not; runs with fewer than three evaluations are not compared."""
+    by_qualities: dict[tuple[float, ...], RunResult] = {}
+    for log, run in zip(subject.logs, subject.runs, strict=True):
+        qualities = tuple(one.quality for one in run.evaluations)
+        if len(qualities) < _FEWEST_EVALUATIONS:
+            continue
+        twin = by_qualities.setdefault(qualities, run)
+        if twin is run or twin.log_sha256 == run.log_sha256 or twin.started_ms == run.started_ms:
+            continue
+        line = log.first(keys.EVAL_ACCURACY)
+        yield Problem(
+            message=f"all evaluations have the qualities of {twin.path}",
+            path=run.path,
+            line_num=line.line_num if line is not None else None,
+            found=f"{len(qualities)} equal qualities",
+            expected="qualities of its own",
+        )
+
+
+def _plain(name: str) -> str:
+    return "".join(character for character in name.casefold() if character.isalnum())
+
+
+RULES: tuple[Rule[SetSubject], ...] = (
+    enough_runs,
+    not_too_many_runs,
+    runs_differ,
+    runs_agree,
+    few_not_converged,
+    directory_names_benchmark,
+    organization_matches,
+    results_differ,
+)

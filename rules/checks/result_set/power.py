@@ -1,0 +1,298 @@
+"""The power family: every node of every run measured, once a second, over the whole timed part.
+
+The official PowerChecker compares only the names and the number of files; it crashes on names without a number,
+and the summarizer divides by zero where a measurement has no length.
+"""
+
+from collections import Counter
+from collections.abc import Iterator
+
+from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.subject import SetSubject
+from rules.scoring.energy import Kind, PowerFile, RunPower
+from rules.scoring.results import RunResult
+
+_RULES = "training_policies power_measurement.adoc"
+_LAYOUT = 'submission_rules.adoc, "Directory structure, Training": power/result_<i>/node_<j>.txt, sw_<k>.txt'
+_CHECKER = "mlperf_logging PowerChecker"
+MIN_SAMPLES = 60
+MAX_GAP_S = 2.0
+"""Readings come once a second; twice that between two of them is more than jitter."""
+_SLACK_S = 1.0
+"""A measurement may begin, or end, within one sampling interval of the run."""
+
+
+def _has_power(subject: SetSubject) -> str | None:
+    return None if subject.power is not None else "no power was measured"
+
+
+def _files(subject: SetSubject, kind: Kind | None = None) -> Iterator[tuple[RunPower, PowerFile]]:
+    for run in subject.power.runs if subject.power is not None else ():
+        for one in run.files:
+            if kind is None or one.kind == kind:
+                yield run, one
+
+
+def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
+    """The files that hold readings."""
+    return ((run, one) for run, one in _files(subject) if one.num_readings)
+
+
+@rule(
+    "PW101",
+    "power was measured in every run",
+    source=f'{_RULES}, "Measure all Runs"; {_CHECKER}',
+    remedy="Put the measurement of every run into power/result_<i>/, or withdraw the power results.",
+    applies=_has_power,
+)
+def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
+    """Each log result_<i>.txt has a directory power/result_<i>/ with at least one node's file, and each directory
+    there has a log. A directory without a log is a warning."""
+    assert subject.power is not None
+    for run in subject.power.runs:
+        if not run.count("node"):
+            what = "no directory" if run.folder is None else "no node_<j>.txt"
+            yield Problem(
+                message="the run's power was not measured", path=run.run.path, found=what,
+                expected="power/result_<i>/node_0.txt",
+            )  # fmt: skip
+    for name in subject.power.others:
+        yield Problem(
+            message="power of a run that is not there",
+            path=str(subject.result_set.folder / "power" / name), severity="warning",
+        )  # fmt: skip
+    if subject.power.is_cut:
+        yield Problem(message="more files than are read", severity="warning")
+
+
+@rule(
+    "PW102",
+    "power files are named by node and switch",
+    source=f"{_LAYOUT}; {_CHECKER}",
+    remedy="Name the files node_0.txt, node_1.txt, …, sw_0.txt, ….",
+    applies=_has_power,
+)
+def files_are_named(subject: SetSubject) -> Iterator[Problem]:
+    """Nodes and switches are numbered from 0 without a gap, and nothing else lies beside them (a warning)."""
+    assert subject.power is not None
+    for run in subject.power.runs:
+        place = str(run.folder) if run.folder is not None else None
+        kinds: tuple[Kind, Kind] = ("node", "sw")
+        for kind in kinds:
+            indices = [one.index for one in run.files if one.kind == kind]
+            if indices and sorted(indices) != list(range(len(indices))):
+                yield Problem(
+                    message=f"{kind} files are not numbered 0 to {len(indices) - 1}", path=place,
+                    found=", ".join(map(str, sorted(indices)[:10])),
+                )  # fmt: skip
+        for path, reason in run.unread:
+            yield Problem(message=reason, path=path, expected="a file")
+        if run.others:
+            yield Problem(
+                message="names that are no node's or switch's", path=place, severity="warning",
+                found=", ".join(show(name) for name in run.others[:3]),
+            )  # fmt: skip
+
+
+@rule(
+    "PW103",
+    "the same nodes and switches were measured in every run",
+    source=f'{_RULES}, "Measure All Nodes"; {_CHECKER}',
+    remedy="Measure every node of every run.",
+    requires={"PW101"},
+    applies=_has_power,
+)
+def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
+    """The numbers of nodes' and of switches' files are the same in all runs, and of nodes there are as many as the
+    system description says."""
+    assert subject.power is not None
+    kinds: tuple[Kind, Kind] = ("node", "sw")
+    for kind in kinds:
+        counts = Counter(run.count(kind) for run in subject.power.runs)
+        usual = counts.most_common(1)[0][0] if counts else 0
+        for run in subject.power.runs:
+            if run.count(kind) != usual:
+                yield Problem(
+                    message=f"another number of {kind} files", path=str(run.folder), found=str(run.count(kind)),
+                    expected=str(usual),
+                )  # fmt: skip
+        said = _num_nodes(subject) if kind == "node" else None
+        if said is not None and counts and usual != said:
+            yield Problem(
+                message="not every node was measured", found=f"{usual} nodes", expected=f"number_of_nodes: {said}"
+            )
+
+
+def _num_nodes(subject: SetSubject) -> int | None:
+    fields = subject.system_desc.fields if subject.system_desc is not None else None
+    text = str((fields or {}).get("number_of_nodes", "")).strip()
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
+@rule(
+    "PW104",
+    "a measurement has a beginning, an end, and readings",
+    source=f"{_RULES}; mlperf_logging result_summarizer",
+    remedy="Log power_measurement_start, power_reading every second, power_measurement_stop.",
+    applies=_has_power,
+)
+def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
+    """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
+    after the start; a switch's either these or interconnect_power_est. Where start and stop have one stamp, as in
+    some published files, the official summarizer divides by zero. Records beside them that cannot be read are a
+    warning."""
+    for _, one in _files(subject):
+        if one.kind == "sw" and one.estimate_w is not None and not one.num_readings:
+            continue
+        missing = [
+            name
+            for name, there in (
+                ("power_measurement_start", one.start),
+                ("power_reading", one.first_reading),
+                ("power_measurement_stop", one.stop),
+            )
+            if there is None
+        ]
+        if missing:
+            yield Problem(message="records are missing", path=one.path, expected=", ".join(missing))
+        elif one.start is not None and one.stop is not None and one.stop.time_ms <= one.start.time_ms:
+            yield at(
+                one.stop, "the measurement has no length", found=f"time_ms {show(one.stop.time_ms)}",
+                expected=f"after power_measurement_start, {show(one.start.time_ms)}",
+            )  # fmt: skip
+        if one.num_unparsed:
+            yield Problem(
+                message="records that cannot be read", path=one.path, found=f"{one.num_unparsed}", severity="warning"
+            )
+
+
+@rule(
+    "PW105",
+    "power is a positive number of watts",
+    source=f'{_RULES}, "Scoring"',
+    remedy="Log watts as plain numbers, and conversion_eff as a fraction of one.",
+    applies=_has_power,
+)
+def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
+    """power_reading and interconnect_power_est are positive, conversion_eff is above 0 and at most 1."""
+    for _, one in _files(subject):
+        for line in one.bad:
+            yield at(line, f"{line.key} is no such number", found=show(line.value), expected="a positive number")
+
+
+@rule(
+    "PW106",
+    "readings stand in the order of time",
+    source=f'{_RULES}, "Scoring": duration between the previous reading and the current',
+    remedy="Log readings as they are taken, stamped when they are taken.",
+    severity="warning",
+    applies=_has_power,
+)
+def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
+    """No reading is stamped before the one above it. The official summarizer sorts them."""
+    for _, one in _files(subject):
+        if one.disorder is not None:
+            yield at(one.disorder, "stamped before the reading above it", found=show(one.disorder.time_ms))
+
+
+@rule(
+    "PW107",
+    "the whole timed part was measured",
+    source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
+    remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
+    requires={"PW104"},
+    applies=_has_power,
+)
+def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
+    """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
+    include a little untimed work. Clocks that differ look the same as a measurement of something else."""
+    for run, one in _measured(subject):
+        bounds = _bounds(run.run)
+        if bounds is None or one.start is None or one.stop is None:
+            continue
+        late_s, early_s = one.start.time_s - bounds[0], bounds[1] - one.stop.time_s
+        if late_s > _SLACK_S:
+            yield at(one.start, "begins after run_start", found=f"{late_s:.1f} s later", expected="before run_start")
+        if early_s > _SLACK_S:
+            yield at(one.stop, "ends before run_stop", found=f"{early_s:.1f} s earlier", expected="after run_stop")
+
+
+def _bounds(run: RunResult) -> tuple[float, float] | None:
+    if run.started_ms is None or run.time_to_train_s is None:
+        return None
+    return run.started_ms / 1e3, run.started_ms / 1e3 + run.time_to_train_s
+
+
+@rule(
+    "PW108",
+    "power was read once a second",
+    source=f'{_RULES}, "Report 1 Measurement per Second"',
+    remedy="Read the meter at least once a second, evenly.",
+    requires={"PW104", "PW107"},
+    applies=_has_power,
+)
+def read_every_second(subject: SetSubject) -> Iterator[Problem]:
+    """The timed part holds at least one reading for every second. Gaps of more than two seconds where there are
+    enough readings are a warning: they are not distributed evenly."""
+    for run, one in _measured(subject):
+        took_s = run.run.time_to_train_s
+        if took_s is None:
+            continue
+        if one.num_in_run < int(took_s) - 1:
+            yield Problem(
+                message="too few readings", path=one.path, found=f"{one.num_in_run} in {took_s:.0f} s",
+                expected=f"at least {int(took_s)}",
+            )  # fmt: skip
+        elif one.longest_gap_s is not None and one.longest_gap_s > MAX_GAP_S:
+            yield Problem(
+                message="readings are not evenly distributed", path=one.path,
+                found=f"a gap of {one.longest_gap_s:.1f} s", expected=f"at most {MAX_GAP_S:g} s", severity="warning",
+            )  # fmt: skip
+
+
+@rule(
+    "PW109",
+    "a measurement has 60 readings",
+    source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
+    remedy="Extend the training loop, with the same code, until 60 readings are taken.",
+    requires={"PW104"},
+    applies=_has_power,
+)
+def enough_readings(subject: SetSubject) -> Iterator[Problem]:
+    """Runs that are too short for 60 readings are extended until they have them."""
+    for _, one in _measured(subject):
+        if one.num_readings < MIN_SAMPLES:
+            yield Problem(
+                message="too few readings", path=one.path, found=str(one.num_readings),
+                expected=f"at least {MIN_SAMPLES}",
+            )  # fmt: skip
+
+
+@rule(
+    "PW110",
+    "the interconnect is measured or estimated",
+    source=f'{_RULES}, "Measure or Estimate Interconnects"',
+    remedy="Add sw_<k>.txt with readings, or with interconnect_power_est.",
+    severity="warning",
+    applies=_has_power,
+)
+def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
+    """Where more than one node was measured, files of switches are there. What connects the nodes may lie in them;
+    then the description says so."""
+    assert subject.power is not None
+    if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
+        yield Problem(message="no power of an interconnect", expected="power/result_<i>/sw_0.txt")
+
+
+RULES: tuple[Rule[SetSubject], ...] = (
+    every_run_measured,
+    files_are_named,
+    runs_have_equal_files,
+    measurement_is_whole,
+    values_are_positive,
+    readings_in_order,
+    run_is_covered,
+    read_every_second,
+    enough_readings,
+    interconnect_is_counted,
+)

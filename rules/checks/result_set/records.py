@@ -1,0 +1,206 @@
+"""Our own logs against the record that each attempt kept beside them: extra/run_<i>/attempt_<k>/run.json."""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from rules.checks.rule import Problem, Rule, rule, show
+from rules.checks.subject import SetSubject
+from rules.logs import keys
+from rules.logs.log import LogLine, RunLog, as_number
+from rules.tree.result_set import leads_out
+
+RECORD_FILE = "run.json"
+MAX_RECORD_BYTES = 16 << 20
+_RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
+_RUN = re.compile(r"run_(\d{1,6})\Z")
+_ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
+_ROUNDING_S = 0.005
+"""Stamps are whole milliseconds, durations are not."""
+_STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
+"""What run_stop says where the record says this; the record of an interrupted attempt says nothing of its log."""
+
+
+def read_object(path: Path, max_bytes: int) -> tuple[Mapping[str, Any], None] | tuple[None, str]:
+    """A JSON object of any file, or why it is none."""
+    try:
+        if not path.is_file():
+            return None, "not a regular file"
+        if path.stat().st_size > max_bytes:
+            return None, f"larger than {max_bytes} bytes"
+        content = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        return None, f"not readable as JSON: {str(error)[:120]}"
+    return (content, None) if isinstance(content, dict) else (None, "not a JSON object")
+
+
+def _has_records(subject: SetSubject) -> str | None:
+    root = subject.result_set.root
+    return None if root is not None and subject.is_ours else "not a run set of this harness"
+
+
+@rule(
+    "RS116",
+    "the log says what the run's record says",
+    source="none: this harness writes extra/run_<i>/attempt_<k>/run.json beside every log",
+    remedy="Logs are never edited: restore what the run wrote, or run again.",
+    applies=_has_records,
+)
+def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
+    """Where an attempt's run.json lies beside a log, both name the same run, seed, status, reason, cache clearing and
+    evaluations with their qualities; no block or evaluation takes less time by the log's stamps than was measured;
+    and the log has the SHA-256 that was recorded when it was closed. A record that cannot be read is a warning, as is
+    a log without one in a set that has records."""
+    root = subject.result_set.root
+    assert root is not None
+    places = [(log, _record_of(root, Path(log.path))) for log in subject.logs]
+    has_any = any(place is not None for _, place in places)
+    for log, place in places:
+        if place is None:
+            if has_any and _RESULT.match(Path(log.path).name):
+                yield Problem(message="no record of this run", path=log.path, severity="warning",
+                              expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}")  # fmt: skip
+            continue
+        record, reason = read_object(place, MAX_RECORD_BYTES)
+        if record is None:
+            yield Problem(message=str(reason), path=str(place), expected="a JSON object", severity="warning")
+        else:
+            yield from _compare(log, record, place, root)
+
+
+def _record_of(root: Path, log: Path) -> Path | None:
+    """run.json of the attempt whose log became this result: the last one that has no log of its own."""
+    match = _RESULT.match(log.name)
+    folder = root / "extra" / f"run_{int(match[1])}" if match is not None else None
+    if folder is None or not folder.is_dir() or leads_out(folder, root):
+        return None
+    for _, attempt in reversed(_numbered(folder, _ATTEMPT, root)):
+        place = attempt / RECORD_FILE
+        if place.exists() and not (attempt / "log.txt").exists() and not leads_out(place, root):
+            return place
+    return None
+
+
+def _is_in_tree(subject: SetSubject) -> str | None:
+    result_set = subject.result_set
+    return None if result_set.root is not None and result_set.system is not None else "not a run set of this harness"
+
+
+@rule(
+    "RS117",
+    "every run that finished has its log",
+    source='training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs; this harness records'
+    " each in extra/run_<i>/attempt_<k>/run.json",
+    remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it still lies in its"
+    " attempt), or make a new set.",
+    applies=_is_in_tree,
+)
+def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
+    """Every attempt whose run.json says success or not_converged is the run of one result_<i>.txt in the set. What
+    was interrupted or failed counts as no run. A record that cannot be read is RS116's finding, where its log is
+    there."""
+    root = subject.result_set.root
+    assert root is not None
+    present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
+    for number, folder in _numbered(root / "extra", _RUN, root):
+        result = f"result_{number}.txt"
+        finished = [
+            (place, str(record["status"]))
+            for _, attempt in _numbered(folder, _ATTEMPT, root)
+            if (place := attempt / RECORD_FILE).is_file() and not leads_out(place, root)
+            if (record := read_object(place, MAX_RECORD_BYTES)[0]) is not None
+            and record.get("status") in tuple(_STATUSES)
+        ]
+        taken = [place for place, _ in finished if not place.with_name("log.txt").exists()][-1:]
+        for place, status in finished:
+            if result not in present or place not in taken:
+                yield Problem(
+                    message=f"run {number} finished ({status}), and its log is not in the set",
+                    path=str(place),
+                    found=f"no {result}" if result not in present else f"{result} of another attempt",
+                    expected=f"{result}: a run may not be discarded",
+                )
+
+
+def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int, Path]]:
+    """Folders in `folder` of a name, in the order of their numbers; what cannot be read or leads out counts as not
+    there."""
+    try:
+        found = [(int(match[1]), each) for each in folder.iterdir() if (match := name.match(each.name))]
+        return sorted((number, each) for number, each in found if each.is_dir() and not leads_out(each, root))
+    except OSError:
+        return []
+
+
+def _compare(log: RunLog, record: Mapping[str, Any], place: Path, root: Path) -> Iterator[Problem]:
+    problems = [*_settings(log, record), *_evaluations(log, record), *_durations(log, record)]
+    digest = record.get("log_sha256")
+    if not problems and isinstance(digest, str) and digest != log.sha256:
+        problems = [("the log", None, f"SHA-256 {log.sha256[:12]}…", f"{digest[:12]}…")]
+    name = place.relative_to(root)
+    for what, line, found, expected in problems:
+        yield Problem(
+            message=f"{what} is not as recorded",
+            path=log.path,
+            line_num=line.line_num if line is not None else None,
+            found=found,
+            expected=f"{expected} as in {name}",
+        )
+
+
+_Contradiction = tuple[str, LogLine | None, str, str]
+
+
+def _settings(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
+    match = _RESULT.match(Path(log.path).name)
+    if match is not None and record.get("run_index", int(match[1])) != int(match[1]):
+        yield "the number of the run", None, match[1], show(record["run_index"])
+    seed, stop, clear = log.first(keys.SEED), log.last(keys.RUN_STOP), log.first(keys.CACHE_CLEAR)
+    if record.get("seed") is not None and seed is not None and seed.value != record["seed"]:
+        yield "the seed", seed, show(seed.value), show(record["seed"])
+    status = record.get("status")
+    if stop is not None and isinstance(status, str) and status in _STATUSES:
+        said = stop.metadata.get(keys.STATUS)
+        if said != _STATUSES[status]:
+            yield "the status", stop, show(said), _STATUSES[status]
+        elif stop.metadata.get(keys.REASON) != record.get("reason"):
+            yield "the reason", stop, show(stop.metadata.get(keys.REASON)), show(record.get("reason"))
+    cache = record.get("cache_clear")
+    if isinstance(cache, dict) and clear is not None and "cleared" in cache and clear.value != cache["cleared"]:
+        yield "cache_clear", clear, show(clear.value), show(cache["cleared"])
+
+
+def _evaluations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
+    recorded, lines = record.get("evaluations"), log.all(keys.EVAL_ACCURACY)
+    is_own = record.get("status") in tuple(_STATUSES) and record.get("started_utc") is not None
+    if not isinstance(recorded, list) or not is_own:
+        return  # an attempt that could not write its own record
+    if len(recorded) != len(lines):
+        yield "the number of evaluations", lines[-1] if lines else None, str(len(lines)), str(len(recorded))
+    for line, one in zip(lines, recorded, strict=False):
+        quality = as_number(one.get("quality")) if isinstance(one, dict) else None
+        if quality is not None and quality != as_number(line.value):
+            yield "the quality", line, show(line.value), show(quality)
+
+
+def _durations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
+    """What the log says began and ended, held against what a monotonic clock measured within."""
+    for name, start_key, stop_key in (
+        ("blocks", keys.BLOCK_START, keys.BLOCK_STOP),
+        ("evaluations", keys.EVAL_START, keys.EVAL_STOP),
+    ):
+        recorded = record.get(name)
+        measured = [
+            as_number(one.get("duration_s")) if isinstance(one, dict) else None
+            for one in (recorded if isinstance(recorded, list) else ())
+        ]
+        for start, stop, took_s in zip(log.all(start_key), log.all(stop_key), measured, strict=False):
+            said_s = (stop.time_ms - start.time_ms) / 1e3
+            if took_s is not None and said_s < took_s - _ROUNDING_S:
+                yield f"the time of {name.removesuffix('s')}", stop, f"{said_s:.3f} s", f"at least {took_s:.3f} s"
+                break
+
+
+RULES: tuple[Rule[SetSubject], ...] = (logs_match_records, finished_runs_are_kept)

@@ -1,0 +1,105 @@
+"""When the runs of a set were made: overlaps, and gaps in which a run that is not shown would have fit.
+
+The rules allow both, and forbid choosing runs by their results; so this only shows what a reviewer may ask about.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import median
+
+from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.subject import SetSubject
+from rules.scoring.results import RunResult
+
+_RESULTS = 'training_rules.adoc, "Benchmark Results": of more than N runs the N consecutive ones, by time'
+_MIN_GAPS = 2.0
+"""A gap counts from this many times the median run, so that pauses between jobs do not."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Span:
+    """One run with its initialisation, in milliseconds since 1970."""
+
+    run: RunResult
+    start_ms: float
+    stop_ms: float
+
+
+def _spans(subject: SetSubject) -> list[_Span]:
+    """By start; a run that is there twice (RS103) counts once."""
+    spans = {
+        run.started_ms: _Span(
+            run, run.started_ms - (run.init_s or 0.0) * 1e3, run.started_ms + run.time_to_train_s * 1e3
+        )
+        for run in subject.runs
+        if run.started_ms is not None and run.time_to_train_s is not None
+    }
+    return [spans[start_ms] for start_ms in sorted(spans)]
+
+
+def _timed(subject: SetSubject) -> str | None:
+    return None if len(_spans(subject)) > 1 else "fewer than two runs tell their times"
+
+
+def _timed_elsewhere(subject: SetSubject) -> str | None:
+    return "this harness keeps every attempt in extra/" if subject.is_ours else _timed(subject)
+
+
+@rule(
+    "RS113",
+    "runs do not overlap in time",
+    source=f"{_RESULTS}; parallel runs are allowed where they can be sorted",
+    remedy="Make sure that the runs did not share hardware.",
+    severity="info",
+    applies=_timed,
+)
+def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
+    """No run starts before an earlier one has ended. Allowed where every run has hardware of its own. Runs of this
+    harness share one system, so there it is a warning."""
+    overlapping: list[_Span] = []
+    end_ms = -1.0
+    for span in _spans(subject):
+        if span.run.started_ms is not None and span.run.started_ms < end_ms:
+            overlapping.append(span)
+        end_ms = max(end_ms, span.stop_ms)
+    if overlapping:
+        severity: Severity | None = "warning" if subject.is_ours else None
+        yield Problem(
+            message="runs overlap in time",
+            path=overlapping[0].run.path,
+            found=f"{len(overlapping)} of {len(subject.runs)} runs start before an earlier one has ended",
+            severity=severity,
+        )
+
+
+@rule(
+    "RS114",
+    "no gap between runs has room for another",
+    source=_RESULTS,
+    remedy="Be ready to show the logs of all runs that were made.",
+    severity="info",
+    applies=_timed_elsewhere,
+)
+def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
+    """Between the end of the runs so far and the start of the next lies less than twice the median time of a run.
+    A longer pause may hold a run that is not shown, or a night."""
+    spans = _spans(subject)
+    usual_ms = median(span.stop_ms - span.start_ms for span in spans)
+    gaps: list[tuple[float, _Span]] = []
+    end_ms = spans[0].stop_ms
+    for span in spans[1:]:
+        if span.start_ms - end_ms > _MIN_GAPS * usual_ms:
+            gaps.append((span.start_ms - end_ms, span))
+        end_ms = max(end_ms, span.stop_ms)
+    if gaps:
+        longest_ms, span = max(gaps, key=lambda gap: gap[0])
+        yield Problem(
+            message="there was time for other runs",
+            path=span.run.path,
+            found=f"a gap of {longest_ms / 1e3:.0f} s before this run"
+            + (f", and {len(gaps) - 1} shorter ones" if len(gaps) > 1 else ""),
+            expected=f"less than {_MIN_GAPS:g} times a run's {usual_ms / 1e3:.0f} s",
+        )
+
+
+RULES: tuple[Rule[SetSubject], ...] = (runs_do_not_overlap, no_room_for_another)

@@ -1,0 +1,200 @@
+"""What a rule is: a code, a title, a citation, and a pure function that yields what it found and where.
+
+`rule` returns a Rule and registers nothing; `rules.judge.checker` names the families that apply. Codes are two
+letters and three digits and are never reused: ST structure, TI timing, HP hyperparameters, CA cadence,
+QU quality, SE seeds, RS result sets, SY system description, RC reference convergence points, SU
+submission tree, PW power, RO rounds.
+"""
+
+import json
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any, Generic, Literal, TypeVar
+
+from rules.logs.log import LogLine, printable
+
+Severity = Literal["error", "warning", "info"]
+Status = Literal["pass", "fail", "skip"]
+SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
+MAX_FINDINGS_PER_RULE = 20
+BROKEN = " failed"
+"""How the reason ends that a rule was skipped for, where it builds on a broken one."""
+_SHOWN_CHARS = 80
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+S = TypeVar("S")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """What a rule's function yields. None means: as the rule says (severity, remedy) or unknown (place). `number`:
+    how many problems it stands for, where a flood of them was counted and not kept."""
+
+    message: str
+    path: str | None = None
+    line_num: int | None = None
+    found: str | None = None
+    expected: str | None = None
+    remedy: str | None = None
+    severity: Severity | None = None
+    number: int = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Finding:
+    """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set."""
+
+    code: str
+    title: str
+    severity: Severity
+    message: str
+    path: str
+    line_num: int | None
+    found: str | None
+    expected: str | None
+    remedy: str
+    citation: str
+
+    @property
+    def place(self) -> str:
+        return self.path if self.line_num is None else f"{self.path}:{self.line_num}"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rule(Generic[S]):
+    """A rule over subjects of type S. `requires` are codes of rules that must not have failed before.
+
+    `applies` returns why the rule does not apply to a subject, or None where it does.
+    """
+
+    code: str
+    title: str
+    source: str
+    remedy: str
+    severity: Severity
+    requires: frozenset[str]
+    explanation: str
+    check: Callable[[S], Iterable[Problem]]
+    applies: Callable[[S], str | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Outcome:
+    """How one rule ended for one subject (a log's or a set's path). `reason` says why it was skipped."""
+
+    code: str
+    title: str
+    subject: str
+    status: Status
+    reason: str | None
+    findings: tuple[Finding, ...]
+
+
+def _always(subject: object) -> str | None:
+    return None
+
+
+def rule(
+    code: str,
+    title: str,
+    *,
+    source: str,
+    remedy: str,
+    severity: Severity = "error",
+    requires: frozenset[str] | set[str] = frozenset(),
+    applies: Callable[[S], str | None] = _always,
+) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
+    """Turn a function over a subject into a Rule; its docstring becomes the explanation."""
+
+    def make(check: Callable[[S], Iterable[Problem]]) -> Rule[S]:
+        return Rule(
+            code=code,
+            title=title,
+            source=source,
+            remedy=remedy,
+            severity=severity,
+            requires=frozenset(requires),
+            explanation=" ".join((check.__doc__ or "").split()),
+            check=check,
+            applies=applies,
+        )
+
+    return make
+
+
+def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
+    """Judge one subject by each rule in order. `path` is where findings without a place belong."""
+    outcomes: list[Outcome] = []
+    failed: set[str] = set()
+    shown = printable(path)
+    for one in rules:
+        broken = sorted(one.requires & failed) if failed else []
+        reason = f"{broken[0]}{BROKEN}" if broken else one.applies(subject)
+        findings = () if reason is not None else tuple(_findings(one, subject, path))
+        if findings and any(finding.severity == "error" for finding in findings):
+            failed.add(one.code)
+        outcomes.append(
+            Outcome(
+                code=one.code,
+                title=one.title,
+                subject=shown,
+                status="skip" if reason is not None else "fail" if findings else "pass",
+                reason=reason,
+                findings=findings,
+            )
+        )
+    return tuple(outcomes)
+
+
+def _findings(one: Rule[S], subject: S, path: str) -> Iterator[Finding]:
+    found = iter(one.check(subject))
+    for count, problem in enumerate(found):
+        if count == MAX_FINDINGS_PER_RULE:
+            num_more = problem.number + sum(one.number for one in found)
+            problem = Problem(
+                message=f"{num_more} more findings of {one.code} are not listed", severity=problem.severity
+            )
+        yield Finding(
+            code=one.code,
+            title=one.title,
+            severity=problem.severity or one.severity,
+            message=printable(problem.message),
+            path=printable(problem.path or path),
+            line_num=problem.line_num,
+            found=None if problem.found is None else printable(problem.found),
+            expected=None if problem.expected is None else printable(problem.expected),
+            remedy=problem.remedy or one.remedy,
+            citation=one.source,
+        )
+        if count == MAX_FINDINGS_PER_RULE:
+            return
+
+
+def at(
+    line: LogLine,
+    message: str,
+    *,
+    found: str | None = None,
+    expected: str | None = None,
+    remedy: str | None = None,
+    severity: Severity | None = None,
+) -> Problem:
+    """A problem at a record's line."""
+    return Problem(
+        message=message,
+        path=line.path,
+        line_num=line.line_num,
+        found=found,
+        expected=expected,
+        remedy=remedy,
+        severity=severity,
+    )
+
+
+def show(value: Any) -> str:
+    """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
+    try:
+        text = _ENCODER.encode(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__} that is too large to show"
+    text = printable(text[: 4 * _SHOWN_CHARS])
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

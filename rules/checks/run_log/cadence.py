@@ -1,0 +1,329 @@
+"""Cadence: how often quality is looked at, and that blocks, evaluations and sample counts fit together."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from rules.benchmarks.loader import Quality
+from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.subject import LogSubject, applies_to_ours
+from rules.logs import keys
+from rules.logs.log import LogLine, as_number, as_whole
+
+_EVALUATION = 'training_rules.adoc, "Evaluation": FLOOR(train_samples / (global_batch_size * evaluations per epoch))'
+_OFF_BY_STEPS = 2
+"""Steps by which an interval may differ: implementations count the step at its start or its end."""
+_MATERIAL = 0.02
+"""Deviation of an interval from the rule's up to which a difference is only a warning."""
+_CYCLE = (
+    keys.BLOCK_START,
+    keys.BLOCK_STOP,
+    keys.TRACKED_STATS,
+    keys.EVAL_START,
+    keys.EVAL_ACCURACY,
+    keys.EVAL_STOP,
+)
+_TOLERANCE = 1e-9
+
+
+def _closed_of_others(subject: LogSubject) -> str | None:
+    if subject.is_ours:
+        return "CA104 judges it exactly"
+    if subject.benchmark is None:
+        return "the benchmark is not defined here"
+    return None if subject.is_closed else "the Open division leaves it free"
+
+
+@rule(
+    "CA101",
+    "evaluations come as often as the benchmark says",
+    source=_EVALUATION,
+    remedy="Evaluate every FLOOR(train_samples / (global_batch_size * evaluations per epoch)) iterations.",
+    requires={"ST101", "ST103", "ST105", "HP102"},
+    applies=_closed_of_others,
+)
+def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
+    """The frequency of evaluation is fixed in Closed: rarer looks save time and hide at which point the target was
+    met, more frequent ones find it earlier. Intervals may differ by 2 steps, which is how implementations count;
+    up to 2 % is a warning. The last interval of the epoch may be shorter. Before round 3.0 the rule's text says
+    samples where it means iterations, so there any difference is a warning."""
+    benchmark = subject.benchmark
+    assert benchmark is not None
+    samples, batch = (as_whole(subject.log.value(key)) for key in (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE))
+    if not samples or not batch:
+        return
+    expected = benchmark.steps_between_evals(samples, batch)
+    points: dict[float, LogLine] = {}
+    for line in sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda one: one.time_ms):
+        if (epoch := _epoch(line, samples, benchmark.quality)) is not None:
+            points.setdefault(epoch, line)
+    steps_per_epoch = samples / batch
+    begin = benchmark.first_eval_samples(samples, batch) / samples - expected / steps_per_epoch
+    wrong: list[tuple[LogLine, float]] = []
+    for before, (epoch, line) in zip([begin, *points], points.items(), strict=False):
+        steps = (epoch - before) * steps_per_epoch
+        ends_epoch = abs(epoch - round(epoch)) * steps_per_epoch <= expected and epoch >= 0.5
+        if abs(steps - expected) > _OFF_BY_STEPS and not (ends_epoch and 0 < steps < expected):
+            wrong.append((line, steps))
+    if not wrong:
+        return
+    line, steps = max(wrong, key=lambda one: abs(one[1] - expected))
+    is_material = abs(steps - expected) > _MATERIAL * expected
+    yield at(
+        line,
+        f"{len(wrong)} of {len(points)} evaluations do not come after the interval that the rule gives",
+        found=f"{steps:.0f} iterations ({steps / steps_per_epoch:.4f} epoch) since the evaluation before",
+        expected=f"{expected} iterations ({expected / steps_per_epoch:.4f} epoch)",
+        severity="error" if is_material and (subject.round is None or subject.is_at_least("3.0")) else "warning",
+    )
+
+
+def _epoch(line: LogLine, samples: int, quality: Quality) -> float | None:
+    """Fraction of the training that a line's metadata names, counted from 0."""
+    epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
+    if epoch is None or quality.convergence_unit == keys.SAMPLES_COUNT:
+        count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
+        return None if count is None else count / samples
+    return epoch - quality.first_epoch_num if epoch >= quality.first_epoch_num else epoch
+
+
+@rule(
+    "CA102",
+    "events say how far training has come",
+    source="compliance_checker training_*/common.yaml: epoch_num, samples_count, first_epoch_num, epoch_count",
+    remedy="Give epoch_num (a fraction of the epoch) or samples_count in the metadata.",
+    requires={"ST101", "ST103"},
+)
+def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
+    """Epochs, blocks and evaluations name epoch_num or samples_count; eval_accuracy names the one by which the
+    benchmark's reference convergence points are judged (epoch_num, for dlrmv4 samples_count). Numbers only."""
+    for key in (keys.EPOCH_START, keys.EPOCH_STOP, keys.EVAL_START, keys.EVAL_STOP, keys.EVAL_ACCURACY):
+        wanted: tuple[str, ...] = (keys.EPOCH_NUM, keys.SAMPLES_COUNT)
+        if key == keys.EVAL_ACCURACY and subject.benchmark is not None:
+            wanted = (subject.benchmark.quality.convergence_unit,)
+        for line in subject.log.all(key):
+            yield from _named(line, wanted)
+    for line in subject.log.all(keys.BLOCK_START):
+        count = as_number(line.metadata.get(keys.EPOCH_COUNT))
+        if keys.EPOCH_COUNT in line.metadata:
+            if count is None or count <= 0:
+                yield at(line, "epoch_count is no positive number", found=show(line.metadata[keys.EPOCH_COUNT]))
+            yield from _named(line, (keys.FIRST_EPOCH_NUM,))
+        else:
+            yield from _named(line, (keys.SAMPLES_COUNT,))
+    for line in subject.log.all(keys.BLOCK_STOP):
+        yield from _named(line, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT))
+
+
+def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
+    is_given = False
+    for key in wanted:
+        if key not in line.metadata:
+            continue
+        is_given = True
+        number = as_number(line.metadata[key])
+        if number is None or number < 0:
+            yield at(
+                line, f"{line.key}: {key} is no number", found=show(line.metadata[key]), expected="a number from 0"
+            )
+    if not is_given:
+        what = " or ".join(wanted)
+        yield at(line, f"{line.key} does not say how far training has come", found=f"no {what}", expected=what)
+
+
+@rule(
+    "CA103",
+    "blocks and evaluations alternate",
+    source="dlrmbench: block_start, block_stop, tracked_stats, eval_start, eval_accuracy, eval_stop, and again",
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "ST104", "ST107"},
+    applies=applies_to_ours,
+)
+def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
+    """Between run_start and run_stop a block is trained, its throughput noted, the model evaluated, and again.
+    Only an aborted run may end in the middle: after a block that it could not finish, or an evaluation without
+    a quality."""
+    names = [line.key for line in subject.log.lines]
+    first, last = names.index(keys.RUN_START), names.index(keys.RUN_STOP)
+    for index, line in enumerate(subject.log.lines):
+        if line.key in _CYCLE and not first < index < last:
+            yield at(line, f"{line.key} stands outside the run", expected="between run_start and run_stop")
+    inside = [line for line in subject.log.lines[first + 1 : last] if line.key in _CYCLE]
+    stop = subject.log.lines[last]
+    is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
+    for index in range(0, len(inside), len(_CYCLE)):
+        cycle = inside[index : index + len(_CYCLE)]
+        found = tuple(line.key for line in cycle)
+        is_last = index + len(_CYCLE) >= len(inside)
+        if found == _CYCLE or (is_last and is_aborted and found in (_CYCLE[:2], (*_CYCLE[:4], keys.EVAL_STOP))):
+            continue
+        position = next((i for i, (a, b) in enumerate(zip(found, _CYCLE, strict=False)) if a != b), len(found))
+        line = cycle[position] if position < len(cycle) else stop
+        yield at(
+            line,
+            f"block {index // len(_CYCLE) + 1} is not followed as it should be",
+            found=line.key,
+            expected=_CYCLE[position] if position < len(_CYCLE) else keys.RUN_STOP,
+        )
+        return
+    if not inside:
+        yield at(stop, "the run trained no block", found="no block_start", expected="at least one block")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Place:
+    """Where training stands at a record: sample counts since the run's start, and how to write it as epochs."""
+
+    first: int
+    last: int
+    train_samples: int
+    first_epoch_num: int
+
+    def epoch_num(self, samples: float) -> float:
+        return self.first_epoch_num + samples / self.train_samples
+
+
+@rule(
+    "CA104",
+    "sample counts follow the schedule",
+    source=_EVALUATION,
+    remedy="Keep the log as the run wrote it; evaluate where the benchmark's rule says.",
+    requires={"ST101", "ST103", "ST104", "ST105", "ST107", "ST110", "HP102", "CA102", "CA103"},
+    applies=applies_to_ours,
+)
+def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
+    """Block number i covers exactly samples i*n to (i+1)*n, n = global_batch_size * FLOOR(train_samples /
+    (global_batch_size * evaluations per epoch)); evaluations and run_stop stand at its end. Only the last block
+    of an aborted run may be shorter."""
+    benchmark, log = subject.benchmark, subject.log
+    samples, batch = as_whole(log.value(keys.TRAIN_SAMPLES)), as_whole(log.value(keys.GLOBAL_BATCH_SIZE))
+    stop = log.last(keys.RUN_STOP)
+    if benchmark is None or not samples or not batch or stop is None:
+        return
+    size = batch * benchmark.steps_between_evals(samples, batch)
+    is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
+    num_blocks = len(log.all(keys.BLOCK_START))
+    reached, index = 0, -1
+    for line in log.lines:
+        if line.key == keys.BLOCK_START:
+            index += 1
+        place = _Place(
+            first=index * size,
+            last=(index + 1) * size,
+            train_samples=samples,
+            first_epoch_num=benchmark.quality.first_epoch_num,
+        )
+        if line.key == keys.BLOCK_START:
+            yield from _block_metadata(line, place, place.first)
+        elif line.key == keys.BLOCK_STOP:
+            reached = place.last
+            if is_aborted and index == num_blocks - 1:
+                given = as_whole(line.metadata.get(keys.SAMPLES_COUNT))
+                if given is not None and place.first <= given <= place.last and given % batch == 0:
+                    reached = given
+            yield from _block_metadata(line, place, reached)
+        elif line.key in (keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP):
+            yield from _position(line, place, place.last)
+        elif line.key == keys.RUN_STOP:
+            yield from _position(line, place, reached)
+
+
+def _block_metadata(line: LogLine, place: _Place, samples: int) -> Iterator[Problem]:
+    yield from _equals(line, keys.SAMPLES_COUNT, samples)
+    yield from _equals(line, keys.FIRST_EPOCH_NUM, place.epoch_num(place.first))
+    yield from _equals(line, keys.EPOCH_COUNT, (place.last - place.first) / place.train_samples)
+
+
+def _position(line: LogLine, place: _Place, samples: int) -> Iterator[Problem]:
+    yield from _equals(line, keys.SAMPLES_COUNT, samples)
+    yield from _equals(line, keys.EPOCH_NUM, place.epoch_num(samples))
+
+
+def _equals(line: LogLine, key: str, expected: float) -> Iterator[Problem]:
+    number = as_number(line.metadata.get(key))
+    if number is None or not math.isclose(number, expected, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+        yield at(
+            line,
+            f"{line.key}: {key} does not follow the schedule",
+            found=show(line.metadata.get(key)),
+            expected=show(expected),
+        )
+
+
+@rule(
+    "CA105",
+    "the throughput fits the block's time",
+    source="dlrmbench: tracked_stats is measured inside the block's stamps",
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "CA103", "CA104"},
+    applies=applies_to_ours,
+)
+def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
+    """tracked_stats gives a positive throughput in samples/s; samples over throughput is a time measured inside the
+    block's stamps: no longer than between them, and at least half of it (give or take 30 ms)."""
+    start = stop = None
+    for line in subject.log.lines:
+        if line.key == keys.BLOCK_START:
+            start = line
+        elif line.key == keys.BLOCK_STOP:
+            stop = line
+        elif line.key == keys.TRACKED_STATS and start is not None and stop is not None:
+            throughput = as_number(line.value.get("throughput")) if isinstance(line.value, dict) else None
+            if throughput is None or throughput <= 0:
+                yield at(line, "no throughput", found=show(line.value), expected='{"throughput": samples/s above 0}')
+                continue
+            counts = [as_number(one.metadata.get(keys.SAMPLES_COUNT)) or 0 for one in (start, stop)]
+            claimed_s, took_s = (counts[1] - counts[0]) / throughput, stop.time_s - start.time_s
+            if not 0.5 * took_s - 0.03 <= claimed_s <= 1.01 * took_s + 0.002:
+                yield at(
+                    line,
+                    "the throughput does not fit the time that the block took",
+                    found=f"{throughput:.6g} samples/s",
+                    expected=f"about {(counts[1] - counts[0]) / max(took_s, 1e-3):.6g} samples/s",
+                )
+
+
+def _has_grid(subject: LogSubject) -> str | None:
+    if (reason := _closed_of_others(subject)) is not None:
+        return reason
+    assert subject.benchmark is not None
+    pinned = subject.benchmark.quality.first_eval is not None
+    return None if pinned else "the benchmark does not pin its first evaluation"
+
+
+@rule(
+    "CA106",
+    "evaluations stand on the benchmark's grid, from its first point on",
+    source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
+    remedy="Evaluate first at the pinned number of samples, and then after every interval.",
+    requires={"ST101", "ST103", "ST105", "HP102", "CA102"},
+    applies=_has_grid,
+)
+def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
+    """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
+    evaluations per epoch)) batches, and the first one in the log stands at the first multiple at or after the
+    batch size's earliest convergence in the reference runs. Looking elsewhere would find the target earlier or
+    later than the reference could."""
+    benchmark = subject.benchmark
+    assert benchmark is not None
+    samples, batch = subject.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
+    if not samples or not batch:
+        return
+    interval = benchmark.steps_between_evals(samples, batch) * batch
+    first = benchmark.first_eval_samples(samples, batch)
+    for index, line in enumerate(subject.log.all(keys.EVAL_ACCURACY)):
+        count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
+        if index == 0 and count != first:
+            yield at(line, "evaluation does not begin where it must", found=show(count), expected=f"{first} samples")
+        elif count is not None and count % interval:
+            yield at(line, "evaluation off the grid", found=show(count), expected=f"a multiple of {interval} samples")
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    evaluation_frequency,
+    progress_metadata,
+    blocks_alternate,
+    counts_follow_schedule,
+    throughput_fits,
+    evaluations_on_grid,
+)

@@ -1,0 +1,169 @@
+"""Hyperparameters: what the Closed division fixes is what the log says."""
+
+from collections.abc import Iterator
+
+from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
+from rules.logs import keys
+from rules.logs.log import as_number, as_whole
+
+PRECISIONS = (
+    "fp64",
+    "fp32",
+    "tf32",
+    "fp16",
+    "bf16",
+    "bfloat16",
+    "fp8",
+    "nvfp4",
+    "mxfp4",
+    "int8",
+    "uint8",
+    "int4",
+    "uint4",
+)
+
+
+def _binds(subject: LogSubject) -> str | None:
+    if subject.benchmark is None:
+        return "the benchmark is not defined here"
+    return None if subject.is_closed or subject.benchmark.open else "the Open division leaves it free"
+
+
+@rule(
+    "HP101",
+    "hyperparameters are those that the division allows",
+    source='training_rules.adoc, "Hyperparameters and optimizer"; compliance_checker closed_, open_<benchmark>.yaml',
+    remedy="Run with the definition's values, or in the Open division; values are never edited in a log.",
+    requires={"ST101", "ST110"},
+    applies=_binds,
+)
+def allowed_values(subject: LogSubject) -> Iterator[Problem]:
+    """Every key of the definition's [closed] section has an allowed value, in every record of it. A number in
+    quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that
+    depends on another key stands below it, since the official checker reads a log from top to bottom."""
+    assert subject.benchmark is not None
+    log, division = subject.log, subject.division.name.capitalize()
+    for key, general in subject.allowed.items():
+        constraint = general.resolve(log.value)
+        is_free = not subject.is_closed and general.free
+        other = log.first(general.other) if general.other is not None else None
+        for line in () if is_free else log.all(key):
+            if not constraint.allows(line.value):
+                expected = str(constraint) if general == constraint else f"{constraint} ({general})"
+                yield at(line, f"{key} is not what {division} allows", found=show(line.value), expected=expected)
+            elif other is not None and other.line_num > line.line_num:
+                yield at(
+                    line,
+                    f"{key} stands above {other.key}, on which it depends",
+                    found=f"line {line.line_num}",
+                    expected=f"below line {other.line_num}",
+                )
+
+
+@rule(
+    "HP102",
+    "the batch fits the dataset",
+    source="training_rules.adoc, Hyperparameters: global_batch_size",
+    remedy="Use a global batch size from 1 to the number of training samples.",
+    requires={"ST101", "ST105"},
+)
+def batch_fits(subject: LogSubject) -> Iterator[Problem]:
+    """global_batch_size is a whole number, at least 1 and at most train_samples."""
+    samples = as_whole(subject.log.value(keys.TRAIN_SAMPLES))
+    for line in subject.log.all(keys.GLOBAL_BATCH_SIZE):
+        batch = as_whole(line.value)
+        if batch is None or batch < 1 or (samples is not None and batch > samples):
+            yield at(
+                line,
+                "global_batch_size is impossible",
+                found=show(line.value),
+                expected="a whole number from 1" + (f" to {samples}" if samples is not None else ""),
+            )
+
+
+@rule(
+    "HP103",
+    "the dataset has its size",
+    source='training_rules.adoc, "Training data set"; compliance_checker closed_<benchmark>.yaml (eval_samples)',
+    remedy="Train and evaluate on the whole dataset of the benchmark.",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def dataset_size(subject: LogSubject) -> Iterator[Problem]:
+    """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
+    train_samples. What the division fixes (eval_samples of dlrm_dcnv2) is HP101's; of the rest, which the official
+    checker does not look at, up to 1 % is a warning."""
+    assert subject.benchmark is not None
+    batch = as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
+    for key in (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES):
+        expected = subject.data_samples(key)
+        is_judged = key in subject.allowed and not subject.allowed[key].free
+        if expected is None or is_judged or (key == keys.TRAIN_SAMPLES and not subject.is_closed):
+            continue
+        for line in subject.log.all(key):
+            number = as_number(line.value)
+            dropped = batch is not None and batch > 0 and number == expected // batch * batch
+            if number != expected and not (dropped and key == keys.TRAIN_SAMPLES and not subject.is_ours):
+                is_close = number is not None and abs(number - expected) <= 0.01 * expected
+                fixed = subject.is_ours or key in subject.benchmark.closed or not is_close
+                yield at(
+                    line,
+                    f"{key} is not the benchmark's",
+                    found=show(line.value),
+                    expected=show(expected),
+                    severity="error" if fixed else "warning",
+                )
+
+
+@rule(
+    "HP104",
+    "the precision is a known one",
+    source='training_rules.adoc, "Numerical formats"',
+    remedy="Name the lowest precision of the training arithmetic, such as fp32 or bf16.",
+    requires={"ST101"},
+    applies=applies_to_ours,
+)
+def known_precision(subject: LogSubject) -> Iterator[Problem]:
+    """precision is one of the formats that the rules approve."""
+    for line in subject.log.all(keys.PRECISION):
+        if line.value not in PRECISIONS:
+            yield at(line, "unknown precision", found=show(line.value), expected=", ".join(PRECISIONS))
+
+
+@rule(
+    "HP105",
+    "what Open leaves free is said",
+    source='training_rules.adoc, "Divisions"; compliance_checker open_<benchmark>.yaml',
+    remedy="Nothing, if Open is meant; else log submission_division closed and run by its rules.",
+    severity="info",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def open_is_said(subject: LogSubject) -> Iterator[Problem]:
+    """A log of the Open division is told which rules of Closed it was not held against, and which of its values
+    Closed would not allow."""
+    if subject.is_closed:
+        return
+    assert subject.benchmark is not None
+    dropped = ["HP101 (hyperparameters)"] if not subject.benchmark.open else ["HP101 (most hyperparameters)"]
+    dropped += [] if keys.TRAIN_SAMPLES in subject.benchmark.open else ["HP103 (train_samples)"]
+    if not subject.is_ours:
+        dropped += ["CA101 (interval of evaluations)", "ST104 (keys of Closed, the seed among them)"]
+        quality = subject.benchmark.stated_quality
+        dropped += [] if quality is not None and quality.binds_open else ["QU102 (quality target)"]
+    log, closed = subject.log, subject.benchmark.closed
+    others = [
+        key
+        for key, one in closed.items()
+        if (line := log.first(key)) and not one.resolve(log.value).allows(line.value)
+    ]
+    line = log.first(keys.SUBMISSION_DIVISION)
+    yield Problem(
+        message=f"judged by the Open division's rules, without {', '.join(dropped)}",
+        line_num=line.line_num if line is not None else None,
+        found="Open; " + (f"not as in Closed: {', '.join(others)}" if others else "every value is one of Closed"),
+    )
+
+
+RULES: tuple[Rule[LogSubject], ...] = (allowed_values, batch_fits, dataset_size, known_precision, open_is_said)

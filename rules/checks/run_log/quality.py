@@ -1,0 +1,213 @@
+"""Quality: whether the target was met, and whether the log says so truthfully."""
+
+from collections.abc import Iterator
+
+from rules.checks.rule import Problem, Rule, Severity, at, rule, show
+from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
+from rules.logs import keys
+from rules.logs.log import LogLine, as_number
+from rules.scoring.results import evaluations_inside_run
+
+NOT_CONVERGED = "QU103"
+"""The code that a set may forgive: one run of a set may fail to converge."""
+_RESULTS = 'training_rules.adoc, "Run Results": the clock stops when the quality target is met'
+
+
+def _evaluations(subject: LogSubject) -> tuple[tuple[LogLine, float], ...]:
+    """The evaluations inside the run, which several rules look at."""
+    if "evaluations" not in subject.memo:
+        subject.memo["evaluations"] = evaluations_inside_run(subject.log)
+    evaluations: tuple[tuple[LogLine, float], ...] = subject.memo["evaluations"]
+    return evaluations
+
+
+def _target(subject: LogSubject) -> float | None:
+    """The target that binds this log; None in the Open division of most official benchmarks, which has none."""
+    benchmark = subject.benchmark
+    if benchmark is None or not (subject.is_closed or subject.is_ours or benchmark.quality.binds_open):
+        return None
+    return benchmark.quality.target
+
+
+@rule(
+    "QU101",
+    "the run says how it ended",
+    source="compliance_checker training_*/common.yaml: run_stop has a status; success or aborted",
+    remedy="End every run with run_stop and metadata status 'success' or 'aborted'.",
+    requires={"ST101", "ST104"},
+)
+def status_is_known(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop's metadata holds status, which is success or aborted."""
+    for line in subject.log.all(keys.RUN_STOP):
+        status = line.metadata.get(keys.STATUS)
+        if status not in (keys.SUCCESS, keys.ABORTED):
+            yield at(line, "run_stop has no known status", found=show(status), expected="'success' or 'aborted'")
+
+
+@rule(
+    "QU102",
+    "success means that the target was met",
+    source=f"{_RESULTS}; compliance_checker closed_<benchmark>.yaml (ATLEAST_ONE_CHECK)",
+    remedy="Train until an evaluation inside the run meets the target.",
+    requires={"ST101", "ST104", "ST105", "ST107", "ST110", "QU101"},
+)
+def success_means_met(subject: LogSubject) -> Iterator[Problem]:
+    """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1);
+    for this harness's logs it is the last one."""
+    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
+    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
+        return
+    evaluations = _evaluations(subject)
+    judged = evaluations[-1:] if subject.is_ours else evaluations
+    if not any(target <= quality <= 1.0 for _, quality in judged):
+        best = max((quality for _, quality in judged), default=None)
+        yield at(
+            judged[-1][0] if judged else stop,
+            "the run claims success without having met the target",
+            found="no evaluation" if best is None else _apart(best, target),
+            expected=f"at least {target:.6g}" + (", at most 1" if best is not None and best > 1 else ""),
+        )
+
+
+def _apart(quality: float, target: float) -> str:
+    """A quality with as many digits as tell it from the target."""
+    short = f"{quality:.6g}"
+    return repr(quality) if quality != target and short == f"{target:.6g}" else short
+
+
+@rule(
+    NOT_CONVERGED,
+    "the run met its target",
+    source='training_rules.adoc, "Benchmark Results": one run of a set may not converge',
+    remedy="Nothing, if it is the only one of its set: it counts as the dropped slowest run. Else run again.",
+    requires={"ST101", "ST104", "QU101"},
+)
+def run_converged(subject: LogSubject) -> Iterator[Problem]:
+    """A run of status aborted is rejected by itself. A set may hold one: it counts as infinitely slow and is
+    dropped as the slowest."""
+    stop = subject.log.last(keys.RUN_STOP)
+    if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+        return
+    best = max((quality for _, quality in _evaluations(subject)), default=None)
+    target = _target(subject)
+    reason = stop.metadata.get(keys.REASON)
+    is_met = best is not None and target is not None and best >= target
+    yield at(
+        stop,
+        ("the run says aborted" if is_met else "the run did not converge") + (f" ({show(reason)})" if reason else ""),
+        found="status aborted" if is_met else "no evaluation" if best is None else _best(best, target),
+        expected="status success" if target is None or is_met else f"at least {target:.6g}",
+    )
+
+
+def _best(quality: float, target: float | None) -> str:
+    return f"best quality {quality:.6g}" if target is None else f"best quality {_apart(quality, target)}"
+
+
+@rule(
+    "QU104",
+    "an aborted run has not met the target",
+    source=_RESULTS,
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "ST104", "ST105", "ST110", "QU101"},
+    applies=applies_to_known,
+)
+def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
+    """Where an evaluation meets the target the run has succeeded; a log that says aborted contradicts itself."""
+    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
+    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+        return
+    for line, quality in _evaluations(subject):
+        if quality >= target:
+            yield at(line, "the target was met, yet the run is aborted", found=f"{quality:.6g}", expected="success")
+            return
+
+
+@rule(
+    "QU105",
+    "the run stops when the target is met",
+    source=_RESULTS,
+    remedy="Stop the run at the first evaluation that meets the target.",
+    requires={"ST101", "ST104", "ST105", "ST110"},
+    applies=applies_to_known,
+)
+def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
+    """The first evaluation that meets the target is the last: what was trained after it is not the result. In the
+    Open division of benchmarks whose target binds there too it is only said (info)."""
+    target = _target(subject)
+    if target is None:
+        return
+    evaluations = _evaluations(subject)
+    met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
+    if met is not None and (more := len(evaluations) - 1 - met) > 0:
+        severity: Severity = "error" if subject.is_ours or subject.is_closed else "info"
+        yield at(
+            evaluations[met][0],
+            f"the target was met {more} evaluation{'s' if more > 1 else ''} before the run stopped",
+            found=f"{evaluations[met][1]:.6g}",
+            expected="run_stop after it",
+            severity=severity,
+        )
+
+
+@rule(
+    "QU106",
+    "training ends with the last epoch",
+    source="training_rules.adoc: at most the benchmark's number of epochs",
+    remedy="Give up after the benchmark's maximum number of epochs.",
+    requires={"ST101", "ST110"},
+    applies=applies_to_known,
+)
+def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
+    """No evaluation lies beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
+    round 3.0 logs count epochs in several ways, so there it is a warning."""
+    if subject.benchmark is None or _target(subject) is None:
+        return
+    quality, samples = subject.benchmark.quality, as_number(subject.log.value(keys.TRAIN_SAMPLES))
+    limit = quality.first_epoch_num + quality.max_epochs
+    for line in subject.log.all(keys.EVAL_ACCURACY):
+        epoch = as_number(line.metadata.get(keys.EPOCH_NUM))
+        count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
+        if quality.convergence_unit == keys.SAMPLES_COUNT:
+            epoch = count / samples if count is not None and samples is not None and samples > 0 else None
+        if epoch is not None and epoch > limit + 1e-6:
+            yield at(
+                line,
+                "evaluated beyond the last epoch",
+                found=f"{epoch:.6g}",
+                expected=f"at most {limit:.6g}",
+                severity="error" if subject.is_ours or subject.is_at_least("3.0") else "warning",
+            )
+            return
+
+
+@rule(
+    "QU107",
+    "an aborted run says why",
+    source="dlrmbench: run_stop of a run that did not converge names the reason",
+    remedy="Keep the log as the run wrote it.",
+    requires={"ST101", "ST104", "QU101"},
+    applies=applies_to_ours,
+)
+def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop of status aborted has a reason in its metadata; of status success it has none."""
+    stop = subject.log.last(keys.RUN_STOP)
+    if stop is None:
+        return
+    reason = stop.metadata.get(keys.REASON)
+    is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
+    if is_aborted and not (isinstance(reason, str) and reason):
+        yield at(stop, "the run does not say why it was aborted", found=show(reason), expected="metadata 'reason'")
+    if not is_aborted and reason is not None:
+        yield at(stop, "a successful run gives a reason for aborting", found=show(reason), expected="no reason")
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    status_is_known,
+    success_means_met,
+    run_converged,
+    aborted_means_not_met,
+    stops_when_met,
+    within_max_epochs,
+    aborted_has_reason,
+)

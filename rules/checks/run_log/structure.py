@@ -1,0 +1,386 @@
+"""Structure: every record can be read, is of the right type, once, and in its place."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Rule, Severity, at, rule, show
+from rules.checks.run_log.required_keys import (
+    EITHER_OR,
+    EVENT_TYPES,
+    POINT,
+    START,
+    TENSORS_OF_DLRM,
+    demands_of,
+    kinds_of,
+)
+from rules.checks.subject import LogSubject, applies_to_ours
+from rules.logs import keys
+from rules.logs.log import LogLine, RunLog
+
+_LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
+_CLOCK_SKEW_MS = 1000
+_DIFFERENT = " with different values"
+_BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
+_COMMON = "compliance_checker training_*/common.yaml"
+
+
+@rule(
+    "ST101",
+    "every announced record can be read",
+    source=_LOGGING,
+    remedy="Keep the file as the run wrote it: one JSON object after ':::MLLOG ', nothing behind it.",
+)
+def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
+    """A line that announces a record (:::MLLOG) must hold one JSON object with key, time_ms, value, event_type
+    and metadata. A cut, glued or edited line loses a record for every tool that reads the log."""
+    kept = subject.log.unparsed
+    if len(kept) > MAX_FINDINGS_PER_RULE:  # the last may say that the rest was not read, which must be listed
+        kept = (kept[-1], *kept[:-1])
+    for one in kept:
+        yield Problem(
+            message=one.reason, path=one.path, line_num=one.line_num, found=one.excerpt, expected="a record"
+        )
+    if num_more := subject.log.num_unparsed - len(kept):
+        yield Problem(message=f"{num_more} more records that cannot be read", expected="records", number=num_more)
+    if not subject.log.lines:
+        yield Problem(
+            message="the file holds no MLLOG record" if subject.log.num_bytes else "the file is empty",
+            expected=":::MLLOG lines",
+            remedy="Give a log that was written by mllog; check that the file is the right one.",
+        )
+
+
+@rule(
+    "ST102",
+    "one record per line",
+    source=_LOGGING,
+    remedy="Let one process write the log, or flush every line; the official checker reads only the last record.",
+)
+def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
+    """Several processes writing at once can put two records on one line; the official parser silently loses all
+    but the last."""
+    for line in subject.log.lines:
+        if line.is_glued:
+            yield at(line, f"{line.key} stands behind another record", found="2 records", expected="1 record")
+
+
+@rule(
+    "ST103",
+    "every record is complete",
+    source=_LOGGING,
+    remedy="Write logs with mllog, which always gives value, event_type and metadata.",
+    requires={"ST101"},
+)
+def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
+    """A record without value or metadata crashes the official checker instead of being reported. In
+    official logs metadata or an event type of another JSON type is a warning."""
+    for line in subject.log.lines:
+        for problem in line.problems:
+            severity: Severity = "error" if subject.is_ours or problem.startswith("no ") else "warning"
+            yield at(line, f"{line.key}: {problem}", found=problem, expected="a complete record", severity=severity)
+
+
+@rule(
+    "ST104",
+    "required keys are present",
+    source=f"{_COMMON}, closed_common.yaml, closed_<benchmark>.yaml (EXACTLY_ONE, AT_LEAST_ONE)",
+    remedy="Log the key; a key cannot be added to a log afterwards.",
+    requires={"ST101"},
+)
+def required_keys(subject: LogSubject) -> Iterator[Problem]:
+    """Every key that the rules demand occurs; those demanded once occur once. The same value twice is a warning
+    as in the official checker, different values are an error, and so are a second run_start and run_stop of another
+    time or status: the result would depend on which one counts."""
+    for demand in demands_of(subject):
+        lines = subject.log.all(demand.key)
+        if not lines:
+            yield Problem(
+                message=f"{demand.key} is missing", found="no record", expected=f"{demand.key}: {demand.kind.name}"
+            )
+        elif demand.count == "once" and len(lines) > 1:
+            same = len({repr(line.value) for line in lines}) == 1
+            differ = demand.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
+            is_event = demand.key in EVENT_TYPES
+            yield at(
+                lines[1],
+                f"{demand.key} occurs {len(lines)} times"
+                + (" with different times or statuses" if differ else "" if is_event or same else _DIFFERENT),
+                found=", ".join(dict.fromkeys(_says(line) if differ else show(line.value) for line in lines[:5])),
+                expected="exactly one record",
+                severity="warning" if same and not differ and not (is_event and subject.is_ours) else "error",
+                remedy="Let only rank 0 log settings.",
+            )
+    if not subject.is_ours:
+        for some in EITHER_OR:
+            if not any(subject.log.all(key) for key in some):
+                what = " or ".join(some)
+                yield Problem(message=f"{what} is missing", found="no record", expected=f"at least one {what}")
+
+
+def _says(line: LogLine) -> str:
+    """What of a run's start or end bears on the result."""
+    status = line.metadata.get(keys.STATUS)
+    return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
+
+
+@rule(
+    "ST105",
+    "values have the right type",
+    source=f"{_COMMON}; mllog's usage",
+    remedy="Log the value itself, as the type named here.",
+    requires={"ST101"},
+)
+def value_types(subject: LogSubject) -> Iterator[Problem]:
+    """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
+    division fixes the very value, HP101 says so instead."""
+    for key, kind in kinds_of(subject).items():
+        for line in subject.log.all(key):
+            if not kind.holds(line.value) and not subject.is_refused_by_division(line):
+                yield at(
+                    line,
+                    f"{key} has a value of the wrong type or range",
+                    found=show(line.value),
+                    expected=kind.name,
+                )
+
+
+@rule(
+    "ST106",
+    "event types fit their keys",
+    source="mllog: start, end and event",
+    remedy="Use mllog.start for *_start, mllog.end for *_stop and mllog.event for all else.",
+    requires={"ST101"},
+)
+def event_types(subject: LogSubject) -> Iterator[Problem]:
+    """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool looks
+    at it. In official logs init_stop as a start is only a warning: the reference implementations log it so."""
+    wrong = [
+        line
+        for line in subject.log.lines
+        if line.event_type != EVENT_TYPES.get(line.key, POINT) and "no 'event_type'" not in line.problems
+    ]  # without one, ST103 says so
+    demanded = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
+    for line in wrong:
+        if line.key in demanded:
+            is_of_reference = line.key == keys.INIT_STOP and line.event_type == START
+            yield at(
+                line,
+                f"{line.key} is logged as {show(line.event_type)}",
+                found=show(line.event_type),
+                expected=EVENT_TYPES.get(line.key, POINT),
+                severity="warning" if is_of_reference and not subject.is_ours else "error",
+            )
+
+
+@rule(
+    "ST107",
+    "init, run and their ends follow one another",
+    source=f"{_COMMON}: PRE and CHECK of init_start, init_stop, run_start, run_stop",
+    remedy="Keep the order init_start, init_stop, run_start, run_stop in the file.",
+    requires={"ST101", "ST104"},
+)
+def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
+    """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
+    of several nodes differ, so in official logs up to a second is only a warning."""
+    log = subject.log
+    for before, after in pairwise(_BOUNDS):
+        one, other = log.last(before), log.first(after)
+        if one is None or other is None:
+            continue
+        if _stands_after(one, other, log):
+            yield at(one, f"{before} stands after {after}", found=f"line {one.line_num}", expected=f"before {after}")
+        elif (late_ms := one.time_ms - other.time_ms) > 0:
+            severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
+            yield at(
+                other,
+                f"{after} is earlier than {before}",
+                found=f"{after} {late_ms / 1e3:.3f} s before {before}",
+                expected=f"{before} first",
+                severity=severity,
+            )
+
+
+def _stands_after(one: LogLine, other: LogLine, log: RunLog) -> bool:
+    if one.line_num != other.line_num:
+        return one.line_num > other.line_num
+    return next(line for line in log.lines if line is one or line is other) is other
+
+
+@rule(
+    "ST110",
+    "the benchmark is known",
+    source="mlcommons/training_policies, training_rules.adoc, Benchmarks",
+    remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
+    requires={"ST101"},
+)
+def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
+    """Rules on hyperparameters, cadence and quality come from the benchmark's definition; without it only the
+    log's structure can be judged."""
+    line = subject.log.first(keys.SUBMISSION_BENCHMARK)
+    if line is None:
+        return
+    if subject.benchmark is None:
+        yield at(
+            line,
+            "no definition of this benchmark",
+            found=show(line.value),
+            expected="a benchmark of 'dlrmbench list'",
+        )
+    elif line.value != subject.benchmark.name:
+        yield at(
+            line,
+            "the log is of another benchmark than the definition it is judged by",
+            found=show(line.value),
+            expected=subject.benchmark.name,
+        )
+
+
+@rule(
+    "ST111",
+    "the log was made from this definition",
+    source="dlrmbench: benchmarks are versioned, their definitions have digests",
+    remedy="Judge it by the definition it was run with (--benchmark FILE.toml), or run again with this one.",
+    requires={"ST101", "ST110"},
+)
+def definition_matches(subject: LogSubject) -> Iterator[Problem]:
+    """benchmark_version, definition_sha256, quality_target and dataset_sha256 are those of the definition.
+    Another version, target or dataset is another problem and is never compared."""
+    benchmark, log = subject.benchmark, subject.log
+    if benchmark is None:
+        return
+    expected: dict[str, object] = {
+        keys.BENCHMARK_VERSION: benchmark.version,
+        keys.DEFINITION_SHA256: benchmark.definition_sha256,
+        keys.QUALITY_TARGET: benchmark.quality.target,
+    }
+    pinned = benchmark.sections.get("data", {}).get("sha256")
+    if isinstance(pinned, str):
+        expected[keys.DATASET_SHA256] = pinned
+    for key, value in expected.items():
+        for line in log.all(key):
+            if line.value != value or isinstance(line.value, bool):
+                yield at(
+                    line,
+                    f"{key} is not that of the definition {benchmark.name} version {benchmark.version}",
+                    found=show(line.value),
+                    expected=show(value),
+                )
+
+
+def _only_dlrm(subject: LogSubject) -> str | None:
+    if subject.benchmark is None or subject.benchmark.name != "dlrm":
+        return "only dlrm names its tensors"
+    if not (subject.is_official and subject.is_closed and subject.is_at_least("1.1")):
+        return "demanded of closed dlrm logs from round 1.1 on"
+    return None
+
+
+@rule(
+    "ST112",
+    "all tensors are initialised once",
+    source="compliance_checker training_1.1.0 to 2.1.0/closed_dlrm.yaml",
+    remedy="Log weights_initialization once for each of the nine tensors.",
+    requires={"ST101"},
+    applies=_only_dlrm,
+)
+def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
+    """weights_initialization names exactly the nine tensors of DLRM in its metadata."""
+    lines = subject.log.all(keys.WEIGHTS_INITIALIZATION)
+    named = [line.metadata.get("tensor") for line in lines]
+    for tensor in TENSORS_OF_DLRM:
+        if named.count(tensor) != 1:
+            yield Problem(
+                message=f"tensor {tensor} is initialised {named.count(tensor)} times",
+                found=f"{named.count(tensor)} records",
+                expected="1 record",
+            )
+    for line in lines:
+        if line.metadata.get("tensor") not in TENSORS_OF_DLRM:
+            yield at(
+                line, "unknown tensor", found=show(line.metadata.get("tensor")), expected=", ".join(TENSORS_OF_DLRM)
+            )
+
+
+@rule(
+    "ST113",
+    "organisation and platform are real names",
+    source="mlcommons/logging#241",
+    remedy="Set the submission's organisation and platform before running.",
+    severity="warning",
+    requires={"ST101"},
+)
+def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
+    """Templates of other vendors leave placeholders in submission_org and submission_platform; no official tool
+    notices. Harmless to the score, confusing to every reader."""
+    for key in (keys.SUBMISSION_ORG, keys.SUBMISSION_PLATFORM):
+        for line in subject.log.all(key)[:1]:
+            text = line.value if isinstance(line.value, str) else ""
+            if "PLACEHOLDER" in text.upper() or text == "reference_implementation":
+                yield at(line, f"{key} is a placeholder", found=show(text), expected="a name")
+
+
+@rule(
+    "ST114",
+    "settings are logged while the run is prepared",
+    source="dlrmbench: values are read from what was built, before the clock starts",
+    remedy="Log settings between init_start and init_stop.",
+    requires={"ST101", "ST104"},
+    applies=applies_to_ours,
+)
+def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
+    """cache_clear comes before init_start; every setting stands between init_start and init_stop, so that it
+    describes what was built, and nothing is changed afterwards."""
+    position = {id(line): index for index, line in enumerate(subject.log.lines)}
+    start, stop = subject.log.first(keys.INIT_START), subject.log.first(keys.INIT_STOP)
+    if start is None or stop is None:
+        return
+    first, last = position[id(start)], position[id(stop)]
+    settings = (
+        {demand.key for demand in demands_of(subject)} - set(EVENT_TYPES) - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
+    )
+    for line in subject.log.lines:
+        if line.key in settings | {keys.DATASET_SHA256} and not first < position[id(line)] < last:
+            yield at(line, f"{line.key} stands outside initialisation", expected="between init_start and init_stop")
+    for line in subject.log.all(keys.CACHE_CLEAR):
+        if position[id(line)] > first:
+            yield at(line, "cache_clear stands after init_start", expected="before init_start")
+
+
+@rule(
+    "ST115",
+    "the benchmark is one of the round that was asked for",
+    source="training_rules.adoc: each round has its own benchmarks",
+    remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
+    requires={"ST101"},
+)
+def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
+    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. One that is
+    not is judged by the round that it would be judged by without."""
+    if subject.foreign_round is None or subject.benchmark is None:
+        return
+    rounds = ", ".join(subject.benchmark.rounds)
+    line = subject.log.first(keys.SUBMISSION_BENCHMARK)
+    yield Problem(
+        message=f"ruleset {subject.foreign_round} has no benchmark {subject.benchmark.name}",
+        line_num=line.line_num if line is not None else None,
+        found=show(subject.benchmark.name),
+        expected=f"a benchmark of round {subject.foreign_round}; this one "
+        + (f"was in {rounds}" if rounds else "has its own rules"),
+    )
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    records_can_be_read,
+    one_record_per_line,
+    records_are_complete,
+    required_keys,
+    value_types,
+    event_types,
+    phases_in_order,
+    benchmark_is_known,
+    definition_matches,
+    weights_initialization,
+    no_placeholders,
+    settings_inside_init,
+    benchmark_of_round,
+)

@@ -1,0 +1,219 @@
+"""Timing: what the clock says and what lies inside the timed run."""
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from rules.benchmarks.divisions import max_init_s
+from rules.checks.rule import Problem, Rule, Severity, at, rule, show
+from rules.checks.subject import LogSubject, applies_to_ours
+from rules.logs import keys
+from rules.logs.log import LogLine
+
+_RUN_RESULTS = 'training_rules.adoc, "Run Results"'
+_CLOCK_STEP_MS = 1000
+_BEGIN_MS = 1_514_764_800_000
+NO_MILLISECONDS = 1e12
+"""Stamps below this (September 2001) cannot be milliseconds since 1970: most are seconds."""
+_END_MS = 4_102_444_800_000
+
+
+@rule(
+    "TI101",
+    "time stamps never run backwards",
+    source="dlrmbench: stamps come from a monotonic clock",
+    remedy="Keep the lines in the order in which they were written; take stamps from one monotonic clock.",
+    requires={"ST101"},
+)
+def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
+    """Each record's time_ms is at least that of the record before. In logs of others, nodes with clocks of their own
+    write into one file, so there only the records of one rank are held against one another: what lies back by more
+    than a second is a warning; the rest is only said. cache_clear of others may stand anywhere: TI104 judges its
+    stamp."""
+    lines = subject.log.lines
+    if subject.is_ours:
+        for before, line in pairwise(lines):
+            if line.time_ms < before.time_ms:
+                yield _inverted(before, line, "error")
+        return
+    lines = tuple(line for line in lines if line.key != keys.CACHE_CLEAR)
+    inversions = [(a, b) for a, b in pairwise(lines) if b.time_ms < a.time_ms]
+    if not inversions:
+        return
+    last: dict[int | None, LogLine] = {}
+    disorder = []
+    for line in lines:
+        latest = last.get(line.rank)
+        if latest is None or line.time_ms >= latest.time_ms:
+            last[line.rank] = line
+        elif line.time_ms < latest.time_ms - _CLOCK_STEP_MS:
+            disorder.append((latest, line))
+    if disorder:
+        yield _inverted(*disorder[0], "warning", len(disorder))
+    else:
+        yield _inverted(*inversions[0], "info", len(inversions))
+
+
+def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: int = 1) -> Problem:
+    more = "" if num_places == 1 else f"; {num_places} such places"
+    return at(
+        line,
+        f"{line.key} is stamped before a record above it ({before.key}){more}",
+        found=show(line.time_ms),
+        expected=f"at least {show(before.time_ms)}",
+        severity=severity,
+    )
+
+
+@rule(
+    "TI102",
+    "initialisation fits the division's limit",
+    source=f"{_RUN_RESULTS}: 30 minutes in Closed, 4 hours in Open",
+    remedy="Initialise faster, or count the time above the limit into the run.",
+    requires={"ST101", "ST107"},
+)
+def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
+    """What lies between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
+    (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
+    before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it."""
+    starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
+    if not starts or stop is None:
+        return
+    took_s = stop.time_s - min(line.time_s for line in starts)
+    limit_s = max_init_s(subject.division, subject.round)
+    if took_s >= limit_s:
+        yield at(
+            stop,
+            "initialisation took too long",
+            found=f"{took_s:.0f} s",
+            expected=f"under {limit_s:.0f} s in the {subject.division.name} division",
+        )
+    named = subject.log.first(keys.SUBMISSION_DIVISION)
+    if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):
+        yield at(named, "submission_division stands below init_stop", expected=f"above line {stop.line_num}")
+
+
+@rule(
+    "TI103",
+    "the run takes time",
+    source=f"{_RUN_RESULTS}: run_stop - run_start is the result",
+    remedy="A run that ends when it starts has not been timed; run again.",
+    requires={"ST101", "ST107"},
+)
+def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
+    """run_stop is later than run_start: their difference is the result."""
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    if start is not None and stop is not None and stop.time_ms <= start.time_ms:
+        yield at(stop, "the run takes no time", found=f"{stop.time_s - start.time_s:.3f} s", expected="more than 0 s")
+
+
+@rule(
+    "TI104",
+    "the cache is cleared before the run",
+    source='training_rules.adoc, "Run Results": caches are flushed or the system is restarted before benchmarking',
+    remedy="Clear the page cache before each run and log cache_clear then.",
+    requires={"ST101", "ST107"},
+)
+def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
+    """At least one cache_clear is stamped before run_start; where it stands in the file does not matter in
+    official logs, whose nodes often log it last."""
+    lines, start = subject.log.all(keys.CACHE_CLEAR), subject.log.first(keys.RUN_START)
+    if not lines or start is None:
+        return
+    if min(line.time_ms for line in lines) > start.time_ms:
+        yield at(
+            lines[0], "cache_clear comes after run_start", found=show(lines[0].time_ms), expected="before run_start"
+        )
+
+
+@rule(
+    "TI105",
+    "evaluations lie inside the timed run",
+    source=f"{_RUN_RESULTS}: the clock runs until the target is known to be met",
+    remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
+    requires={"ST101", "ST107"},
+)
+def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
+    """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
+    so what was merely logged after run_stop is a warning in official logs; what lies before run_start was trained
+    off the clock."""
+    start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
+    if start is None or stop is None:
+        return
+    for line in subject.log.all(keys.EVAL_ACCURACY):
+        is_late = line.line_num > stop.line_num
+        if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
+            yield at(
+                line,
+                "eval_accuracy lies outside the timed run",
+                found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
+                expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
+                severity="error" if subject.is_ours or line.time_ms < start.time_ms else "warning",
+            )
+
+
+@rule(
+    "TI106",
+    "the cache was really cleared",
+    source="training_rules.adoc, Run Results; mlcommons/training reference logs true without clearing",
+    remedy="Run where page caches can be dropped, or restart before the run.",
+    severity="warning",
+    requires={"ST101"},
+)
+def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
+    """cache_clear says true. False is honest, and worth knowing when times are compared; else it says nothing."""
+    for line in subject.log.all(keys.CACHE_CLEAR)[:1]:
+        if line.value is not True:
+            what = "the cache was not cleared" if line.value is False else "cache_clear does not say whether it was"
+            method = line.metadata.get("method")
+            yield at(line, what + (f" ({show(method)})" if method else ""), found=show(line.value), expected="true")
+
+
+@rule(
+    "TI107",
+    "how the cache was cleared is said",
+    source="dlrmbench: cache_clear is logged as what was done",
+    remedy="Log the method in cache_clear's metadata.",
+    requires={"ST101"},
+    applies=applies_to_ours,
+)
+def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
+    """cache_clear's metadata names the method."""
+    for line in subject.log.all(keys.CACHE_CLEAR):
+        method = line.metadata.get("method")
+        if not isinstance(method, str) or not method:
+            yield at(line, "cache_clear does not say how", found=show(method), expected="metadata 'method', a string")
+
+
+@rule(
+    "TI108",
+    "time stamps are of this time",
+    source="mllog: time_ms counts milliseconds since 1970",
+    remedy="Stamp records in milliseconds since 1970, by a clock that is set.",
+    requires={"ST101"},
+)
+def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
+    """No record is stamped before MLPerf began (2018) or after 2100: a clock that was not set. In official logs that
+    is a warning, but an error where the stamp cannot be milliseconds (before 2001): seconds taken for milliseconds
+    make the result a thousandth of what it was."""
+    for line in subject.log.lines:
+        if not _BEGIN_MS <= line.time_ms <= _END_MS:
+            severity: Severity = "error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning"
+            yield at(
+                line,
+                f"{line.key} has an impossible time stamp",
+                found=show(line.time_ms),
+                expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
+                severity=severity,
+            )
+
+
+RULES: tuple[Rule[LogSubject], ...] = (
+    stamps_in_order,
+    init_within_limit,
+    run_takes_time,
+    cache_cleared_before,
+    evaluations_inside_run,
+    cache_clear_is_true,
+    cache_clear_method,
+    stamps_plausible,
+)

@@ -1,0 +1,155 @@
+"""What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from rules.benchmarks.constraints import Constraint
+from rules.benchmarks.divisions import Division, find_division
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.rounds import round_number
+from rules.checks.verdict import Verdict
+from rules.logs import keys
+from rules.logs.log import LogLine, RunLog, as_number
+from rules.scoring.energy import SetPower
+from rules.scoring.rcp import Convergence
+from rules.scoring.results import RunResult
+from rules.tree.result_set import ResultSet
+from rules.tree.submission import Round, Submission
+from rules.tree.system_desc import SystemDesc
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LogSubject:
+    """One log and its rules. `benchmark` is None where nobody defines the name that the log gives.
+
+    `is_ours` tells whether this harness's own demands hold: own benchmarks, and logs that carry our digests.
+    """
+
+    log: RunLog
+    benchmark: Benchmark | None
+    round: str | None
+    division: Division
+    is_official: bool
+    is_ours: bool
+    foreign_round: str | None = None
+    """The round that was asked for, where it has no such benchmark."""
+    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What several rules work out of it, so that it is worked out once."""
+
+    @property
+    def is_closed(self) -> bool:
+        return self.division.fixes_hyperparameters
+
+    def is_at_least(self, round_name: str) -> bool:
+        """Whether the rules are of this official round or a later one."""
+        return self.round is not None and round_number(self.round) >= round_number(round_name)
+
+    @property
+    def allowed(self) -> Mapping[str, Constraint]:
+        """What the division allows for each key; none where the benchmark is not known."""
+        if self.benchmark is None:
+            return {}
+        return self.benchmark.closed if self.is_closed else self.benchmark.open
+
+    def is_refused_by_division(self, line: LogLine) -> bool:
+        """Whether rule HP101 says of a record that the division does not allow its value."""
+        general = self.allowed.get(line.key)
+        if general is None or (general.free and not self.is_closed):
+            return False
+        assert self.benchmark is not None
+        named = self.log.first(keys.SUBMISSION_BENCHMARK)
+        is_judged = named is None or named.value == self.benchmark.name
+        return is_judged and not general.resolve(self.log.value).allows(line.value)
+
+    def data_samples(self, key: str) -> int | None:
+        """train_samples or eval_samples that the definition fixes, None where the dataset decides."""
+        if self.benchmark is None:
+            return None
+        constraint = self.benchmark.closed.get(key)
+        value: Any = constraint.value if constraint is not None and not constraint.free else None
+        if value is None:
+            value = self.benchmark.sections.get("data", {}).get(key)
+        number = as_number(value)
+        return int(number) if number is not None else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetSubject:
+    """One result set. `logs` and `runs` are in the order of the files."""
+
+    result_set: ResultSet
+    logs: tuple[RunLog, ...]
+    runs: tuple[RunResult, ...]
+    benchmark: Benchmark | None
+    round: str | None
+    is_ours: bool
+    system_desc: SystemDesc | None
+    """systems/<system>.json as read, None where there is none."""
+    power: SetPower | None
+    """What was measured of power, None where the set has no power/."""
+    convergence: Convergence | None
+    """The RCP test, None where the set is not complete enough to be tested."""
+
+    @property
+    def is_own(self) -> bool:
+        return self.benchmark is None or self.benchmark.status == "own"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class JudgedSet:
+    """A set that was judged, without its logs' records: what the levels above need of it.
+
+    `rounds` are the official rounds of its benchmark, none for own and unknown ones.
+    """
+
+    result_set: ResultSet
+    verdict: Verdict
+    runs: tuple[RunResult, ...]
+    rounds: tuple[str, ...]
+    system_desc: Mapping[str, Any] | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SubmissionSubject:
+    """One organisation's submission and its judged sets."""
+
+    submission: Submission
+    sets: tuple[JudgedSet, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RoundSubject:
+    """A round and its submissions."""
+
+    round: Round
+    submissions: tuple[SubmissionSubject, ...]
+
+
+def make_log_subject(
+    log: RunLog, benchmark: Benchmark | None, round_name: str | None, foreign_round: str | None = None
+) -> LogSubject:
+    says_ours = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
+    return LogSubject(
+        log=log,
+        benchmark=benchmark,
+        round=round_name,
+        division=find_division(log.value(keys.SUBMISSION_DIVISION)),
+        is_official=benchmark is not None and benchmark.status == "official",
+        is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
+        foreign_round=foreign_round,
+    )
+
+
+def applies_to_ours(subject: LogSubject) -> str | None:
+    return None if subject.is_ours else "demanded of this harness's own logs only"
+
+
+def applies_to_known(subject: LogSubject) -> str | None:
+    return None if subject.benchmark is not None else "the benchmark is not defined here"
+
+
+def applies_to_closed(subject: LogSubject) -> str | None:
+    if subject.benchmark is None:
+        return "the benchmark is not defined here"
+    return None if subject.is_closed else "the Open division leaves it free"

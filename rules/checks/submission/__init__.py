@@ -1,0 +1,1 @@
+"""Rules over a submission or a round."""

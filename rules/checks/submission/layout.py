@@ -1,0 +1,335 @@
+"""The submission tree: names, layout, links, sizes, and code beside the results.
+
+Published rounds hold trees that differ from the text in benchmarks/, where anything may lie, and were accepted.
+So what is amiss below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
+"""
+
+import re
+from collections.abc import Iterator
+from pathlib import PurePosixPath
+
+from rules.benchmarks.loader import shipped_names
+from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.subject import SubmissionSubject
+from rules.tree.result_set import RESULT_FILE
+from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, Entry
+
+_LAYOUT = 'submission_rules.adoc, "Directory structure, Training"'
+_REPOSITORY = "mlperf_logging repo_checker"
+MAX_FILE_BYTES = 50 << 20
+_SOURCES = frozenset({".py", ".cc", ".cpp", ".cxx", ".c", ".h", ".hh", ".hpp", ".hxx", ".sh", ".sub", ".cu", ".cuh"})
+"""What the official seed checker takes for source files."""
+_TOP_FILES = re.compile(r"(README|LICENSE|NOTICE)", re.IGNORECASE)
+_SYSTEM_FILES = ("package_checker_params", "privateid.json")
+_SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
+
+
+def _is_read(entry: Entry) -> bool:
+    """Whether official tools look at this place."""
+    return entry.parts[0] in (SYSTEMS, RESULTS)
+
+
+def _severity(entry: Entry) -> Severity:
+    return "error" if _is_read(entry) else "warning"
+
+
+def _at(subject: SubmissionSubject, path: str) -> str:
+    return str(subject.submission.folder.joinpath(*PurePosixPath(path).parts))
+
+
+def _systems(subject: SubmissionSubject) -> list[str]:
+    return [one.parts[1] for one in subject.submission.below(RESULTS) if one.kind == "folder"]
+
+
+def _has_code(subject: SubmissionSubject) -> str | None:
+    return None if subject.submission.has(BENCHMARKS) else "SU101 tells that there is no benchmarks/"
+
+
+@rule(
+    "SU101",
+    "the submission has its three directories",
+    source=_LAYOUT,
+    remedy="Lay the submission out as <org>/systems, <org>/benchmarks, <org>/results.",
+)
+def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
+    """systems/, results/ and benchmarks/ lie in the organisation's directory. Without the first two the official
+    tools do not take it for a submission; without benchmarks/ there is no code, which they do not notice and which
+    may only mean that the tree is an excerpt: a warning."""
+    folders = {one.path for one in subject.submission.below() if one.kind == "folder"}
+    for name in (SYSTEMS, RESULTS, BENCHMARKS):
+        if name not in folders:
+            severity: Severity = "warning" if name == BENCHMARKS else "error"
+            yield Problem(message=f"{name}/ is missing", expected=f"{name}/", severity=severity)
+
+
+@rule(
+    "SU102",
+    "the code of every benchmark is there",
+    source='submission_rules.adoc, "Submission content"; mlcommons/logging#243',
+    remedy="Put the implementation into benchmarks/<benchmark>/implementations/<implementation>/.",
+    severity="warning",
+    requires={"SU101"},
+    applies=_has_code,
+)
+def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
+    """Each benchmark with results has a directory below benchmarks/ that holds source files. The official tools
+    once accepted a submission without any."""
+    for name in sorted({one.result_set.folder.name for one in subject.sets}):
+        entries = [one for one in subject.submission.entries if one.parts[:2] == (BENCHMARKS, name)]
+        if not any(PurePosixPath(one.path).suffix.lower() in _SOURCES for one in entries):
+            yield Problem(
+                message=f"no source files of {show(name)}",
+                path=_at(subject, BENCHMARKS),
+                found="no files" if not any(one.kind == "file" for one in entries) else "no source files",
+                expected=f"{BENCHMARKS}/{name}/implementations/<implementation>/",
+            )
+
+
+@rule(
+    "SU103",
+    "every system that is described has results, and the reverse",
+    source=f"{_LAYOUT}; mlperf_logging package_checker",
+    remedy="Name systems/<system>.json and results/<system>/ alike; remove descriptions that nothing uses.",
+)
+def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
+    """systems/<system>.json and results/<system>/ come in pairs. A description without results is a warning. (Of
+    results that are judged here, SY101 tells when the description is missing.)"""
+    described = {
+        PurePosixPath(one.path).stem
+        for one in subject.submission.below(SYSTEMS)
+        if one.kind in ("file", "link") and one.path.endswith(".json")
+    }
+    used = _systems(subject)
+    judged = {one.result_set.system for one in subject.sets}
+    for name in sorted(set(used) - described - judged):
+        yield Problem(
+            message="the system has no description", path=_at(subject, f"{RESULTS}/{name}"), found="no file",
+            expected=f"{SYSTEMS}/{name}.json",
+        )  # fmt: skip
+    for name in sorted(described - set(used)):
+        yield Problem(
+            message="a system without results", path=_at(subject, f"{SYSTEMS}/{name}.json"),
+            expected=f"{RESULTS}/{name}/", severity="warning",
+        )  # fmt: skip
+
+
+@rule(
+    "SU104",
+    "every result directory holds logs",
+    source=f"{_LAYOUT}; mlperf_logging package_checker: number of result files",
+    remedy="Name the logs result_0.txt and so on, or remove the empty directory.",
+)
+def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
+    """Each results/<system>/ has a directory per benchmark, and each of these has logs named result_<i>.txt."""
+    for one in subject.sets:
+        if not one.result_set.logs:
+            names = ", ".join(one.result_set.strays[:5])
+            yield Problem(
+                message="a result directory without logs", path=str(one.result_set.folder),
+                found=show(names) if names else "nothing", expected="result_0.txt and so on",
+            )  # fmt: skip
+    with_sets = {one.parts[1] for one in subject.submission.entries if one.kind == "folder" and len(one.parts) == 3}
+    for system in _systems(subject):
+        if system not in with_sets:
+            yield Problem(
+                message="a system without a benchmark", path=_at(subject, f"{RESULTS}/{system}"),
+                expected=f"{RESULTS}/{system}/<benchmark>/",
+            )  # fmt: skip
+
+
+@rule(
+    "SU105",
+    "logs lie where the tools look for them",
+    source=_LAYOUT,
+    remedy="Move the log to results/<system>/<benchmark>/; keep runs that do not count out of the tree.",
+    severity="warning",
+)
+def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
+    """No file named result_*.txt lies anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
+    for one in subject.submission.entries:
+        if one.kind == "file" and RESULT_FILE.match(one.parts[-1]) and not _is_result(one):
+            yield Problem(message="a log that nobody reads", path=_at(subject, one.path))
+
+
+def _is_result(entry: Entry) -> bool:
+    return len(entry.parts) == 4 and entry.parts[0] == RESULTS
+
+
+@rule(
+    "SU106",
+    "nothing lies where it does not belong",
+    source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files",
+    remedy="Remove it, or move it below benchmarks/.",
+    severity="warning",
+)
+def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
+    """Beside the three directories lie at most a README and a licence, in systems/ only JSON files, in results/
+    only systems, in results/<system>/ only benchmarks."""
+    tree = subject.submission
+    for one in tree.below():
+        if one.path not in (SYSTEMS, RESULTS, BENCHMARKS) and not _TOP_FILES.match(one.path):
+            yield Problem(message="a name that the layout does not know", path=_at(subject, one.path))
+    for one in tree.below(SYSTEMS):
+        if one.kind == "folder" or not one.path.endswith(".json"):
+            yield Problem(message="systems/ holds more than descriptions", path=_at(subject, one.path))
+    for one in tree.below(RESULTS):
+        if one.kind == "file":
+            yield Problem(message="results/ holds a file", path=_at(subject, one.path))
+    for system in _systems(subject):
+        for one in tree.below(RESULTS, system):
+            if one.kind == "file" and one.parts[-1] not in _SYSTEM_FILES:
+                yield Problem(message="a system's directory holds a file", path=_at(subject, one.path))
+
+
+@rule(
+    "SU107",
+    "names suit git",
+    source=f"{_REPOSITORY}: git-unfriendly file names",
+    remedy="Rename it without spaces and without a leading dot.",
+)
+def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
+    """No name holds a space or begins with a dot. Below benchmarks/, where published trees hold such names, a
+    warning."""
+    for one in subject.submission.entries:
+        name = one.parts[-1]
+        if " " in name or name.startswith(".") or not name.isprintable():
+            yield Problem(
+                message="an unsuitable name", path=_at(subject, one.path), found=show(name), severity=_severity(one)
+            )
+
+
+@rule(
+    "SU108",
+    "no file is larger than 50 MB",
+    source=f"{_REPOSITORY}: files over 50 MB",
+    remedy="Remove the file or make it smaller.",
+)
+def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
+    """Files of more than 50 MiB (50 * 1024 * 1024 bytes) do not belong into the results' repository."""
+    for one in subject.submission.entries:
+        if one.size_bytes is not None and one.size_bytes > MAX_FILE_BYTES:
+            yield Problem(
+                message="a large file", path=_at(subject, one.path), found=f"{one.size_bytes} bytes",
+                expected=f"at most {MAX_FILE_BYTES} bytes",
+            )  # fmt: skip
+
+
+@rule(
+    "SU109",
+    "links stay in the tree and lead somewhere",
+    source=f"{_REPOSITORY}: symbolic links",
+    remedy="Replace the link by what it should lead to.",
+)
+def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
+    """No link is broken and none leads out of the submission; neither is followed here. (The official tool looks
+    for a relative link's goal below its own working directory, so it takes sound ones for broken.) Outside systems/
+    and results/, which no official tool reads, it is a warning."""
+    for one in subject.submission.entries:
+        if one.kind in ("broken link", "link out", "other"):
+            what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}
+            yield Problem(
+                message=what.get(one.kind, "neither a file nor a directory"), path=_at(subject, one.path),
+                severity=_severity(one),
+            )  # fmt: skip
+
+
+@rule(
+    "SU110",
+    "result directories are named as benchmarks",
+    source=f"{_LAYOUT}: benchmark directory names; mlperf_logging package_checker",
+    remedy="Use the benchmark's keyword, such as dlrm_dcnv2.",
+    severity="warning",
+)
+def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
+    """A directory of a name that is no benchmark is skipped by the official package checker, with a warning only.
+    MLPerf's benchmarks that are not about recommendation are named here (info) and not judged."""
+    for one in subject.sets:
+        name = one.result_set.folder.name
+        if name not in shipped_names():
+            yield Problem(
+                message="no benchmark of this name is known", path=str(one.result_set.folder), found=show(name),
+                expected="dlrm_dcnv2 or another keyword of the round",
+            )  # fmt: skip
+    others = sorted({place.name for place in subject.submission.not_judged})
+    if others:
+        yield Problem(
+            message=f"{len(subject.submission.not_judged)} result directories of other benchmarks are not judged",
+            found=", ".join(others), severity="info",
+        )  # fmt: skip
+
+
+@rule(
+    "SU111",
+    "the round has the benchmark",
+    source="mlperf_logging benchmark_meta: benchmarks of each round",
+    remedy="Submit a benchmark of the round; look for a tree that lies in another round's directory.",
+)
+def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
+    """The round that the directories name is one in which the benchmark took part."""
+    for one in subject.sets:
+        round_name = one.result_set.round
+        if one.rounds and round_name is not None and round_name not in one.rounds:
+            yield Problem(
+                message=f"round {round_name} has no benchmark {one.verdict.benchmark}",
+                path=str(one.result_set.folder), found=round_name, expected=", ".join(one.rounds),
+            )  # fmt: skip
+
+
+@rule(
+    "SU112",
+    "it is said how to run the code on the system",
+    source=_LAYOUT,
+    remedy="Add <system>_<implementation>.json and the scripts to benchmarks/<benchmark>/<system>/.",
+    severity="warning",
+    requires={"SU101"},
+    applies=_has_code,
+)
+def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
+    """benchmarks/<benchmark>/<system>/, or the same below implementations/, holds <system>_<implementation>.json,
+    README.md, setup.sh, init_datasets.sh and run_and_time.sh. Many published trees keep these elsewhere."""
+    paths = {one.path for one in subject.submission.entries}
+    for one in subject.sets:
+        benchmark, system = one.result_set.folder.name, one.result_set.system or ""
+        places = (f"{BENCHMARKS}/{benchmark}/{system}", f"{BENCHMARKS}/{benchmark}/implementations/{system}")
+        place = next((each for each in places if each in paths), None)
+        if place is None:
+            yield Problem(
+                message=f"no directory of the system for {show(benchmark)}", path=_at(subject, BENCHMARKS),
+                expected=f"{places[0]}/",
+            )  # fmt: skip
+            continue
+        missing = [name for name in _SCRIPTS if f"{place}/{name}" not in paths]
+        if not any(path.startswith(f"{place}/{system}_") and path.endswith(".json") for path in paths):
+            missing.insert(0, f"{system}_<implementation>.json")
+        if missing:
+            yield Problem(message="files are missing", path=_at(subject, place), expected=", ".join(missing))
+
+
+@rule(
+    "SU113",
+    "the tree can be looked through",
+    source="none: a bound of this tool",
+    remedy="Check a smaller directory, such as results/ alone.",
+    severity="warning",
+)
+def tree_is_listed(subject: SubmissionSubject) -> Iterator[Problem]:
+    """A submission of more than 200,000 names is looked through only as far as that."""
+    if subject.submission.is_cut:
+        yield Problem(message=f"more than {MAX_ENTRIES} names; the rest was not looked at")
+
+
+RULES: tuple[Rule[SubmissionSubject], ...] = (
+    directories_exist,
+    code_exists,
+    systems_have_results,
+    directories_hold_logs,
+    logs_in_place,
+    nothing_else,
+    names_suit_git,
+    files_are_small,
+    links_lead_somewhere,
+    benchmarks_are_known,
+    round_has_benchmark,
+    system_directories,
+    tree_is_listed,
+)

@@ -1,0 +1,125 @@
+"""One run, one result: the same run in two sets of a submission, or in two submissions of a round."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from rules.checks.rule import Problem, Rule, rule, show
+from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
+from rules.scoring.results import RunResult
+from rules.tree.system_desc import SYSTEM_FIELDS
+
+_CONTENT = 'submission_rules.adoc, "Submission content": result logs for each system-implementation tested'
+_NOT_HARDWARE = frozenset(
+    {
+        "submitter", "division", "status", "system_name", "hw_notes", "framework", "other_software_stack",
+        "operating_system", "sw_notes",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class _Twin:
+    run: RunResult
+    of: JudgedSet
+    other_run: RunResult
+    other: JudgedSet
+
+
+def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
+    """Runs that an earlier set holds too: the same bytes, or the same run_start to the millisecond and the same
+    qualities."""
+    seen: dict[object, tuple[RunResult, JudgedSet]] = {}
+    for one in sets:
+        for run in one.runs:
+            marks: list[object] = [run.log_sha256]
+            if run.started_ms is not None and run.evaluations:
+                marks.append((run.started_ms, tuple(each.quality for each in run.evaluations)))
+            found = next((seen[mark] for mark in marks if mark in seen), None)
+            if found is not None and found[1] is not one:
+                yield _Twin(run, one, *found)
+            for mark in marks:
+                seen.setdefault(mark, (run, one))
+
+
+def _problem(twin: _Twin, **changes: object) -> Problem:
+    return Problem(
+        message=f"the same run as {twin.other_run.path}",
+        path=twin.run.path,
+        found=None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}",
+        expected="a run of its own",
+        **changes,  # type: ignore[arg-type]
+    )
+
+
+def _same_hardware(twin: _Twin) -> bool:
+    one, other = twin.of.system_desc, twin.other.system_desc
+    if one is None or other is None:
+        return False
+    return all(one.get(field) == other.get(field) for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE)
+
+
+@rule(
+    "SU201",
+    "every run belongs to one result",
+    source=_CONTENT,
+    remedy="Measure each system by runs of its own.",
+)
+def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
+    """No run is in two sets of the submission. Where both systems are described with the same hardware (as when the
+    same runs are reported with two ways of measuring power), that is a warning."""
+    for twin in _twins(subject.sets):
+        yield _problem(twin, severity="warning" if _same_hardware(twin) else None)
+
+
+@rule(
+    "RO101",
+    "every run belongs to one submission",
+    source=_CONTENT,
+    remedy="Submit only runs that the organisation made itself.",
+)
+def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
+    """No run is in the submissions of two organisations."""
+    for twin in _twins(each for one in subject.submissions for each in one.sets):
+        if twin.of.result_set.organization != twin.other.result_set.organization:
+            yield _problem(twin)
+
+
+@rule(
+    "RO102",
+    "every directory of the round is a submission",
+    source='submission_rules.adoc, "Directory structure, Training"',
+    remedy="Lay it out as <organisation>/systems, benchmarks, results, or remove it.",
+    severity="warning",
+)
+def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
+    """Each directory of a round is that of an organisation and holds results/. What else lies there is not judged."""
+    for name in subject.round.others:
+        place = subject.round.folder / name
+        if place.is_dir() and not name.startswith("."):
+            yield Problem(message="a directory that is no submission", path=str(place), expected="results/ in it")
+
+
+@rule(
+    "RO103",
+    "no organisation submits under two names",
+    source="none: two directories whose names differ in case or punctuation only are one organisation's",
+    remedy="Merge the directories.",
+    severity="warning",
+)
+def names_differ(subject: RoundSubject) -> Iterator[Problem]:
+    """Names of organisations' directories differ by more than case and punctuation."""
+    seen: dict[str, str] = {}
+    for one in subject.submissions:
+        name = one.submission.organization
+        plain = "".join(character for character in name.casefold() if character.isalnum())
+        other = seen.setdefault(plain, name)
+        if other != name:
+            yield Problem(message="two names of one organisation", path=str(one.submission.folder), found=show(other))
+
+
+SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (runs_belong_to_one_set,)
+ROUND_RULES: tuple[Rule[RoundSubject], ...] = (
+    runs_belong_to_one_submission,
+    directories_are_submissions,
+    names_differ,
+)

@@ -1,0 +1,132 @@
+"""The rule reference, rules/README.md, made from the rules themselves: python -m rules.judge.handbook."""
+
+from collections.abc import Iterator
+from types import CodeType
+from typing import Any
+
+from rules.checks.codes import FAMILIES, LOOKED_AT_BY, family_of
+from rules.checks.rule import Rule
+from rules.checks.verdict import Level
+from rules.judge.checker import LOG_RULES, ROUND_RULES, SET_RULES, SUBMISSION_RULES
+
+REGISTRY: dict[Level, tuple[Rule[Any], ...]] = {
+    "log": LOG_RULES,
+    "set": SET_RULES,
+    "submission": SUBMISSION_RULES,
+    "round": ROUND_RULES,
+}
+_HEAD = """# The rules
+
+What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. This page is made from the rules
+(`python -m rules.judge.handbook > rules/README.md`); `dlrmbench check --explain CODE` shows one of them.
+
+## How to read a finding
+
+    error  HP101  hyperparameters are those of the definition
+        result_1.txt:9: opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08
+        fix: Run with the definition's values.
+        rule: training_rules.adoc, "Hyperparameters"
+
+The first line gives the severity, the rule's code and what it demands. Then come the place (the line of the file, as
+an editor counts it), what was found and what was expected; then what to do, and where the demand comes from. A
+finding without a line concerns the whole file or directory.
+
+| severity | means |
+|---|---|
+| error | a rule is broken: the verdict is INVALID and `check` leaves with 3 |
+| warning | allowed, or judged by nobody else, but a reviewer would ask; does not change the verdict |
+| info | worth knowing |
+
+| outcome of a rule | means |
+|---|---|
+| pass | judged, and nothing found |
+| fail | at least one finding, of whatever severity |
+| skip | not judged, with the reason: it does not apply, or a rule that it builds on is broken |
+
+| level | what is judged | its verdict |
+|---|---|---|
+| log | one run | by the rules of logs alone |
+| set | a directory of `result_<i>.txt` | its own rules and those of its logs; a run that did not converge is \
+forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no violation |
+| submission | an organisation's `systems/`, `results/`, `benchmarks/` | its own rules and its sets |
+| round | a directory of submissions | its own rules and its submissions |
+
+| exit code of `check` | when |
+|---|---|
+| 0 | every verdict is VALID or INCOMPLETE |
+| 2 | wrong usage, or a broken definition |
+| 3 | at least one verdict is INVALID, or has a warning under `--fail-on warning`. An empty log is INVALID |
+| 8 | a path is missing or cannot be read, or a directory holds nothing to judge |
+
+## Families
+
+| letters | family | judged at | rules | official checkers that look at it |
+|---|---|---|---:|---|
+"""
+
+
+def render_reference() -> str:
+    """The whole page."""
+    levels = {one.code: level for level, rules in REGISTRY.items() for one in rules}
+    every = {one.code: one for rules in REGISTRY.values() for one in rules}
+    order = [*FAMILIES, *map(family_of, every)]
+    families = sorted({family_of(code) for code in every}, key=order.index)
+    lines = [_HEAD.format(num_rules=len(every), num_families=len(families)).rstrip()]
+    for family in families:
+        codes = sorted(code for code in every if family_of(code) == family)
+        judged = ", ".join(dict.fromkeys(levels[code] for code in codes))
+        looked = ", ".join(LOOKED_AT_BY.get(family, ())) or "none"
+        lines.append(f"| {family} | [{_name(family)}](#{_anchor(family)}) | {judged} | {len(codes)} | {looked} |")
+    lines += [
+        "",
+        "Codes are never reused. Ours and theirs stand side by side in every verdict that theirs can give.",
+        "",
+    ]
+    for family in families:
+        lines += [f"## {_anchor(family)}", ""]
+        for code in sorted(code for code in every if family_of(code) == family):
+            lines += [*_describe(every[code], levels[code]), ""]
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _describe(one: Rule[Any], level: Level) -> Iterator[str]:
+    yield f"### {one.code}: {one.title}"
+    yield ""
+    yield f"*{one.severity}, of a {level}.* {_text(one.explanation)}".rstrip()
+    yield ""
+    yield f"- **Fix:** {_text(one.remedy)}"
+    yield f"- **Source:** {_text(one.source)}"
+    if reasons := tuple(dict.fromkeys(_reasons(one.applies.__code__))):
+        yield f"- **Skipped, saying:** {'; '.join(map(_text, reasons))}"
+    if one.requires:
+        yield f"- **Judged only where these hold:** {', '.join(sorted(one.requires))}"
+
+
+def _reasons(code: CodeType) -> Iterator[str]:
+    """The sentences that a rule's `applies` can return: its texts, without its docstring."""
+    for index, value in enumerate(code.co_consts):
+        if isinstance(value, CodeType):
+            yield from _reasons(value)
+        elif isinstance(value, str) and " " in value and not (index == 0 and value.endswith(".")):
+            yield value
+
+
+def _name(family: str) -> str:
+    return FAMILIES.get(family, family)
+
+
+def _anchor(family: str) -> str:
+    return f"{family.lower()}-{_name(family).replace(' ', '-')}"
+
+
+def _text(text: str) -> str:
+    """Text of a rule as Markdown: what looks like a tag or a placeholder stays visible."""
+    return " ".join(text.split()).replace("<", "&lt;").replace("*", "\\*").replace("_", "\\_")
+
+
+def main() -> None:
+    print(render_reference(), end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""Which official checkers are asked about what, and their opinions hung on the verdicts."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rules.checks.verdict import Verdict
+from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
+
+_OF_SET: tuple[CheckerName, ...] = ("seed", "rcp")
+_OF_SUBMISSION: tuple[CheckerName, ...] = ("package", "repo")
+
+
+def with_second_opinion(verdicts: Sequence[Verdict], timeout_s: float | None = None) -> tuple[Verdict, ...]:
+    """The verdicts with the opinions of the official checkers at every level, all asked in one process.
+
+    A log is shown to the compliance checker, a set to those of seeds and reference convergence points, its system's
+    description to that of systems, a submission as a whole to those of packages and
+    repositories. Own benchmarks and those that nobody defines are not shown: they do not know them.
+    """
+    questions = tuple(dict.fromkeys(question for verdict in verdicts for question in _questions(verdict)))
+    opinions = dict(zip(questions, ask_official_checkers(questions, timeout_s), strict=True))
+    return tuple(_attach(verdict, opinions) for verdict in verdicts)
+
+
+def _attach(verdict: Verdict, opinions: dict[Question, OfficialOpinion]) -> Verdict:
+    return replace(
+        verdict,
+        official=tuple(opinions[question] for question in _own_questions(verdict)),
+        parts=tuple(_attach(part, opinions) for part in verdict.parts),
+    )
+
+
+def _questions(verdict: Verdict) -> Iterator[Question]:
+    yield from _own_questions(verdict)
+    for part in verdict.parts:
+        yield from _questions(part)
+
+
+def _own_questions(verdict: Verdict) -> Iterator[Question]:
+    """What is asked about this level alone."""
+    path, round_name = Path(verdict.subject), _round(verdict)
+    if round_name is None:
+        return
+    if verdict.level == "log":
+        yield Question(checker="compliance", path=path, round=round_name)
+    elif verdict.level == "set" and round_name != "0.7":  # these came with 1.0
+        logs = tuple(Path(part.subject) for part in verdict.parts)
+        for name in _OF_SET if logs else ():
+            yield Question(checker=name, path=path, round=round_name, logs=logs)
+        if (system := _system_of(path)) is not None:
+            yield Question(checker="system", path=system, round=round_name)
+    elif verdict.level == "submission":
+        asked = {_system_of(Path(part.subject)) for part in verdict.parts}
+        for system in sorted({*(path / "systems").glob("*.json")} - asked):
+            yield Question(checker="system", path=system, round=round_name)
+        for name in _OF_SUBMISSION:
+            yield Question(checker=name, path=path, round=round_name)
+
+
+def _system_of(folder: Path) -> Path | None:
+    """The system description of results/<system>/<benchmark>, if there is one."""
+    if len(folder.parents) < 3 or folder.parents[1].name != "results":
+        return None
+    path = folder.parents[2] / "systems" / f"{folder.parents[0].name}.json"
+    return path if path.is_file() else None
+
+
+def _round(verdict: Verdict) -> str | None:
+    """The official round; that of most parts where a submission's parts are of several."""
+    if verdict.round is not None or verdict.level not in ("submission", "round"):
+        return verdict.round
+    rounds = Counter(name for part in verdict.parts if (name := _round(part)) is not None)
+    return rounds.most_common(1)[0][0] if rounds else None

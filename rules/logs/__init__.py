@@ -1,0 +1,1 @@
+"""MLPerf logs: lines, keys, intervals."""

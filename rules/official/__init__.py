@@ -1,0 +1,1 @@
+"""The official checkers, in a confined process of their own."""

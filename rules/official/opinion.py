@@ -1,0 +1,142 @@
+"""The second opinion: the official checkers, in one process of their own that can do no harm.
+
+They parse hostile input with code that evaluates strings from YAML, write beside what they read and delete
+files, so they run on copies in a temporary folder, confined to it (official_worker.py), with a clean environment
+and limits on memory, time and file size. Their verdict, or their crash, is reported as their own.
+"""
+
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from rules.logs.log import printable
+from rules.official.copies import Copies, NotCopiedError, num_links
+from rules.official.process import Answer, run_worker
+
+TIMEOUT_S = 120.0
+TIMEOUT_PER_QUESTION_S = 1.0
+WORKER = Path(__file__).with_name("worker.py")
+_MESSAGE_CHARS = 400
+CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
+OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
+_TOOLS: dict[CheckerName, str] = {
+    "compliance": "compliance_checker",
+    "seed": "package_checker.seed_checker",
+    "rcp": "rcp_checker",
+    "system": "system_desc_checker",
+    "package": "package_checker",
+    "repo": "repo_checker",
+}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OfficialOpinion:
+    """What one official checker said of one thing: its verdict, its crash, or why it was not asked.
+
+    `subject` is the log, result directory, system description or submission that it looked at; `factor` is the
+    factor by which the RCP checker normalises, None for the others and where it came to none.
+    """
+
+    checker: CheckerName
+    tool: str
+    ruleset: str
+    subject: str
+    outcome: OpinionOutcome
+    messages: tuple[str, ...] = ()
+    factor: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What to ask which checker: of a log (compliance), a result directory (seed, rcp; `logs` are its files), a
+    system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"."""
+
+    checker: CheckerName
+    path: Path
+    round: str
+    logs: tuple[Path, ...] = ()
+
+
+def ask_official_checkers(
+    questions: Sequence[Question], timeout_s: float | None = None
+) -> tuple[OfficialOpinion, ...]:
+    """Opinions in the order of the questions, from one process. Never raises for what they are about.
+
+    `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
+    """
+    if not questions:
+        return ()
+    if _installed() is None:
+        return tuple(_opinion(one, Answer("not asked", ("mlperf-logging is not installed",))) for one in questions)
+    limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
+    with tempfile.TemporaryDirectory(prefix="dlrmbench-official-", ignore_cleanup_errors=True) as folder:
+        copies = Copies(Path(folder))
+        answers: dict[int, Answer] = {}
+        jobs: list[dict[str, Any]] = []
+        # Folders first, so that the logs in them are copied once.
+        for index in sorted(range(len(questions)), key=lambda index: not questions[index].logs):
+            one = questions[index]
+            try:
+                path = _copy(one, copies)
+            except NotCopiedError as error:
+                answers[index] = Answer("not asked", (str(error),))
+                continue
+            except OSError as error:  # such as no space left
+                answers[index] = Answer("not asked", (f"it could not be copied: {error.strerror}",))
+                continue
+            jobs.append({"id": index, "checker": one.checker, "path": path, "ruleset": f"{one.round}.0"})
+        jobs.sort(key=lambda job: int(job["id"]))
+        if jobs:
+            answers |= run_worker(WORKER, jobs, folder, limit_s)
+        inside = {job["id"]: str(job["path"]) for job in jobs}
+    return tuple(_opinion(one, answers[index], inside.get(index)) for index, one in enumerate(questions))
+
+
+def ask_official_checker(
+    logs: Sequence[str | Path], round_name: str, timeout_s: float | None = None
+) -> tuple[OfficialOpinion, ...]:
+    """The compliance checker's opinions on `logs`, in order, by the rules of `round_name`."""
+    questions = [Question(checker="compliance", path=Path(log), round=round_name) for log in logs]
+    return ask_official_checkers(questions, timeout_s)
+
+
+def _installed() -> str | None:
+    try:
+        return version("mlperf-logging")
+    except PackageNotFoundError:
+        return None
+
+
+def _copy(one: Question, copies: Copies) -> str:
+    if one.checker in ("compliance", "system"):
+        return copies.log(one.path)
+    if one.checker in ("seed", "rcp"):
+        return copies.result_set(one.logs)
+    return copies.submission(one.path) if one.checker == "package" else copies.outline(one.path)
+
+
+def _opinion(one: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
+    messages = [_shorten(message, inside) for message in answer.messages]
+    if one.checker in ("package", "repo") and inside is not None and (links := num_links(one.path)):
+        messages.append(f"{links} links or special files were not shown to it")
+    outcome: OpinionOutcome = next((name for name in get_args(OpinionOutcome) if name == answer.outcome), "crashed")
+    return OfficialOpinion(
+        checker=one.checker,
+        tool=f"mlperf_logging {_TOOLS[one.checker]} {_installed() or 'missing'}",
+        ruleset=f"{one.round}.0",
+        subject=printable(str(one.path)),
+        outcome=outcome,
+        messages=tuple(messages),
+        factor=answer.factor,
+    )
+
+
+def _shorten(message: str, inside: str | None) -> str:
+    """The message without the dump of the checker's whole state that follows it, and without our copy's path."""
+    text = " ".join(message.split("\ncurrent context")[0].split())
+    if inside is not None:
+        text = text.replace(f"{inside}/", "").replace(inside, "the log" if inside.endswith(".txt") else "the copy")
+    return printable(text)[:_MESSAGE_CHARS]

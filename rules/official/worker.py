@@ -1,0 +1,248 @@
+"""The process in which the official checkers run: confined to one folder, one answer per line.
+
+Started by rules.official.process as a script (python -I), with the questions on standard input as JSON; the
+product never imports it. The checkers execute code from rule files whose names come from the logs they read,
+write beside what they read and delete files, so before the first question an audit hook takes from this process
+what it does not need: to write or delete outside its folder, to read what is neither there nor Python's own, to
+start programs, to open connections.
+"""
+
+import json
+import logging
+import math
+import os
+import re
+import resource
+import sys
+import warnings
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+MAX_MESSAGES = 50
+MESSAGE_CHARS = 2000
+_WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+_CHANGES = (
+    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate", "os.chmod", "os.chown",
+    "os.lchown", "os.utime", "os.setxattr", "os.removexattr", "os.mkfifo", "os.mknod", "shutil.",
+)  # fmt: skip
+_LOOKS = ("os.listdir", "os.scandir", "os.walk", "os.fwalk")
+_NEVER = (
+    "subprocess.", "os.system", "os.exec", "os.fork", "os.posix_spawn", "os.spawn", "os.startfile", "os.chdir",
+    "os.fchdir", "os.chroot", "os.kill", "os.killpg", "signal.pthread_kill", "pty.", "socket.", "urllib.", "http.",
+    "ftplib.", "smtplib.", "ctypes.", "syslog.", "webbrowser.",
+)  # fmt: skip
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_]{0,64}\Z")
+_NAMED = ("submission_division", "submission_benchmark")
+Job = dict[str, Any]
+Said = tuple[str, list[str], float | None]
+
+
+class NotAskedError(Exception):
+    """Why a checker is not asked after all."""
+
+
+def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
+    """What the kernel enforces; systems that know one of the limits not go without it."""
+    for kind, value in (
+        (resource.RLIMIT_AS, memory_bytes),
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_FSIZE, file_bytes),
+        (resource.RLIMIT_NOFILE, 256),
+        (resource.RLIMIT_CORE, 0),
+    ):
+        try:
+            resource.setrlimit(kind, (value, value))
+        except (ValueError, OSError):
+            continue
+
+
+def confine(folder: str) -> None:
+    """From here on, and for good: changes inside `folder` only, reading there and in Python's own folders only."""
+    home = os.path.realpath(folder)
+    python = {os.path.realpath(one) for one in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if one}
+    readable = (home, *python, os.path.realpath(os.devnull))
+
+    def refuse_outside(path: object, places: tuple[str, ...], event: str) -> None:
+        if isinstance(path, int):  # a descriptor that this process already holds
+            return
+        real = os.path.realpath(os.fsdecode(path) if isinstance(path, str | bytes | os.PathLike) else ".")
+        if not any(real == place or real.startswith(place + os.sep) for place in places):
+            raise PermissionError(f"{event}: {real} is outside the folder of copies")
+
+    def hook(event: str, arguments: tuple[Any, ...]) -> None:
+        if event == "open":
+            path, mode, flags = (*arguments, None, None)[:3]
+            writes = bool((flags or 0) & _WRITES) or (isinstance(mode, str) and set(mode) & set("wax+"))
+            refuse_outside(path, (home,) if writes else readable, "open")
+        elif event.startswith(_CHANGES):
+            for path in arguments:
+                if isinstance(path, str | bytes | os.PathLike):
+                    refuse_outside(path, (home,), event)
+        elif event.startswith(_LOOKS):
+            refuse_outside(arguments[0] if arguments else ".", readable, event)
+        elif event.startswith(_NEVER):
+            raise PermissionError(f"{event} is not allowed here")
+
+    sys.addaudithook(hook)
+
+
+class Listener(logging.Handler):
+    """Keeps what the checkers log, which is where most of their findings go."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.records: list[tuple[int, str]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if len(self.records) < 100 * MAX_MESSAGES or record.levelno >= logging.ERROR:
+            self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
+
+    def told(self, *levels: int) -> list[str]:
+        """Messages of these levels, those of the first level first."""
+        return [text for level in levels for one, text in self.records if one == level and text]
+
+    def said(self, words: str) -> bool:
+        return any(words in text for _, text in self.records)
+
+
+def refuse_made_up_names(name: str, ruleset: str) -> None:
+    """The checker would open, and execute, a rule file at a path that the log makes up."""
+    from mlperf_logging.compliance_checker import mlp_parser
+
+    for line in mlp_parser.parse_file(name, ruleset=ruleset)[0]:
+        if line.key in _NAMED and not _PLAIN_WORD.match(str(line.value["value"])):
+            raise NotAskedError("the division or benchmark that a log names is no plain word")
+
+
+def ask_compliance(job: Job, heard: Listener) -> Said:
+    from mlperf_logging.compliance_checker import mlp_compliance
+
+    refuse_made_up_names(job["path"], job["ruleset"])
+    mlp_compliance.enqueued_configs.clear()
+    checker = mlp_compliance.make_checker("training", job["ruleset"], False, False)
+    valid = mlp_compliance.main(job["path"], f"training_{job['ruleset']}/common.yaml", checker)[0]
+    said = [*checker.not_overwritable, *checker.overwritable.values(), *checker.warnings.values()]
+    return ("valid" if valid else "invalid"), [str(one) for one in said], None
+
+
+def refuse_open(logs: list[str], ruleset: str) -> None:
+    """The package checker asks about seeds and convergence in Closed alone."""
+    from mlperf_logging.compliance_checker import mlp_parser
+
+    for log in logs:
+        for line in mlp_parser.parse_file(log, ruleset=ruleset)[0]:
+            if line.key == "submission_division" and line.value["value"] == "open":
+                raise NotAskedError("it is not asked about the Open division")
+
+
+def ask_seed(job: Job, heard: Listener) -> Said:
+    from mlperf_logging.package_checker.seed_checker import SeedChecker
+
+    logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
+    refuse_open(logs, job["ruleset"])
+    valid = SeedChecker(job["ruleset"]).check_seeds(logs)
+    lines = [line for text in heard.told(logging.ERROR) for line in text.splitlines()]
+    return ("valid" if valid else "invalid"), lines, None
+
+
+def ask_rcp(job: Job, heard: Listener) -> Said:
+    """With set_scaling it keeps its scaling.json in the copy; without, it would look for one in the root folder
+    and delete that."""
+    from mlperf_logging.rcp_checker import rcp_checker
+
+    refuse_open(sorted(map(str, Path(job["path"]).glob("result_*.txt"))), job["ruleset"])
+    passed, said, factor = rcp_checker.check_directory(
+        job["path"], "training", job["ruleset"], False, False, rcp_pass="pruned_rcps", set_scaling=True
+    )
+    Path(job["path"], "scaling.json").unlink(missing_ok=True)
+    if not math.isfinite(factor):
+        return "crashed", [f"its factor is {factor}, no number", str(said)], None
+    return ("valid" if passed else "invalid"), [str(said), *heard.told(logging.WARNING)], float(factor)
+
+
+def ask_system(job: Job, heard: Listener) -> Said:
+    from mlperf_logging.system_desc_checker import system_desc_checker
+
+    valid = system_desc_checker.check_system_desc(job["path"], "training", job["ruleset"])[0]
+    return ("valid" if valid else "invalid"), heard.told(logging.ERROR), None
+
+
+def ask_package(job: Job, heard: Listener) -> Said:
+    """It returns nothing and always leaves with 0, so its last words are its verdict."""
+    from mlperf_logging.package_checker import package_checker
+
+    for log in sorted(Path(job["path"]).glob("results/*/*/result_*.txt")):
+        refuse_made_up_names(str(log), job["ruleset"])
+    package_checker.check_training_package(
+        job["path"], "training", job["ruleset"], False, False, False, False, False, os.devnull
+    )
+    if not heard.said("PACKAGE CHECKER FOUND"):
+        return "crashed", ["it ended without a verdict"], None
+    valid = heard.said("PACKAGE CHECKER FOUND NO ERRORS")
+    return ("valid" if valid else "invalid"), heard.told(logging.ERROR, logging.WARNING), None
+
+
+def ask_repo(job: Job, heard: Listener) -> Said:
+    """It returns False whatever it finds, so its last words are its verdict."""
+    from mlperf_logging.repo_checker import repo_checker
+
+    repo_checker.run_checks(job["path"])
+    return ("valid" if heard.said("ALL CHECKS PASSED") else "invalid"), heard.told(logging.ERROR), None
+
+
+CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {
+    "compliance": ask_compliance,
+    "seed": ask_seed,
+    "rcp": ask_rcp,
+    "system": ask_system,
+    "package": ask_package,
+    "repo": ask_repo,
+}
+
+
+def load(names: set[str]) -> None:
+    """Import what the questions need while everything may still be read."""
+    from mlperf_logging.compliance_checker import mlp_compliance  # noqa: F401
+
+    if names & {"seed", "rcp", "package"}:
+        from mlperf_logging.package_checker import package_checker  # noqa: F401  (brings seed and rcp with it)
+    if "system" in names:
+        from mlperf_logging.system_desc_checker import system_desc_checker  # noqa: F401
+    if "repo" in names:
+        from mlperf_logging.repo_checker import repo_checker  # noqa: F401
+
+
+def answer(job: Job) -> dict[str, Any]:
+    """The checker's verdict, or its crash, on one question."""
+    heard = Listener()
+    root = logging.getLogger()
+    root.addHandler(heard)
+    try:
+        outcome, messages, factor = CHECKERS[job["checker"]](job, heard)
+    except NotAskedError as error:
+        outcome, messages, factor = "not asked", [str(error)], None
+    except Exception as error:
+        outcome, messages, factor = "crashed", [f"{type(error).__name__}: {error}".rstrip(": ")], None
+    finally:
+        root.removeHandler(heard)
+    kept = [message[:MESSAGE_CHARS] for message in dict.fromkeys(messages)][:MAX_MESSAGES]
+    return {"outcome": outcome, "messages": kept, "factor": factor}
+
+
+def main() -> None:
+    request = json.loads(sys.stdin.buffer.read())
+    answers = os.fdopen(os.dup(1), "w", encoding="ascii")
+    os.dup2(2, 1)  # what the checkers print is no answer
+    limit(request["memory_bytes"], request["cpu_s"], request["file_bytes"])
+    logging.getLogger().setLevel(logging.INFO)
+    warnings.simplefilter("ignore")
+    load({job["checker"] for job in request["jobs"]})
+    confine(str(Path.cwd()))
+    for job in request["jobs"]:
+        print(json.dumps({"started": job["id"]}), file=answers, flush=True)
+        print(json.dumps({"ended": job["id"], **answer(job)}), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,1 @@
+"""From logs to results and scores."""

@@ -1,0 +1,239 @@
+"""Power measurements beside a set: power/result_<i>/node_<j>.txt and sw_<k>.txt, in MLPerf's log format.
+
+power_measurement.adoc: a node's file holds power_measurement_start, power_reading (watts) at least once a second,
+power_measurement_stop, and conversion_eff where the meter sits before the power supply; a switch's file may hold
+interconnect_power_est (watts) instead. Only sums and the first offending lines are kept, so that memory is bounded.
+"""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from pathlib import Path
+from typing import Literal
+
+from rules.errors import InputError
+from rules.logs import keys
+from rules.logs.log import LogLine, RunLog, as_number, read_log
+from rules.scoring.results import RunResult
+from rules.tree.result_set import POWER_FOLDER, ResultSet, leads_out
+
+MAX_FILES = 20_000
+MAX_FILE_BYTES = 256 << 20
+_NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
+_MAX_BAD_LINES = 20
+Kind = Literal["node", "sw"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PowerFile:
+    """One node's or switch's measurement of one run. Times in milliseconds since 1970.
+
+    `mean_w` is the mean of the readings, each weighted by the time since the one before it (or since the start),
+    and `longest_gap_s` the longest such time inside the timed part of the run; `num_in_run` counts the readings
+    there. `estimate_w` is interconnect_power_est. None is not known, never 0.
+    """
+
+    path: str
+    kind: Kind
+    index: int
+    start: LogLine | None
+    stop: LogLine | None
+    first_reading: LogLine | None
+    num_readings: int
+    num_in_run: int
+    longest_gap_s: float | None
+    mean_w: float | None
+    conversion_eff: float
+    estimate_w: float | None
+    bad: tuple[LogLine, ...]
+    """Records whose value is no positive number, or no efficiency; the first ones."""
+    disorder: LogLine | None
+    """The first reading stamped before the one above it."""
+    num_unparsed: int
+
+    @property
+    def power_w(self) -> float | None:
+        """Mean power behind the power supply; measured where there are readings, else estimated."""
+        power = self.mean_w if self.mean_w is not None else self.estimate_w
+        return None if power is None else power * self.conversion_eff
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunPower:
+    """The files of one run. `folder` is power/result_<i>, None where there is none."""
+
+    run: RunResult
+    folder: Path | None
+    files: tuple[PowerFile, ...] = ()
+    others: tuple[str, ...] = ()
+    unread: tuple[tuple[str, str], ...] = ()
+
+    def count(self, kind: Kind) -> int:
+        return sum(one.kind == kind for one in self.files)
+
+    @property
+    def energy_j(self) -> float | None:
+        """Energy of the timed part: mean power of every file, added up, times the time to train, as the official
+        summarizer computes it (it prints the unit kJ; the number is in joules)."""
+        powers = [one.power_w for one in self.files]
+        if self.run.time_to_train_s is None or not self.count("node"):
+            return None
+        known = [power for power in powers if power is not None]
+        return sum(known) * self.run.time_to_train_s if len(known) == len(powers) else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetPower:
+    """The power measurements of a set, run by run in the order of its logs. `others` are names in power/ that
+    belong to no log."""
+
+    runs: tuple[RunPower, ...]
+    others: tuple[str, ...] = ()
+    is_cut: bool = False
+
+
+@dataclass(slots=True)
+class _Sums:
+    """Sums over the readings of one file, taken in order of time."""
+
+    num: int = 0
+    num_in_run: int = 0
+    energy_w_ms: float = 0.0
+    longest_ms: float | None = None
+    bad: list[LogLine] = field(default_factory=list)
+
+
+def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
+    """What lies in a set's power/, None where there is none. Never raises for what it finds there."""
+    top = result_set.folder / POWER_FOLDER
+    if not top.is_dir() or leads_out(top, result_set.folder):
+        return None
+    by_name = {Path(run.path).stem: run for run in runs}
+    num_files = 0
+    measured: dict[str, RunPower] = {}
+    for name, run in by_name.items():
+        folder = top / name
+        if folder.is_dir() and not leads_out(folder, top):
+            measured[name] = _read_run(folder, run, MAX_FILES - num_files)
+            num_files += len(measured[name].files)
+    return SetPower(
+        runs=tuple(measured.get(name, RunPower(run=run, folder=None)) for name, run in by_name.items()),
+        others=tuple(sorted(one.name for one in top.iterdir() if one.name not in by_name)[:20]),
+        is_cut=num_files >= MAX_FILES,
+    )
+
+
+def _read_run(folder: Path, run: RunResult, num_left: int) -> RunPower:
+    files: list[PowerFile] = []
+    others: list[str] = []
+    unread: list[tuple[str, str]] = []
+    for path in sorted(folder.iterdir()):
+        match = _NAME.match(path.name)
+        if match is None:
+            others.append(path.name)
+        elif len(files) < num_left:
+            reason = _why_not_read(path, folder)
+            if reason is None:
+                files.append(_read_file(path, "node" if match[1] == "node" else "sw", int(match[2]), run))
+            else:
+                unread.append((str(path), reason))
+    files.sort(key=lambda one: (one.kind, one.index))
+    return RunPower(run=run, folder=folder, files=tuple(files), others=tuple(others[:20]), unread=tuple(unread))
+
+
+def _why_not_read(path: Path, top: Path) -> str | None:
+    if not path.is_file():
+        return "not a regular file"
+    if leads_out(path, top):
+        return "a link that leads out of the tree"
+    return f"larger than {MAX_FILE_BYTES} bytes" if path.stat().st_size > MAX_FILE_BYTES else None
+
+
+def _read_file(path: Path, kind: Kind, index: int, run: RunResult) -> PowerFile:
+    try:
+        log = read_log(path)
+    except InputError:
+        log = RunLog(path=str(path), lines=())
+    return summarise(log, kind, index, run)
+
+
+def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
+    """One file's records as sums; pure."""
+    start, stop = log.first(keys.POWER_MEASUREMENT_START), log.last(keys.POWER_MEASUREMENT_STOP)
+    readings = log.all(keys.POWER_READING)
+    sums = _add_up(readings, start, stop, run)
+    window_ms = stop.time_ms - start.time_ms if start is not None and stop is not None else 0.0
+    efficiency = _positive(log, keys.CONVERSION_EFF, sums, most=1.0)
+    estimate = _positive(log, keys.INTERCONNECT_POWER_EST, sums)
+    return PowerFile(
+        path=log.path,
+        kind=kind,
+        index=index,
+        start=start,
+        stop=stop,
+        first_reading=readings[0] if readings else None,
+        num_readings=sums.num,
+        num_in_run=sums.num_in_run,
+        longest_gap_s=sums.longest_ms / 1e3 if sums.longest_ms is not None else None,
+        mean_w=sums.energy_w_ms / window_ms if window_ms > 0 and sums.num else None,
+        conversion_eff=efficiency if efficiency is not None else 1.0,
+        estimate_w=estimate,
+        bad=tuple(sums.bad),
+        disorder=next((later for one, later in pairwise(readings) if later.time_ms < one.time_ms), None),
+        num_unparsed=log.num_unparsed,
+    )
+
+
+def _add_up(readings: tuple[LogLine, ...], start: LogLine | None, stop: LogLine | None, run: RunResult) -> _Sums:
+    """Readings by time from the start to the stop of the measurement; what is no positive number is left out."""
+    sums = _Sums()
+    bounds = _timed_part(run)
+    last_ms = start.time_ms if start is not None else None
+    for line in sorted(readings, key=lambda one: one.time_ms):
+        power_w = as_number(line.value)
+        if power_w is None or power_w <= 0:
+            if len(sums.bad) < _MAX_BAD_LINES:
+                sums.bad.append(line)
+            continue
+        if (start is not None and line.time_ms < start.time_ms) or (stop is not None and line.time_ms > stop.time_ms):
+            continue
+        sums.num += 1
+        gap_ms = line.time_ms - last_ms if last_ms is not None else 0.0
+        sums.energy_w_ms += power_w * gap_ms
+        if bounds is not None and bounds[0] <= line.time_ms <= bounds[1]:
+            sums.num_in_run += 1
+        if bounds is not None and last_ms is not None:
+            inside_ms = min(line.time_ms, bounds[1]) - max(last_ms, bounds[0])
+            sums.longest_ms = max(sums.longest_ms or 0.0, inside_ms)
+        last_ms = line.time_ms
+    if bounds is not None and last_ms is not None and sums.num:
+        sums.longest_ms = max(sums.longest_ms or 0.0, bounds[1] - max(last_ms, bounds[0]))
+    return sums
+
+
+def _timed_part(run: RunResult) -> tuple[float, float] | None:
+    if run.started_ms is None or run.time_to_train_s is None:
+        return None
+    return run.started_ms, run.started_ms + run.time_to_train_s * 1e3
+
+
+def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> float | None:
+    """The last value of a key where it is a positive number; otherwise it is among the bad ones."""
+    line = log.last(key)
+    if line is None:
+        return None
+    number = as_number(line.value)
+    if number is not None and number > 0 and (most is None or number <= most):
+        return number
+    sums.bad.append(line)
+    return None
+
+
+def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
+    """Mean energy of the runs that count for the time's score: the same ones are dropped (power_measurement.adoc,
+    "Scoring"). None where one of them was not measured. Never normalised by reference convergence points."""
+    kept = [one.energy_j for index, one in enumerate(power.runs) if index not in dropped]
+    known = [energy_j for energy_j in kept if energy_j is not None]
+    return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

@@ -1,0 +1,278 @@
+"""Reference convergence points (RCPs): may a result have converged as fast as it did, and how is it normalised?
+
+The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate, one-sided two-sample t-test at
+5 % on Olympic means, normalise), because published scores were made by it; it never reads or writes
+scaling.json. The statement of the rule is training_rules.adoc, "RCP".
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Literal
+
+from rules.benchmarks.loader import Benchmark
+from rules.errors import DefinitionError
+from rules.logs import keys
+from rules.logs.log import as_number, as_whole
+
+ALPHA = 0.05
+_TOLERANCE = 0.0001
+_NOT_CONVERGED = 1e9
+"""What the official tool takes for a run that did not converge, in epochs and in samples alike."""
+_MOST = 1e15
+_SHIPPED = Path(__file__).parents[1] / "benchmarks"
+RcpStatus = Literal["passed", "failed", "missing", "none"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ReferencePoint:
+    """Reference runs at one batch size: Olympic mean and deviation of epochs to converge, and the fewest
+    epochs that a result's mean may have (`min_epochs`). `num_runs` is 0 for an interpolated point.
+
+    All are in the benchmark's convergence unit, which for dlrmv4 is samples. `stdev` is that of all runs, as
+    the official tool computes it, although the rule's worked example leaves out the fastest and slowest run.
+    """
+
+    name: str
+    global_batch_size: int
+    mean: float
+    stdev: float
+    min_epochs: float
+    num_runs: int
+
+    @property
+    def max_speedup(self) -> float:
+        return self.mean / self.min_epochs
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Convergence:
+    """The test's outcome. `factor` multiplies the time (1 unless the result converged faster than the
+    reference); `mean_epochs` is the result's Olympic mean in `unit`. "none": there are no points to test against."""
+
+    status: RcpStatus
+    reason: str
+    factor: float
+    mean_epochs: float | None
+    point: ReferencePoint | None
+    unit: Literal["epochs", "samples"] = "epochs"
+
+
+def olympic(values: Sequence[float]) -> float:
+    import numpy as np
+
+    return float(np.mean(sorted(values)[1:-1]))
+
+
+def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
+    """Probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
+    from scipy.special import stdtr
+
+    freedom = num + ref_num - 2
+    variance = ((num - 1) * stdev**2 + (ref_num - 1) * ref_stdev**2) / freedom
+    return float(stdtr(freedom, (mean - ref_mean) / (variance * (1 / num + 1 / ref_num)) ** 0.5))
+
+
+def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
+    """The lowest mean that the test does not reject, by bisection to 0.0001 as the official tool does it.
+
+    `num_ref` counts the reference runs that enter its mean, `num_runs` the runs of a result (2 of which
+    Olympic scoring drops). Similar deviations are assumed.
+    """
+    if stdev == 0:
+        return mean
+    low, high = 0.0, mean
+    middle = (low + high) / 2
+    while high - low > _TOLERANCE:
+        if p_value(middle, stdev, num_ref, mean, stdev, num_runs - 2) > ALPHA:
+            high = middle
+        else:
+            low = middle
+        middle = (low + high) / 2
+    return middle
+
+
+def reference_point(name: str, batch_size: int, epochs: Sequence[float], num_runs: int) -> ReferencePoint:
+    import numpy as np
+
+    mean, stdev = olympic(epochs), float(np.std(epochs))
+    return ReferencePoint(
+        name=name,
+        global_batch_size=batch_size,
+        mean=mean,
+        stdev=stdev,
+        min_epochs=min_acceptable_mean(mean, stdev, len(epochs) - 2, num_runs),
+        num_runs=len(epochs),
+    )
+
+
+def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
+    """The point between two batch sizes; its 2 N reference runs are notional."""
+    import numpy as np
+
+    sizes = [low.global_batch_size, high.global_batch_size]
+    mean = float(np.interp(batch_size, sizes, [low.mean, high.mean]))
+    stdev = float(np.interp(batch_size, sizes, [low.stdev, high.stdev]))
+    return ReferencePoint(
+        name=f"between {low.name} and {high.name}",
+        global_batch_size=batch_size,
+        mean=mean,
+        stdev=stdev,
+        min_epochs=min_acceptable_mean(mean, stdev, num_runs * 2, num_runs),
+        num_runs=0,
+    )
+
+
+def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint, ...]:
+    """Drop points that converge slower than their neighbours' interpolation, and those below the fastest.
+
+    Follows the official loop, which steps on after a removal and so is not the lower convex hull
+    (mlcommons/logging#368).
+    """
+    kept = sorted(points, key=lambda point: point.global_batch_size)
+    fastest = min(kept, key=lambda point: point.mean)
+    kept = [point for point in kept if point.global_batch_size >= fastest.global_batch_size]
+    index = 1
+    while index < len(kept) - 1:
+        between = interpolate(kept[index].global_batch_size, kept[index - 1], kept[index + 1], num_runs)
+        if kept[index].mean > between.mean:
+            del kept[index]
+        else:
+            index += 1
+    return tuple(kept)
+
+
+def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
+    """The point to test a batch size against, and how it was found: "found", "interpolated", "smallest" (below
+    all points: the smallest one serves) or "missing" (above all points)."""
+    exact = next((point for point in points if point.global_batch_size == batch_size), None)
+    if exact is not None:
+        return exact, "found"
+    below = [point for point in points if point.global_batch_size < batch_size]
+    above = [point for point in points if point.global_batch_size > batch_size]
+    if below and above:
+        low = max(below, key=lambda point: point.global_batch_size)
+        high = min(above, key=lambda point: point.global_batch_size)
+        return interpolate(batch_size, low, high, num_runs), "interpolated"
+    if above:
+        return min(above, key=lambda point: point.global_batch_size), "smallest"
+    return None, "missing"
+
+
+def judge_epochs(
+    batch_size: int,
+    epochs: Sequence[float | None],
+    points: Sequence[ReferencePoint],
+    num_runs: int,
+    unit: Literal["epochs", "samples"] = "epochs",
+) -> Convergence:
+    """Test a result's epochs to converge (None: did not) against the points; factor as the official tool's."""
+    if sum(value is None for value in epochs) > 1:
+        return _untested("failed", "more than one run did not converge")
+    point, how = find_point(batch_size, points, num_runs)
+    if point is None:
+        return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
+    mean = olympic([_NOT_CONVERGED if value is None else _bounded(round(value, 3)) for value in epochs])
+    if mean <= 0:
+        return _untested("failed", f"a mean of {mean} {unit} to converge is impossible")
+    factor = max(1.0, point.mean / mean)
+    limit = point.mean / point.max_speedup
+    size = point.global_batch_size
+    digits = 4 if unit == "epochs" else 0
+    said = (
+        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {size}, "
+        f"limit {limit:.{digits}f}"
+    )
+    if mean >= limit:
+        return Convergence(
+            status="passed", reason=f"point {how}: {said}", factor=factor, mean_epochs=mean, point=point, unit=unit
+        )
+    if how == "smallest":
+        reason = (
+            f"batch size {batch_size} is below all reference points and converges faster than the smallest: {said}"
+        )
+        return Convergence(status="missing", reason=reason, factor=1.0, mean_epochs=mean, point=point, unit=unit)
+    reason = f"converges faster than the reference allows: {said}"
+    return Convergence(status="failed", reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
+
+
+def _bounded(epochs: float) -> float:
+    """Kept within what sums can hold; far beyond any training."""
+    return max(-_MOST, min(epochs, _MOST))
+
+
+def _untested(status: RcpStatus, reason: str) -> Convergence:
+    return Convergence(status=status, reason=reason, factor=1.0, mean_epochs=None, point=None)
+
+
+def judge_convergence(
+    benchmark: Benchmark, round_name: str | None, batch_size: int | None, epochs: Sequence[float | None]
+) -> Convergence:
+    """Judge the convergence of one complete result set; `epochs` as logged (dlrm v1 counts from 1), or samples.
+
+    Own benchmarks are tested at the batch sizes of their own points only and never normalised.
+    """
+    if batch_size is None:
+        return _untested("missing", "the runs do not agree on a global_batch_size")
+    if len(epochs) < 3:
+        return _untested("missing", "fewer than 3 runs")
+    is_own = benchmark.status == "own"
+    file = rcp_file(benchmark, round_name)
+    if file is None:
+        where = f"round {round_name}" if round_name else "this benchmark"
+        return _untested("none", f"there are no reference convergence points for {where}")
+    points = load_points(file, benchmark.score.num_runs)
+    if is_own and batch_size not in [point.global_batch_size for point in points]:
+        sizes = ", ".join(str(point.global_batch_size) for point in points)
+        return _untested("none", f"no reference convergence point at batch size {batch_size} (there are {sizes})")
+    kept = points if is_own else prune(points, benchmark.score.num_runs)
+    unit: Literal["epochs", "samples"] = (
+        "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
+    )
+    found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs, unit)
+    sizes_kept, sizes_given = ({point.global_batch_size for point in some} for some in (kept, points))
+    if batch_size in sizes_given - sizes_kept:
+        pruned = (
+            f"{found.reason} (this round prunes the point at batch size {batch_size}: a smaller batch is fastest, "
+        )
+        found = replace(found, reason=f"{pruned}or it converges slower than its neighbours let expect)")
+    return replace(found, factor=1.0) if is_own else found
+
+
+def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
+    """The file of reference points: the pinned mlperf-logging wheel's, or an own benchmark's shipped one."""
+    if benchmark.status == "own":
+        path = _SHIPPED / f"{benchmark.name}.rcps.json"
+        is_shipped = benchmark.path.parent == _SHIPPED
+        return path if is_shipped and path.is_file() else None
+    spec = find_spec("mlperf_logging")
+    if spec is None or not spec.submodule_search_locations or round_name is None:
+        return None
+    folder = Path(next(iter(spec.submodule_search_locations))) / "rcp_checker" / f"training_{round_name}.0"
+    path = folder / f"rcps_{benchmark.name}.json"
+    return path if path.is_file() else None
+
+
+@cache
+def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
+    """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError."""
+    try:
+        records = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DefinitionError(f"{path}: reference convergence points cannot be read: {error}") from None
+    if not isinstance(records, Mapping):
+        raise DefinitionError(f"{path}: expected an object of reference convergence points.")
+    points = []
+    for name, record in records.items():
+        size = as_whole(record.get("BS")) if isinstance(record, Mapping) else None
+        epochs = record.get("Epochs to converge") if isinstance(record, Mapping) else None
+        if size is None or not isinstance(epochs, list) or len(epochs) < 3:
+            raise DefinitionError(f"{path}: {name}: expected 'BS' and at least 3 'Epochs to converge'.")
+        numbers = [number for number in map(as_number, epochs) if number is not None]
+        if len(numbers) != len(epochs):
+            raise DefinitionError(f"{path}: {name}: 'Epochs to converge' holds something that is no number.")
+        points.append(reference_point(str(name), size, numbers, num_runs))
+    return tuple(sorted(points, key=lambda point: point.global_batch_size))

@@ -1,0 +1,237 @@
+"""From logs to results: one run's times and counts, and the score of a set of runs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
+from rules.logs import intervals, keys
+from rules.logs.log import LogLine, RunLog, as_number, as_whole, printable
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Evaluation:
+    """One look at the held-out data. `elapsed_s` counts from run_start to the stamp of eval_accuracy."""
+
+    epoch_num: float | None
+    samples_count: int | None
+    elapsed_s: float
+    quality: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunResult:
+    """What one log says about one run. None is "not known from the log", never zero.
+
+    time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with
+    train_s the time inside blocks (time to train minus evaluations where the log has no blocks).
+    overhead_s = time_to_train_s - train_s. epochs_to_converge counts from the start of training, also where
+    the log counts from 1 (dlrm v1).
+    """
+
+    path: str
+    log_sha256: str
+    benchmark: str | None
+    benchmark_version: int | None
+    definition_sha256: str | None
+    dataset_sha256: str | None
+    division: str | None
+    organization: str | None
+    platform: str | None
+    seed: int | None
+    status: str | None
+    abort_reason: str | None
+    converged: bool
+    quality_target: float | None
+    global_batch_size: int | None
+    learning_rate: float | None
+    train_samples: int | None
+    eval_samples: int | None
+    started_ms: float | None
+    init_s: float | None
+    time_to_train_s: float | None
+    train_s: float | None
+    eval_s: float | None
+    overhead_s: float | None
+    samples_to_converge: int | None
+    epochs_to_converge: float | None
+    throughput_samples_per_s: float | None
+    final_quality: float | None
+    evaluations: tuple[Evaluation, ...]
+    cache_clear: str | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class BenchmarkResult:
+    """The score of one set of runs: Olympic mean over exactly `num_runs_required` runs, or why there is none.
+
+    `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the
+    dropped slowest (training_rules.adoc, "Benchmark results"). `rcp_outcome` is passed, failed, missing or none
+    (no reference points), `rcp_reason` says why, and `rcp_factor` is None when no RCP applies. `score_s` is the
+    normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
+    """
+
+    benchmark: str | None
+    runs: tuple[RunResult, ...]
+    num_runs_required: int | None
+    olympic_mean_s: float | None
+    dropped: tuple[int, ...]
+    no_score_reason: str | None
+    rcp_outcome: str | None
+    rcp_factor: float | None
+    score_s: float | None
+    rcp_reason: str | None = None
+    round: str | None = None
+    num_runs_dropped: int = 1
+    energy_j: float | None = None
+    """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
+
+
+def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
+    """Mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
+    kept = sorted(values)[drop : len(values) - drop]
+    return math.fsum(kept) / len(kept) if kept else math.nan
+
+
+def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResult:
+    """What `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch).
+
+    Without one, the shipped benchmark of the log's name is used. Never raises: what cannot be read is None.
+    """
+    name = _text(log.value(keys.SUBMISSION_BENCHMARK))
+    if benchmark is None and name in shipped_names():
+        benchmark = load_benchmark(name)
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
+    took_s = _elapsed_s(start, stop)
+    evaluations = _evaluations(log, start)
+    train_samples = as_whole(log.value(keys.TRAIN_SAMPLES))
+    target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
+    reached = target is None or any(target <= one.quality <= 1.0 for one in evaluations)
+    train_s, eval_s = _train_and_eval_s(log, start, stop)
+    samples, epochs = _trained(evaluations, train_samples, benchmark)
+    converged = status == keys.SUCCESS and reached and took_s is not None
+    return RunResult(
+        path=log.path,
+        log_sha256=log.sha256,
+        benchmark=name,
+        benchmark_version=as_whole(log.value(keys.BENCHMARK_VERSION)),
+        definition_sha256=_text(log.value(keys.DEFINITION_SHA256)),
+        dataset_sha256=_text(log.value(keys.DATASET_SHA256)),
+        division=_text(log.value(keys.SUBMISSION_DIVISION)),
+        organization=_text(log.value(keys.SUBMISSION_ORG)),
+        platform=_text(log.value(keys.SUBMISSION_PLATFORM)),
+        seed=as_whole(log.value(keys.SEED)),
+        status=status,
+        abort_reason=_text(stop.metadata.get(keys.REASON)) if stop is not None else None,
+        converged=converged,
+        quality_target=target,
+        global_batch_size=as_whole(log.value(keys.GLOBAL_BATCH_SIZE)),
+        learning_rate=as_number(log.value(keys.OPT_BASE_LEARNING_RATE)),
+        train_samples=train_samples,
+        eval_samples=as_whole(log.value(keys.EVAL_SAMPLES)),
+        started_ms=start.time_ms if start is not None else None,
+        init_s=_elapsed_s(log.first(keys.INIT_START), log.last(keys.INIT_STOP)),
+        time_to_train_s=took_s,
+        train_s=train_s,
+        eval_s=eval_s,
+        overhead_s=max(took_s - train_s, 0.0) if took_s is not None and train_s is not None else None,
+        samples_to_converge=samples if converged else None,
+        epochs_to_converge=epochs if converged else None,
+        throughput_samples_per_s=samples / train_s if samples and train_s else None,
+        final_quality=evaluations[-1].quality if evaluations else None,
+        evaluations=evaluations,
+        cache_clear=_cache_clear(log.first(keys.CACHE_CLEAR)),
+    )
+
+
+def _text(value: Any) -> str | None:
+    return printable(value) if isinstance(value, str) and value else None
+
+
+def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
+    if start is None or stop is None or stop.time_ms < start.time_ms:
+        return None
+    return (stop.time_ms - start.time_ms) / 1e3
+
+
+def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
+    """Evaluations of finite quality inside the timed run, by time.
+
+    Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
+    stamped after run_start.
+    """
+    start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    if start is None:
+        return ()
+    end_ms, last_line = (stop.time_ms, stop.line_num) if stop is not None else (math.inf, math.inf)
+    found = [
+        (line, quality)
+        for line in log.all(keys.EVAL_ACCURACY)
+        if (quality := as_number(line.value)) is not None
+        and start.time_ms <= line.time_ms <= end_ms
+        and line.line_num <= last_line
+    ]
+    return tuple(sorted(found, key=lambda one: one[0].time_ms))
+
+
+def _evaluations(log: RunLog, start: LogLine | None) -> tuple[Evaluation, ...]:
+    return tuple(
+        Evaluation(
+            epoch_num=as_number(line.metadata.get(keys.EPOCH_NUM)),
+            samples_count=as_whole(line.metadata.get(keys.SAMPLES_COUNT)),
+            elapsed_s=(line.time_ms - start.time_ms) / 1e3 if start is not None else 0.0,
+            quality=quality,
+        )
+        for line, quality in evaluations_inside_run(log)
+    )
+
+
+def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) -> tuple[float | None, float | None]:
+    if start is None or stop is None or stop.time_ms < start.time_ms:
+        return None, None
+    low, high = start.time_ms, stop.time_ms
+    evals = intervals.union(_pairs(log, keys.EVAL_START, keys.EVAL_STOP, high), low=low, high=high)
+    blocks = intervals.union(_pairs(log, keys.BLOCK_START, keys.BLOCK_STOP, high), low=low, high=high)
+    train = blocks if blocks else ((low, high),)
+    train_ms = intervals.length(train) - intervals.overlap(train, evals)
+    return (train_ms / 1e3 if train_ms > 0 else None), (intervals.length(evals) / 1e3 if evals else None)
+
+
+def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[intervals.Interval, ...]:
+    """Intervals between starts and the next stop in order of time; one left open ends at `end_ms`."""
+    stops = sorted(line.time_ms for line in log.all(stop_key))
+    found, position = [], 0
+    for start_ms in sorted(line.time_ms for line in log.all(start_key)):
+        while position < len(stops) and stops[position] < start_ms:
+            position += 1
+        found.append((start_ms, stops[position] if position < len(stops) else end_ms))
+        position += 1
+    return tuple(found)
+
+
+def _trained(
+    evaluations: tuple[Evaluation, ...], train_samples: int | None, benchmark: Benchmark | None
+) -> tuple[int | None, float | None]:
+    """Samples and epochs trained when the last evaluation was made."""
+    if not evaluations:
+        return None, None
+    last = evaluations[-1]
+    epochs = last.epoch_num
+    if epochs is not None and benchmark is not None:
+        epochs -= benchmark.quality.first_epoch_num
+    samples = last.samples_count
+    if samples is None and epochs is not None and train_samples is not None:
+        samples = as_whole(round(product)) if math.isfinite(product := epochs * train_samples) else None
+    if epochs is None and samples is not None and train_samples:
+        epochs = samples / train_samples
+    return (samples if samples and samples > 0 else None), (epochs if epochs and epochs > 0 else None)
+
+
+def _cache_clear(line: LogLine | None) -> str | None:
+    if line is None:
+        return None
+    method = _text(line.metadata.get("method"))
+    done = "cleared" if line.value is True else "not cleared" if line.value is False else "logged"
+    return f"{done}: {method}" if method else done

@@ -1,0 +1,119 @@
+"""The score of a result set: Olympic mean over exactly the benchmark's runs, normalised by its RCPs."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.lookup import find_definition
+from rules.benchmarks.rounds import infer_round
+from rules.logs import keys
+from rules.logs.log import printable, read_log
+from rules.scoring.energy import olympic_energy_j, read_set_power
+from rules.scoring.rcp import Convergence, judge_convergence
+from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean, read_run_result
+from rules.tree.result_set import ResultSet
+
+
+def score_set(
+    result_set: ResultSet,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    runs: tuple[RunResult, ...] | None = None,
+) -> BenchmarkResult:
+    """Score one result set, or say why it has no score. Reads the logs only, never scaling.json.
+
+    `runs` are what its logs say, where somebody has read them already.
+    """
+    if runs is None:
+        logs = [read_log(path) for path in result_set.logs]
+        name = logs[0].value("submission_benchmark") if logs else None
+        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
+        runs = tuple(read_run_result(log, benchmark) for log in logs)
+    else:
+        name = runs[0].benchmark if runs else None
+        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
+    result = score_runs(runs, benchmark, infer_round(benchmark, result_set.round, ruleset))
+    power = read_set_power(result_set, runs) if result.dropped else None
+    return replace(result, energy_j=olympic_energy_j(power, result.dropped)) if power is not None else result
+
+
+def score_runs(runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None) -> BenchmarkResult:
+    """Score runs that were read; `benchmark` is None where nobody defines it."""
+    drop = benchmark.score.drop if benchmark is not None else 1
+    reason = _why_no_score(runs, benchmark)
+    times = [_time_s(run) for run in runs]
+    order = sorted(range(len(runs)), key=lambda index: (times[index], index))
+    complete = reason is None
+    convergence = judge_set_convergence(runs, benchmark, round_name)
+    mean_s = olympic_mean(times, drop) if complete else None
+    if mean_s is not None and not math.isfinite(mean_s):
+        mean_s = None
+    factor = convergence.factor if convergence is not None and convergence.status == "passed" else None
+    is_official = benchmark is not None and benchmark.status == "official"
+    if convergence is not None and is_official and convergence.status in ("failed", "missing"):
+        reason = reason or f"reference convergence points: {convergence.reason}"
+    return BenchmarkResult(
+        benchmark=benchmark.name if benchmark is not None else (runs[0].benchmark if runs else None),
+        runs=tuple(runs),
+        num_runs_required=benchmark.score.num_runs if benchmark is not None else None,
+        olympic_mean_s=mean_s,
+        dropped=tuple(sorted(order[:drop] + order[len(order) - drop :])) if complete and drop else (),
+        no_score_reason=reason,
+        rcp_outcome=convergence.status if convergence is not None else None,
+        rcp_factor=factor,
+        score_s=mean_s * (factor or 1.0) if mean_s is not None and reason is None else None,
+        rcp_reason=convergence.reason if convergence is not None else None,
+        round=round_name,
+        num_runs_dropped=drop,
+    )
+
+
+def _time_s(run: RunResult) -> float:
+    """A run that did not converge is infinitely slow."""
+    return run.time_to_train_s if run.converged and run.time_to_train_s is not None else math.inf
+
+
+def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str | None:
+    if benchmark is None:
+        named = next((run.benchmark for run in runs if run.benchmark), None)
+        what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
+        return f"{what} defined here; give --benchmark FILE.toml"
+    others = sorted({run.benchmark or "no benchmark" for run in runs} - {benchmark.name})
+    if others:
+        return f"the set mixes benchmarks: {benchmark.name} and {', '.join(others)}"
+    needed, drop = benchmark.score.num_runs, benchmark.score.drop
+    if len(runs) < needed:
+        return f"incomplete: {len(runs)} of {needed} runs"
+    if len(runs) > needed:
+        return f"{len(runs)} runs, and the score is over exactly {needed}"
+    if len({run.global_batch_size for run in runs}) > 1:
+        return "the runs differ in global_batch_size"
+    failed = sum(not run.converged for run in runs)
+    if failed > drop:
+        return f"{failed} of {needed} runs did not converge; at most {drop} may, as the dropped slowest"
+    return None
+
+
+def judge_set_convergence(
+    runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None
+) -> Convergence | None:
+    """The RCP test of a set that can be scored, None of any other; by what is logged at each last evaluation."""
+    if benchmark is None or _why_no_score(runs, benchmark) is not None:
+        return None
+    return judge_convergence(
+        benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]
+    )
+
+
+def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:
+    """When a run converged, in the benchmark's unit and as logged; None where it did not."""
+    if not run.converged or not run.evaluations:
+        return None
+    last, quality = run.evaluations[-1], benchmark.quality
+    if quality.convergence_unit == keys.SAMPLES_COUNT:
+        return last.samples_count
+    if last.epoch_num is not None:
+        return last.epoch_num
+    return run.epochs_to_converge + quality.first_epoch_num if run.epochs_to_converge is not None else None

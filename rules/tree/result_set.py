@@ -1,0 +1,201 @@
+"""Finding result sets: directories that hold result_*.txt, in our tree, MLPerf's, or bare."""
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from rules.errors import InputError, NothingToJudgeError
+from rules.logs.log import printable
+
+RESULT_FILE = re.compile(r"result_.*\.txt\Z")
+_ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
+_NUMBERS = re.compile(r"(\d+)")
+POWER_FOLDER = "power"
+MAX_STRAY_NAMES = 20
+_MAX_NAMES_SHOWN = 3
+NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
+
+
+RoundSource = Literal["directory", "file"]
+"""Whether a directory's or the log's own name tells the round."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ResultSet:
+    """The logs of one benchmark on one system.
+
+    `root` is the run-set directory of this harness (it holds `extra/`), None for anyone else's tree.
+    `organization`, `system`, `benchmark` and `round` are what the tree's directory names say, None where
+    they say nothing; the logs themselves may say something else.
+    """
+
+    folder: Path
+    logs: tuple[Path, ...]
+    system_json: Path | None
+    root: Path | None
+    organization: str | None
+    system: str | None
+    benchmark: str | None
+    round: str | None
+    round_source: RoundSource | None = None
+    unread: tuple[tuple[Path, str], ...] = ()
+    """What is named like a log and is not read, with the reason: broken links, links that lead out, no files."""
+    strays: tuple[str, ...] = ()
+    """Names beside the logs that belong to none, at most MAX_STRAY_NAMES of them, sorted."""
+
+    @property
+    def definition_file(self) -> Path | None:
+        """The copy of the benchmark's definition beside the results, if there is one."""
+        return _file(self.root / "extra" / "definition.toml") if self.root is not None else None
+
+
+def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
+    """All result sets at or below `path`, sorted by folder; a log file is a set of one.
+
+    Links to directories are not followed, nor are links that lead out of the tree. Raises InputError when there is
+    nothing to judge, or where a directory cannot be read.
+    """
+    path = Path(path)
+    if path.is_file():
+        return (_result_set(path.parent, (path,)),)
+    require_directory(path)
+    found, other_names = scan_result_sets(path)
+    if not any(one.logs or one.unread for one in found):
+        if (path / "extra" / "run_set.json").is_file():
+            raise NothingToJudgeError(
+                f"{path}: a run set without a finished run. Complete it with 'dlrmbench resume {path}'."
+            )
+        raise NothingToJudgeError(
+            f"{path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt, "
+            "or a directory of result_*.txt; a single log of another name can be given as a file"
+            + (f", here {', '.join(map(printable, other_names))}." if other_names else ".")
+        )
+    return found
+
+
+def scan_result_sets(path: Path) -> tuple[tuple[ResultSet, ...], tuple[str, ...]]:
+    """The sets at or below a directory, and some files that may be logs of another name."""
+    found: list[ResultSet] = []
+    other_names: list[str] = []
+    for folder, subfolders, files in os.walk(path, onerror=_refuse_unreadable):
+        subfolders[:] = sorted(name for name in subfolders if name not in NOT_RESULTS and not name.startswith("."))
+        here = Path(folder)
+        if any(RESULT_FILE.match(name) for name in (*files, *subfolders)):
+            found.append(read_result_folder(here, path))
+            subfolders[:] = [name for name in subfolders if name != POWER_FOLDER and not RESULT_FILE.match(name)]
+        elif len(other_names) < _MAX_NAMES_SHOWN:
+            other_names += [str(here / name) for name in sorted(files) if name.endswith((".txt", ".log", ".out"))]
+    return tuple(sorted(found, key=lambda one: _natural(str(one.folder)))), tuple(other_names[:_MAX_NAMES_SHOWN])
+
+
+def holds_results(folder: Path) -> bool:
+    """Whether a name directly in a directory is that of a log."""
+    try:
+        return any(RESULT_FILE.match(one.name) for one in folder.iterdir())
+    except OSError as error:
+        raise InputError(f"{folder}: cannot be read: {error.strerror}.") from None
+
+
+def require_directory(path: Path) -> None:
+    """Raises InputError with what `path` is instead."""
+    if path.is_dir():
+        return
+    if path.exists():
+        what = "is neither a file nor a directory"
+    else:
+        what = "is a broken link" if path.is_symlink() else "no such file or directory"
+    raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
+
+
+def read_result_folder(folder: Path, start: Path) -> ResultSet:
+    """The set in one directory. `start` is where the search began: outside a tree, links may not lead out of it."""
+    logs, unread, strays = [], [], []
+    one = _result_set(folder, ())
+    top = _top(folder) if one.system is not None else start
+    with os.scandir(folder) as entries:
+        for entry in sorted(entries, key=lambda each: _natural(each.name)):
+            if not RESULT_FILE.match(entry.name):
+                if entry.name != POWER_FOLDER:
+                    strays.append(entry.name)
+            elif (reason := _why_not_read(entry, top)) is None:
+                logs.append(folder / entry.name)
+            else:
+                unread.append((folder / entry.name, reason))
+    return _result_set(folder, tuple(logs), tuple(unread), tuple(strays[:MAX_STRAY_NAMES]))
+
+
+def leads_out(path: Path, top: Path) -> bool:
+    """Whether `path`, all links followed, lies outside `top`."""
+    return not path.resolve().is_relative_to(top.resolve())
+
+
+def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
+    if entry.is_symlink():
+        if not entry.is_file():
+            return "a broken link" if not Path(entry.path).exists() else "a link to something that is no file"
+        return "a link that leads out of the tree" if leads_out(Path(entry.path), top) else None
+    return None if entry.is_file(follow_symlinks=False) else "not a regular file"
+
+
+def _refuse_unreadable(error: OSError) -> None:
+    raise InputError(f"{error.filename}: cannot be read: {error.strerror}.")
+
+
+def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+    """Sort key that puts result_2 before result_10."""
+    return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
+
+
+def _top(folder: Path) -> Path:
+    """The directory above results/<system>/<benchmark>."""
+    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100  (resolve() would follow links out of the tree)
+    return Path(os.path.normpath(folder.parents[2] if len(folder.parents) > 2 else Path(*parts[:-3])))
+
+
+def _result_set(
+    folder: Path,
+    logs: tuple[Path, ...],
+    unread: tuple[tuple[Path, str], ...] = (),
+    strays: tuple[str, ...] = (),
+) -> ResultSet:
+    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
+    has_tree = len(parts) >= 4 and parts[-3] == "results"
+    top = _top(folder)
+    system = parts[-2] if has_tree else None
+    is_ours = has_tree and (top / "extra").is_dir()
+    root = top if is_ours else _root_of_attempt(folder)
+    round_name, source = round_of(parts), "directory"
+    if len(logs) == 1 and (of_file := round_of((logs[0].stem,))) is not None:
+        round_name, source = of_file, "file"
+    return ResultSet(
+        folder=folder,
+        logs=logs,
+        system_json=_file(top / "systems" / f"{system}.json", top) if system is not None else None,
+        root=root,
+        organization=parts[-4] if has_tree and not is_ours else None,
+        system=system,
+        benchmark=parts[-1] if has_tree else None,
+        round=round_name,
+        round_source=None if round_name is None else "file" if source == "file" else "directory",
+        unread=unread,
+        strays=strays,
+    )
+
+
+def round_of(names: Sequence[str]) -> str | None:
+    """The round that directories' names tell, such as training_results_v5.1; the innermost wins."""
+    return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
+
+
+def _root_of_attempt(folder: Path) -> Path | None:
+    """The run set of a log below its `extra/`, that is of an attempt that is not (yet) a result."""
+    extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
+    return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
+
+
+def _file(path: Path, top: Path | None = None) -> Path | None:
+    """`path` where it is a file, and lies below `top` once links are followed."""
+    return path if path.is_file() and (top is None or not leads_out(path, top)) else None

@@ -1,0 +1,77 @@
+"""Reading systems/<system>.json: MLPerf's 33 fields, from a file of any content."""
+
+import json
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from rules.checks.rule import show
+
+SYSTEM_FIELDS = (
+    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
+    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count",
+    "host_processor_frequency", "host_processor_caches", "host_processor_interconnect", "host_memory_capacity",
+    "host_storage_type", "host_storage_capacity", "host_networking", "host_networking_topology",
+    "host_memory_configuration", "accelerators_per_node", "accelerator_model_name",
+    "accelerator_host_interconnect", "accelerator_frequency", "accelerator_on-chip_memories",
+    "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect",
+    "accelerator_interconnect_topology", "cooling", "hw_notes", "framework", "other_software_stack",
+    "operating_system", "sw_notes",
+)  # fmt: skip
+"""The 33 keys that MLPerf's system_desc_checker requires, in its order."""
+STATUSES = (
+    "Available on-premise",
+    "Available cloud",
+    "Research, Development, or Internal (RDI)",
+    "Preview",
+)
+"""What `status` may be from round 4.0 on."""
+MAX_BYTES = 1 << 20
+COUNTS = (
+    "number_of_nodes", "host_processors_per_node", "host_processor_core_count", "host_processor_vcpu_count",
+    "accelerators_per_node",
+)  # fmt: skip
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SystemDesc:
+    """One systems/<system>.json as read: its fields, or why there are none; `oddities` is what stricter readers,
+    the official tools among them, stumble over."""
+
+    fields: Mapping[str, Any] | None
+    error: str | None = None
+    oddities: tuple[str, ...] = ()
+
+
+def read_system_desc(path: Path) -> SystemDesc:
+    """Read a file of any content."""
+    oddities: list[str] = []
+
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        twice = sorted(key for key, count in Counter(key for key, _ in found).items() if count > 1)
+        if twice and len(oddities) < 20:
+            oddities.append(f"{show(twice[0])} is given more than once; the last one counts")
+        return dict(found)
+
+    def constant(text: str) -> float:
+        oddities.append(f"{text} is no JSON")
+        return float(text)
+
+    try:
+        if not path.is_file():
+            return SystemDesc(fields=None, error="not a regular file")
+        if path.stat().st_size > MAX_BYTES:
+            return SystemDesc(fields=None, error=f"larger than {MAX_BYTES} bytes")
+        data = path.read_bytes()
+        if data.startswith(b"\xef\xbb\xbf"):
+            oddities.append("begins with a byte order mark, on which the official tools crash")
+        content = json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
+    except UnicodeDecodeError as error:
+        return SystemDesc(fields=None, error=f"not UTF-8: {error.reason} at byte {error.start}")
+    except (OSError, ValueError, RecursionError) as error:
+        return SystemDesc(fields=None, error=f"not readable as JSON: {str(error)[:120]}")
+    if not isinstance(content, dict):
+        return SystemDesc(fields=None, error="not a JSON object")
+    return SystemDesc(fields=content, oddities=tuple(dict.fromkeys(oddities)))

@@ -1,0 +1,128 @@
+"""What must hold of any input: a verdict within a second of work, no exception, safe to print, true to the schema."""
+
+import contextlib
+import io
+import json
+import resource
+import signal
+from collections.abc import Iterator
+from functools import cache
+from importlib import resources
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+
+from harness.cli.check_view import check_csv, check_markdown, echo_verdicts
+from harness.cli.score_view import describe_score
+from rules.benchmarks.loader import load_benchmark
+from rules.checks.rule import judge
+from rules.checks.subject import make_log_subject
+from rules.checks.verdict import Verdict, verdicts_to_json
+from rules.errors import DefinitionError, InputError
+from rules.judge.checker import LOG_RULES, check_log, check_path
+from rules.logs.log import parse_lines
+from rules.scoring.results import read_run_result
+from rules.scoring.scoring import score_set
+from rules.tree.result_set import find_result_sets
+from rules.tree.system_desc import read_system_desc
+
+MAX_CPU_S = 1.0
+MAX_GROWTH_BYTES = 256 << 20
+JUDGED_BY = (
+    ("dlrm_tiny", None),
+    ("dlrm_dcnv2", "6.0"),
+    ("dlrm", "0.7"),
+    ("dlrm", "2.1"),
+    ("dlrmv4", "6.1"),
+    (None, None),
+)
+
+
+class TooSlowError(AssertionError):
+    """One input took more than MAX_CPU_S of processor time."""
+
+
+@contextlib.contextmanager
+def bounded() -> Iterator[None]:
+    """End what works for more than MAX_CPU_S of this process's own time; waiting for the machine does not count."""
+
+    def too_slow(signum: int, frame: object) -> None:
+        raise TooSlowError(f"more than {MAX_CPU_S} s of processor time")
+
+    before = signal.signal(signal.SIGVTALRM, too_slow)
+    signal.setitimer(signal.ITIMER_VIRTUAL, MAX_CPU_S)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
+        signal.signal(signal.SIGVTALRM, before)
+
+
+@contextlib.contextmanager
+def bounded_memory() -> Iterator[None]:
+    """The peak of resident memory grows by no more than MAX_GROWTH_BYTES over all inputs inside."""
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    yield
+    grown = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) * 1024
+    assert grown <= MAX_GROWTH_BYTES, f"{grown} bytes more"
+
+
+def judge_log_bytes(data: bytes, by: int) -> None:
+    """Parse and judge one log in memory by one of JUDGED_BY."""
+    log = parse_lines(data, "result_0.txt")
+    name, round_name = JUDGED_BY[by % len(JUDGED_BY)]
+    benchmark = load_cached(name) if name is not None else None
+    for outcome in judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path):
+        for finding in outcome.findings:
+            for shown in (finding.path, finding.message, finding.found, finding.expected):
+                assert shown is None or shown.isprintable(), finding
+    read_run_result(log, benchmark)
+
+
+@cache
+def load_cached(name: str) -> Any:
+    return load_benchmark(name)
+
+
+def judge_log_file(data: bytes, folder: Path) -> None:
+    """As `check` does it, through a file, to every form of its output."""
+    path = folder / "result_0.txt"
+    path.write_bytes(data)
+    assert_can_be_shown((check_log(path, second_opinion=False),))
+
+
+def judge_system_bytes(data: bytes, folder: Path) -> None:
+    path = folder / "system.json"
+    path.write_bytes(data)
+    desc = read_system_desc(path)
+    assert (desc.fields is None) == (desc.error is not None)
+    assert desc.error is None or desc.error.isprintable()
+    assert all(one.isprintable() for one in desc.oddities)
+
+
+def judge_tree(root: Path) -> None:
+    """Judge and score whatever a tree is; a tree that holds nothing to judge is an InputError that says so."""
+    try:
+        assert_can_be_shown(check_path(root, second_opinion=False))
+        for one in find_result_sets(root):
+            json.dumps(describe_score(one, score_set(one)))
+    except (InputError, DefinitionError) as error:
+        assert len(str(error)) > 10
+
+
+def assert_can_be_shown(verdicts: tuple[Verdict, ...]) -> None:
+    document = json.loads(json.dumps(verdicts_to_json(verdicts)))
+    _validator().validate(document)
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out):
+        echo_verdicts(list(verdicts))
+    for text in (out.getvalue(), check_csv(list(verdicts)), check_markdown(list(verdicts))):
+        lines = text.replace("\r\n", "\n").split("\n")
+        assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()][:3]
+
+
+@cache
+def _validator() -> Any:
+    schema = json.loads((resources.files("rules") / "schemas" / "verdict.schema.json").read_text())
+    return jsonschema.Draft202012Validator(schema)

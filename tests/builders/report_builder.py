@@ -1,0 +1,136 @@
+"""Run sets with everything that a report may show, and the page as a parser sees it, for tests of `reports`."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+from log_builder import Record, make_runs, write_set
+
+from rules.benchmarks.loader import load_benchmark
+
+VOID = {"meta", "link", "input", "br"}
+OPTIONAL_END = {"td", "th", "tr", "tbody", "thead", "li"}
+
+
+def write_run_set(
+    root: Path,
+    *,
+    runs: Sequence[Sequence[Record]] | None = None,
+    benchmark: str = "dlrm_tiny",
+    interrupted: bool = True,
+    changes: dict[str, Any] | None = None,
+) -> Path:
+    """A run set of our own below `root` with run_set.json and attempts; `changes` replaces run_set.json's members."""
+    definition = load_benchmark(benchmark)
+    runs = make_runs(definition) if runs is None else runs
+    write_set(root, definition, runs)
+    content = {
+        "schema_version": 1,
+        "name": root.name,
+        "created_utc": "2026-11-21T03:00:00+00:00",
+        "harness_version": "0.1.0",
+        "command": f"dlrmbench run {benchmark}",
+        "benchmark": {"name": benchmark, "version": 1, "status": "own", "definition_sha256": "a" * 64},
+        "config": {
+            "train.global_batch_size": {"value": 512, "source": "definition"},
+            "runtime.threads": {"value": 2, "source": "option --threads"},
+        },
+        "base_seed": 7,
+        "num_runs": len(runs),
+        "dataset": {"dir": "data/tiny", "dataset_sha256": "d" * 64},
+        "system": {"name": "example", "provenance": {"submitter": "given (option)"}},
+        "environment": {"python": "3.11.0"},
+        "preflight": [
+            {
+                "name": "governor",
+                "value": "powersave",
+                "status": "warning",
+                "why": "Clocks vary.",
+                "remedy": "Set it.",
+            }
+        ],
+        **(changes or {}),
+    }
+    (root / "extra" / "run_set.json").write_text(json.dumps(content), encoding="utf-8")
+    for index, records in enumerate(runs):
+        write_attempt(root, index, 1 if interrupted and index == 0 else 0, **_as_logged(records))
+    if interrupted:
+        write_attempt(root, 0, 0, status="interrupted", reason="killed")
+    return root
+
+
+def _as_logged(records: Sequence[Record]) -> dict[str, Any]:
+    """What an attempt's record says as its log does."""
+    stops = [one["metadata"] for one in records if one["key"] == "run_stop"]
+    reason = stops[-1].get("reason") if stops else None
+    seed = next((one["value"] for one in records if one["key"] == "seed"), None)
+    return {"seed": seed, "status": "success" if reason is None else "not_converged", "reason": reason}
+
+
+def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:
+    folder = root / "extra" / f"run_{run}" / f"attempt_{attempt}"
+    folder.mkdir(parents=True, exist_ok=True)
+    content = {
+        "schema_version": 1,
+        "run_index": run,
+        "attempt": attempt,
+        "seed": 100 + run,
+        "status": "success",
+        "reason": None,
+        "exit_code": 0,
+        "started_utc": "2026-11-21T03:00:00.000+00:00",
+        "peak_rss_bytes": 2**30,
+        "peak_device_bytes": None,
+        "blocks": [{"first_sample": i * 1000, "num_samples": 1000, "duration_s": 0.5} for i in range(4)],
+        **changes,
+    }
+    (folder / "run.json").write_text(json.dumps(content), encoding="utf-8")
+
+
+@dataclass
+class Page(HTMLParser):
+    """Elements, texts and attributes of a page as a browser's parser would meet them."""
+
+    html: str
+    elements: list[tuple[str, dict[str, str]]] = field(default_factory=list)
+    texts: list[str] = field(default_factory=list)
+    scripts: list[tuple[dict[str, str], str]] = field(default_factory=list)
+    styles: list[str] = field(default_factory=list)
+    unclosed: list[str] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.feed(self.html)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+        if tag not in VOID | OPTIONAL_END:
+            self.unclosed.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, {key: value or "" for key, value in attrs}))
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in VOID | OPTIONAL_END:
+            assert self.unclosed[-1:] == [tag], f"</{tag}> closes {self.unclosed[-3:]}"
+            self.unclosed.pop()
+
+    def handle_data(self, data: str) -> None:
+        last = self.unclosed[-1] if self.unclosed else ""
+        if last == "script":
+            self.scripts.append((self.elements[-1][1], data))
+        elif last == "style":
+            self.styles.append(data)
+        else:
+            self.texts.append(data)
+
+    @property
+    def text(self) -> str:
+        return " ".join(" ".join(self.texts).split())
+
+    def all(self, tag: str) -> list[dict[str, str]]:
+        return [attributes for name, attributes in self.elements if name == tag]

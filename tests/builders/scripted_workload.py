@@ -1,0 +1,98 @@
+"""A workload that replays a quality curve, so that run -> check -> score -> report takes milliseconds."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from harness.measure.clock import Clock
+from harness.measure.run_log import RunLog, RunOutcome
+from harness.measure.training import Monitor, RunSpec, describe_run, run_once
+from reference_models.process.errors import NotFiniteError
+from reference_models.training.workload import TrainCounts
+from rules.benchmarks.loader import Benchmark
+
+NOT_FINITE = float("nan")
+
+
+@dataclass
+class ScriptedWorkload:
+    """Reaches `qualities[k]` at evaluation k; a NaN is a loss that diverges in the block before it."""
+
+    benchmark: Benchmark
+    qualities: Sequence[float]
+    global_batch_size: int = 1024
+    train_samples: int = 40960
+    eval_samples: int = 1000
+    events: list[str] = field(default_factory=list)
+
+    def build(self) -> None:
+        self.events.append("build")
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        train = self.benchmark.sections["train"]
+        optimizer = {key: value for key, value in train.items() if "opt" in key or "decay" in key}
+        return {
+            "global_batch_size": self.global_batch_size,
+            "gradient_accumulation_steps": 1,
+            **optimizer,
+            "train_samples": self.train_samples,
+            "eval_samples": self.eval_samples,
+            "precision": "fp32",
+            "num_threads": 1,
+            "world_size": 1,
+        }
+
+    def train(self, num_steps: int) -> TrainCounts:
+        self.events.append(f"train {num_steps}")
+        if self.qualities[self.num_evals] != self.qualities[self.num_evals]:
+            raise NotFiniteError("the training loss is not finite")
+        return TrainCounts(num_steps=num_steps, num_samples=num_steps * self.global_batch_size)
+
+    @property
+    def num_evals(self) -> int:
+        return self.events.count("evaluate")
+
+    def evaluate(self) -> float:
+        quality = self.qualities[self.num_evals]
+        self.events.append("evaluate")
+        return quality
+
+    def synchronize(self) -> None:
+        self.events.append("synchronize")
+
+    def peak_device_bytes(self) -> int | None:
+        return None
+
+    def state(self) -> dict[str, Any]:
+        return {}
+
+
+def run_spec(**changes: Any) -> RunSpec:
+    values: dict[str, Any] = {
+        "tables": {},
+        "definition_path": "definition.toml",
+        "run_index": 0,
+        "attempt": 0,
+        "seed": 7,
+        "data_dir": "data",
+        "division": "closed",
+        "submission_org": "unspecified",
+        "submission_platform": "unspecified",
+        "submission_status": "research",
+        "timeout_s": None,
+    }
+    return RunSpec(**{**values, **changes})
+
+
+def run_scripted(path: Path, workload: ScriptedWorkload, **changes: Any) -> RunOutcome:
+    """Write the log of one scripted run to `path`."""
+    spec, clock = run_spec(**changes), Clock()
+    log = RunLog(path, clock)
+    monitor = Monitor(clock, spec.timeout_s)
+    log.event("cache_clear", True, {"method": "scripted"})
+    describe = describe_run(spec, workload.benchmark, "0" * 64, "scripted")
+    try:
+        return run_once(workload, workload.benchmark, describe, log, clock, monitor)
+    finally:
+        log.close()

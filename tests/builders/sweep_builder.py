@@ -1,0 +1,103 @@
+"""Workers that answer at once, so that whole sweeps run in milliseconds; every launch is noted."""
+
+import json
+import os
+import signal
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from scripted_workload import ScriptedWorkload
+
+from harness.foundation.errors import ExitCode
+from harness.launch.process import WorkerEnd
+from harness.measure.clock import Clock
+from harness.measure.run_log import RunLog
+from harness.measure.training import Monitor, RunSpec, describe_run, run_once
+from rules.benchmarks.loader import parse_benchmark
+from rules.logs import keys
+
+COMPUTED = {
+    "num_parameters": 100, "embedding_bytes": 400, "num_lookups_per_sample": 2, "embedding_bytes_per_sample": 64,
+    "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
+}  # fmt: skip
+
+PROFILE = {
+    "phases": [{"phase": "embedding_forward", "measured": {"time_s": 1.0}, "computed": {}}],
+    "step": {"measured": {}, "computed": {"bound_shares": {"gather": 0.61, "compute": 0.3, "overhead": 0.09}}},
+}
+
+
+@dataclass
+class FastWorkers:
+    """Stands in for `launch_worker`. `fail` tells by the specification which launches run out of memory; with
+    `kill_at` this process is killed while that launch is under way."""
+
+    fail: Callable[[Mapping[str, Any]], bool] = lambda spec: False
+    kill_at: int | None = None
+    launches: list[Mapping[str, Any]] = field(default_factory=list)
+
+    def __call__(
+        self, spec_path: Path, *, on_event: Callable[[Mapping[str, Any]], None], **options: object
+    ) -> WorkerEnd:
+        spec = json.loads(spec_path.read_text(encoding="utf-8"))
+        self.launches.append(spec)
+        if len(self.launches) - 1 == self.kill_at:
+            os.kill(os.getpid(), signal.SIGKILL)
+        if self.fail(spec):
+            return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
+        if "trace" in spec:
+            on_event({"event": "profile", "content": PROFILE})
+        elif "num_steps" in spec:
+            on_event(throughput_answer(spec, len(self.launches)))
+        else:
+            _train(spec, spec_path.parent)
+        return WorkerEnd(exit_code=0, last_words="")
+
+
+def throughput_answer(spec: Mapping[str, Any], number: int) -> dict[str, Any]:
+    """As a process would measure it: half the threads, half the speed, and a little noise."""
+    num_samples = spec["num_steps"] * spec["tables"]["train"]["global_batch_size"]
+    duration_s = num_samples / (1e4 * spec["tables"]["runtime"]["threads"]) * (1 + 0.001 * (number % 3))
+    return {
+        "event": "throughput",
+        "num_steps": spec["num_steps"],
+        "num_samples": num_samples,
+        "duration_s": duration_s,
+        "samples_per_s": num_samples / duration_s,
+        "cache_cleared": True,
+        "hyperparameters": {"global_batch_size": spec["tables"]["train"]["global_batch_size"]},
+        "peak_device_bytes": None,
+        "peak_rss_bytes": 2**28,
+        "energy": None,
+        "data_kind": "made_up",
+        "computed": COMPUTED,
+    }
+
+
+def _train(spec: Mapping[str, Any], folder: Path) -> None:
+    benchmark = parse_benchmark(spec["tables"], Path(spec["definition_path"]))
+    data, train = benchmark.sections["data"], benchmark.sections["train"]
+    workload = ScriptedWorkload(
+        benchmark,
+        [0.6, 0.7, 0.9],
+        global_batch_size=train["global_batch_size"],
+        train_samples=data["train_samples"],
+        eval_samples=data["eval_samples"],
+    )
+    run_spec, clock = RunSpec(**spec), Clock()
+    log = RunLog(folder / "log.txt", clock)
+    log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
+    describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")
+    try:
+        run_once(workload, benchmark, describe, log, clock, Monitor(clock, run_spec.timeout_s))
+    finally:
+        log.close()
+
+
+def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> None:
+    monkeypatch.setattr("harness.run_sets.runner.launch_worker", workers)
+    monkeypatch.setattr("harness.run_sets.throughput.launch_worker", workers)
+    monkeypatch.setattr("harness.run_sets.profile.launch_worker", workers)

@@ -1,0 +1,103 @@
+"""One launch of several ranks for the tests of torchrec: every case in turn, so that imports are paid once.
+
+Run by torchrun: `torchrec_ranks.py CASES.json OUT.json`. Rank 0 writes what it and the reference said in each case.
+"""
+
+import contextlib
+import io
+import json
+import logging
+import sys
+import warnings
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+warnings.filterwarnings("ignore")
+logging.disable(logging.WARNING)
+
+import torch  # noqa: E402
+import torch.distributed as dist  # noqa: E402
+
+from harness.config.catalog import load_entry  # noqa: E402
+from reference_models.distributed.process_group import join_world  # noqa: E402
+from reference_models.process.world import SingleProcess  # noqa: E402
+from reference_models.registry import find_implementation  # noqa: E402
+from reference_models.training.workload import WorkloadSpec  # noqa: E402
+
+
+def make_spec(case: dict[str, Any], **runtime: Any) -> WorkloadSpec:
+    spec = load_entry(case["benchmark"]).workload.spec(Path(case["data_dir"]), seed=7)
+    train = replace(spec.train, **case.get("train", {}))
+    return replace(spec, train=train, runtime=replace(spec.runtime, threads=1, **runtime))
+
+
+def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
+    """Global losses of the first steps."""
+    losses: list[float] = []
+    step = workload._train_step
+
+    def told(*args: Any) -> torch.Tensor:
+        loss: torch.Tensor = step(*args)
+        mean = loss.clone()
+        if num_ranks:
+            dist.all_reduce(mean)
+            mean /= num_ranks
+        losses.append(mean.item())
+        return loss
+
+    workload.build()
+    workload._train_step = told
+    workload.train(num_steps)
+    workload._train_step = step
+    return losses
+
+
+def say(arguments: list[str]) -> dict[str, Any]:
+    """What one command prints, as JSON, without another start of torchrec."""
+    from harness.cli import cli
+
+    with contextlib.redirect_stdout(io.StringIO()) as stdout:
+        cli.main(args=arguments, standalone_mode=False)
+    content: dict[str, Any] = json.loads(stdout.getvalue())
+    return content
+
+
+def main(cases_path: str, out_path: str) -> None:
+    world = join_world("cpu", 60)
+    reference: dict[str, Any] = {}
+    told = []
+    for case in json.loads(Path(cases_path).read_text()):
+        if "command" in case:
+            if world.rank == 0:
+                told.append(say(case["command"]))
+            continue
+        key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
+        if world.rank == 0 and key not in reference:
+            workload = find_implementation("reference")(make_spec(case), SingleProcess())
+            reference[key] = losses_of(workload, case["num_steps"], num_ranks=0), workload.evaluate()
+        runtime = {"implementation": "torchrec", "ranks": world.size, **case.get("runtime", {})}
+        try:
+            sharded = find_implementation("torchrec")(make_spec(case, **runtime), world)
+            losses = losses_of(sharded, case["num_steps"], num_ranks=world.size)
+            result = {
+                "losses": losses,
+                "quality": sharded.evaluate(),
+                "hyperparameters": dict(sharded.hyperparameters()),
+                "types": dict(sharded.sharding_types),
+            }
+            if case.get("exchange"):
+                result["exchange"] = sharded.measure_exchange(2, with_evaluation=case["exchange"] == "all")
+        except ValueError as error:
+            result = {"error": str(error)}
+        if world.rank == 0:
+            result["reference_losses"], result["reference_quality"] = reference[key]
+            told.append({**case, **result})
+    if world.rank == 0:
+        Path(out_path).write_text(json.dumps(told))
+    world.barrier()
+    world.leave()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])

@@ -1,0 +1,114 @@
+"""`plan` says what a run would do, need and break, and does nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from command import Command
+from ranks_builder import needs_torchrec
+
+from harness.cli import main
+from harness.planning.plan import PROCESS_BYTES, TORCHREC_BYTES
+
+JSON = ("--format", "json")
+
+
+def plan(dlrmbench: Command, *arguments: object) -> dict[str, object]:
+    done = dlrmbench("plan", *arguments, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    content: dict[str, object] = json.loads(done.stdout)
+    return content
+
+
+def test_the_official_benchmark_is_planned_without_its_data(dlrmbench: Command, tmp_path: Path) -> None:
+    made = plan(dlrmbench, "dlrm_dcnv2", "--no-measure", "--device", "cpu")
+    schedule, counts = made["schedule"], made["counts"]
+    assert isinstance(schedule, dict) and isinstance(counts, dict)
+    assert (schedule["steps_between_evals"], schedule["num_evals"]) == (3200, 20)
+    assert counts["num_embedding_rows"] == 204_184_588
+    assert any("out of memory" in str(problem) for problem in made["problems"])  # type: ignore[attr-defined]
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_each_value_names_its_source(dlrmbench: Command) -> None:
+    made = plan(dlrmbench, "dlrm_tiny", "--no-measure", "--set", "train.global_batch_size=1024", "--threads", 1)
+    config = made["config"]
+    assert isinstance(config, dict)
+    assert config["train.global_batch_size"] == {"value": 1024, "source": "--set train.global_batch_size"}
+    assert config["runtime.threads"] == {"value": 1, "source": "option --threads"}
+    assert config["model.interaction"]["source"] == "definition"
+
+
+def test_the_time_of_a_run_is_modelled_from_measured_steps_where_the_data_is_ready(
+    dlrmbench: Command, data_root: Path
+) -> None:
+    made = plan(dlrmbench, "dlrm_tiny", "--data", data_root)
+    assert "steps" in str(made["modelled_run_method"])
+    assert isinstance(made["modelled_run_s"], float) and made["modelled_run_s"] > 0
+
+
+def test_without_the_data_it_is_a_bound_and_says_so(dlrmbench: Command) -> None:
+    made = plan(dlrmbench, "dlrm_tiny")
+    assert "lower bound" in str(made["modelled_run_method"])
+    assert made["data"] != {} and "does not exist" in str(made["data"])
+
+
+def test_what_would_keep_a_set_from_a_score_is_named(dlrmbench: Command) -> None:
+    done = dlrmbench("plan", "dlrm_tiny", "--no-measure", "-n", 2, "--set", "train.global_batch_size=100000000")
+    assert done.returncode == 0
+    assert "INCOMPLETE" in done.stdout and "cannot start" in done.stdout
+
+
+def test_criteo_data_must_be_prepared_first(dlrmbench: Command) -> None:
+    done = dlrmbench("plan", "dlrm_kaggle")
+    assert done.returncode == 0, done.stderr
+    assert "data prepare" in done.stdout
+
+
+@needs_torchrec
+def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    found = []
+    for ranks in (["1", "--no-measure"], ["2"], ["3"]):
+        with pytest.raises(SystemExit):
+            main(["plan", "dlrm_tiny", "--implementation", "torchrec", *JSON, "--ranks", *ranks])
+        found.append(json.loads(capsys.readouterr().out))
+    one, two, three = found
+    assert two["modelled_memory_bytes"] - one["modelled_memory_bytes"] == PROCESS_BYTES + TORCHREC_BYTES
+    assert two["modelled_run_s"] is None
+    assert any("3 ranks cannot share equally" in problem for problem in three["problems"])
+    assert two["problems"] == one["problems"] == []
+    with pytest.raises(SystemExit):
+        main(["plan", "dlrm_tiny", *JSON, "--ranks", "2"])
+    assert any("trains in one process" in problem for problem in json.loads(capsys.readouterr().out)["problems"])
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "message"),
+    [
+        (["--device-memory", "8GB"], 2, "--device-memory describes the devices of --devices N"),
+        (["--devices-per-host", "8"], 2, "--devices-per-host describes the devices of --devices N"),
+        (["--devices", "8", "--device-memory", "141"], 2, "'141' has no unit. Write it like 141GB or 96GiB."),
+        (["--devices", "8", "--device-memory", "1e9"], 2, "'1e9' is not a number with a unit"),
+        (["--devices", "8", "--device-memory", "0GB"], 2, "'0GB' must be more than nothing."),
+        (["--devices", "8", "--device-memory", "8GB/s"], 2, "'8GB/s' is not a number with a unit"),
+        (["--devices", "8", "--device-bandwidth", "2"], 2, "'2' has no unit. Write it like 450GB/s or 4.8TB/s."),
+        (["--devices", "8"], 8, "dlrmbench data prepare dlrm_kaggle --train FILE"),
+    ],
+)
+def test_devices_that_are_not_described_whole_are_refused(
+    arguments: list[str],
+    exit_code: int,
+    message: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as left:
+        main(["plan", "dlrm_kaggle", *arguments])
+    told = capsys.readouterr().err
+    assert left.value.code == exit_code, told
+    assert message in " ".join(told.split())

@@ -1,0 +1,126 @@
+"""`data prepare`: files in, a dataset and a summary out, errors as one message and a documented exit code."""
+
+import gzip
+import os
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import click
+import pytest
+from click.testing import CliRunner, Result
+from criteo_builder import make_text
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.cli.prepare import parse_size, prepare, spread_values
+
+ROOT = Path(__file__).parents[2]
+DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
+
+
+def run(*args: str | Path) -> Result:
+    return CliRunner().invoke(prepare, [str(arg) for arg in args])
+
+
+def dlrmbench(*args: str | Path, **environment: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "harness", "data", "prepare", *map(str, args)],
+        capture_output=True,
+        text=True,
+        cwd=ROOT,
+        env={**os.environ, **environment},
+    )
+
+
+def sources(folder: Path) -> tuple[Path, Path]:
+    (folder / "train.txt").write_bytes(make_text(500) + b"damaged\n")
+    (folder / "eval.gz").write_bytes(gzip.compress(make_text(99, seed=1)))
+    return folder / "train.txt", folder / "eval.gz"
+
+
+def test_the_summary_says_what_was_made_where_and_what_to_do_next(tmp_path: Path) -> None:
+    train, evaluation = sources(tmp_path)
+    result = run(
+        DEFINITION, "--train", train, train, "--eval", evaluation, "--data", tmp_path / "d", "--max-malformed", "0.01"
+    )
+    assert result.exit_code == 0, result.output
+    (folder,) = (tmp_path / "d").iterdir()
+    lines = result.stdout.splitlines()
+    assert lines[0] == f"dataset  ml1m in {folder}"
+    assert lines[1] == "lines    1,101 read, 2 malformed and left out"
+    assert lines[2] == "samples  1,000 train, 99 eval"
+    assert lines[3].startswith("tables   ")
+    assert f"left out {train}:501: 1 columns, expected 40" in lines
+    assert lines[-1] == f"next     dlrmbench run {DEFINITION} --data {tmp_path / 'd'}"
+    assert (folder / "manifest.json").exists()
+    assert "parsing" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("args", "exit_code", "message"),
+    [
+        ((DEFINITION, "--train", "nowhere.txt", "--eval", "nowhere.txt"), 8, "nowhere.txt: no such file"),
+        ((DEFINITION, "--train", DEFINITION, "--eval", DEFINITION), 8, "expected 40"),
+        ((DEFINITION, "--train", DEFINITION), 2, "--eval"),
+        ((DEFINITION,), 2, "--train"),
+        (("dlrm_kagle", "--train", DEFINITION), 2, "Did you mean 'dlrm_kaggle'"),
+        (("dlrm_dcnv2", "--train", DEFINITION), 2, "only 'criteo' datasets are prepared from text files"),
+        ((DEFINITION, "--train", DEFINITION, "--memory", "lots"), 2, "'lots' is no size"),
+        ((DEFINITION, "--train", DEFINITION, "--max-malformed", "2"), 2, "max-malformed"),
+    ],
+)
+def test_errors_have_a_message_and_an_exit_code(
+    tmp_path: Path, args: tuple[str | Path, ...], exit_code: int, message: str
+) -> None:
+    result = dlrmbench(*args, "--data", tmp_path / "d")
+    assert result.returncode == exit_code
+    assert message in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
+    train, evaluation = sources(tmp_path)
+    result = dlrmbench(DEFINITION, "--train", train, "--eval", evaluation, "--data", train)
+    assert result.returncode == 2
+    assert str(train) in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+def test_preparing_and_asking_for_help_load_no_torch(tmp_path: Path) -> None:
+    train, evaluation = sources(tmp_path)
+    code = (
+        "import sys; from harness.cli.prepare import prepare\n"
+        "prepare.main(sys.argv[1:], standalone_mode=False)\n"
+        "assert 'torch' not in sys.modules, 'torch'\n"
+    )
+    for args in (
+        ["--help"],
+        [DEFINITION, "--train", train, "--eval", evaluation, "--data", tmp_path / "d", "--max-malformed", "0.01"],
+    ):
+        command = [sys.executable, "-c", code, *map(str, args)]
+        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+        assert done.returncode == 0, done.stderr
+
+
+@given(
+    train=st.lists(st.sampled_from(["a", "b c", "day_0"]), min_size=1),
+    evaluation=st.lists(st.sampled_from(["x", "y"])),
+)
+def test_values_after_an_option_belong_to_it(train: list[str], evaluation: list[str]) -> None:
+    args = ["name", "--train", *train, *(["--eval", *evaluation] if evaluation else []), "--quiet"]
+    spread = spread_values(args)
+    pairs = list(pairwise(spread))
+    assert [value for option, value in pairs if option == "--train"] == train
+    assert [value for option, value in pairs if option == "--eval"] == evaluation
+    assert (spread[0], spread[-1]) == ("name", "--quiet")
+
+
+@pytest.mark.parametrize(
+    ("text", "num_bytes"),
+    [("1073741824", 2**30), ("1GiB", 2**30), ("1.5 GiB", 3 * 2**29), ("800MB", 800_000_000), ("2g", 2 * 10**9)],
+)
+def test_sizes_have_units(text: str, num_bytes: int) -> None:
+    context = click.Context(prepare)
+    assert parse_size(context, prepare.params[0], text) == num_bytes

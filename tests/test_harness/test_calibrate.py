@@ -1,0 +1,287 @@
+"""Calibration: runs are kept, tables say what the runs showed, conditions hold exactly when they do."""
+
+import json
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from harness.calibration.calibrate import (
+    CONTROLS,
+    RunStore,
+    calibrate,
+    plan_calibration,
+    problem_digest,
+    write_calibration,
+)
+from harness.calibration.runs import (
+    REFERENCE,
+    RUNS_FILE,
+    CalibrationResult,
+    CalibrationRun,
+    complete_runs,
+    train_epoch,
+)
+from harness.calibration.table import (
+    Calibration,
+    ControlSummary,
+    reference_convergence_points,
+    render_markdown,
+    summarise_batch_size,
+    tuned_learning_rate,
+)
+from harness.config.catalog import Entry, load_entry
+from harness.config.seeds import reserved_seeds
+from harness.foundation.errors import HarnessError
+from harness.run_sets.dataset import ensure_dataset
+from rules.benchmarks.loader import shipped_names
+
+DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
+CALIBRATED = ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small")
+
+
+@pytest.fixture(scope="module")
+def mine(tmp_path_factory: pytest.TempPathFactory) -> Entry:
+    """dlrm_tiny with so few samples that an epoch takes no time."""
+    changes = {"train_samples": "train_samples = 5120", "eval_samples": "eval_samples = 500"}
+    changes |= {"global_batch_size": "global_batch_size = 64", "sha256": ""}
+    lines = []
+    for line in DEFINITION.read_text().splitlines():
+        key = line.partition(" = ")[0]
+        lines.append(line if line.endswith('"free"') else changes.get(key, line))
+    path = tmp_path_factory.mktemp("definition") / "mine.toml"
+    path.write_text("\n".join(lines).replace('name = "dlrm_tiny"', 'name = "mine"'))
+    return load_entry(path)
+
+
+@pytest.fixture(scope="module")
+def data_dir(mine: Entry, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ensure_dataset(mine.workload.data, tmp_path_factory.mktemp("data"), num_threads=1)
+
+
+def result(
+    qualities: tuple[float, ...], *, seed: int = 1, size: int = 64, rate: float = 0.1, model: str = REFERENCE
+) -> CalibrationResult:
+    return CalibrationResult(
+        run=CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=seed),
+        samples_counts=tuple(256 * (i + 1) for i in range(len(qualities))),
+        qualities=qualities,
+        train_s=9.0,
+        eval_s=1.0,
+    )
+
+
+def crossing_at(index: int, target: float, **options: Any) -> CalibrationResult:
+    """20 evaluations that meet the target at `index` (from 0) and stay above it."""
+    return result(tuple(target - 0.01 if i < index else target + 0.001 for i in range(20)), **options)
+
+
+def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: Any) -> Calibration:
+    target = entry.benchmark.quality.target
+    values: dict[str, Any] = {
+        "benchmark": entry.benchmark.name,
+        "version": 1,
+        "target": target,
+        "oracle_quality": target + 0.05,
+        "default_batch_size": 64,
+        "batch_sizes": (summarise_batch_size(entry.benchmark, results),),
+        "controls": tuple(
+            ControlSummary(model=m, best_quality=target - 0.02, opt_base_learning_rate=0.1, learning_rates=(0.1,))
+            for m in CONTROLS
+        ),
+        "tuning": ((64, 0.1, 0.7, target),),
+    }
+    return Calibration(**{**values, **changes})
+
+
+# runs
+
+
+@pytest.mark.parametrize("model", [REFERENCE, *CONTROLS])
+def test_an_epoch_of_each_model_has_one_quality_per_evaluation(mine: Entry, data_dir: Path, model: str) -> None:
+    run = CalibrationRun(model=model, global_batch_size=64, opt_base_learning_rate=0.05, seed=3)
+    trained = train_epoch(mine, data_dir, run)
+    assert trained.run == run
+    assert trained.samples_counts == tuple(256 * (i + 1) for i in range(20))
+    assert len(trained.qualities) == 20
+    assert all(0.3 < quality < 1 for quality in trained.qualities)
+    assert trained.qualities[-1] > 0.53
+    assert trained.qualities == train_epoch(mine, data_dir, run).qualities
+
+
+def test_divergence_ends_an_epoch_and_reaches_nothing(mine: Entry, data_dir: Path) -> None:
+    run = CalibrationRun(model=REFERENCE, global_batch_size=64, opt_base_learning_rate=1e30, seed=3)
+    diverged = train_epoch(mine, data_dir, run)
+    assert len(diverged.qualities) < 20
+    assert diverged.epochs_to_converge(mine.benchmark) is None
+
+
+def test_finished_runs_are_kept_and_not_repeated(mine: Entry, data_dir: Path, tmp_path: Path) -> None:
+    runs = [
+        CalibrationRun(model="dense_only", global_batch_size=64, opt_base_learning_rate=0.05, seed=seed)
+        for seed in (1, 2)
+    ]
+    seen: list[tuple[int, int]] = []
+
+    def note(done: CalibrationResult, left: int) -> None:
+        seen.append((done.run.seed, left))
+
+    store = RunStore(tmp_path, "digest")
+    first = complete_runs(mine, data_dir, runs[:1], store, num_workers=1, on_result=note)
+    again = RunStore(tmp_path, "digest")
+    both = complete_runs(mine, data_dir, [*runs, runs[0]], again, num_workers=1, on_result=note)
+    assert seen == [(1, 0), (2, 0)]
+    assert both == [first[0], both[1], first[0]]
+    assert [json.loads(line)["run"]["seed"] for line in (tmp_path / RUNS_FILE).read_text().splitlines()] == [1, 2]
+    assert RunStore(tmp_path, "another problem").get(runs[0]) is None
+
+
+def test_a_line_cut_short_is_dropped_and_what_follows_is_readable(tmp_path: Path) -> None:
+    store = RunStore(tmp_path, "digest")
+    kept, lost, later = result((0.6, 0.7), seed=1), result((0.6, 0.8), seed=2), result((0.5,), seed=3)
+    store.add(kept)
+    store.add(lost)
+    path = tmp_path / RUNS_FILE
+    path.write_bytes(path.read_bytes()[:-20])
+    reopened = RunStore(tmp_path, "digest")
+    assert reopened.get(kept.run) == kept
+    assert reopened.get(lost.run) is None
+    reopened.add(later)
+    assert RunStore(tmp_path, "digest").get(later.run) == later
+
+
+@pytest.mark.parametrize("line", ["{}", "[]", "5", "nonsense", '{"run": 3}', '{"run": {}, "problem": "x"}'])
+def test_a_damaged_line_is_named(tmp_path: Path, line: str) -> None:
+    RunStore(tmp_path, "digest").add(result((0.6,)))
+    path = tmp_path / RUNS_FILE
+    path.write_text(path.read_text() + line + "\n")
+    with pytest.raises(HarnessError, match=r"runs.jsonl:2: not a calibration run"):
+        RunStore(tmp_path, "digest")
+
+
+def test_the_target_is_not_part_of_the_problem_and_the_teacher_is(mine: Entry) -> None:
+    benchmark = mine.benchmark
+    moved = replace(mine, benchmark=replace(benchmark, stated_quality=replace(benchmark.quality, target=0.6)))
+    parameters = {**benchmark.sections["data"]["parameters"], "bias": -3.0}
+    sections = {**benchmark.sections, "data": {**benchmark.sections["data"], "parameters": parameters}}
+    other = replace(mine, benchmark=replace(benchmark, sections=sections))
+    assert problem_digest(moved) == problem_digest(mine)
+    assert problem_digest(other) != problem_digest(mine)
+
+
+# tables
+
+
+def test_epochs_to_converge_lie_on_the_grid_of_evaluations(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    assert crossing_at(0, target).epochs_to_converge(mine.benchmark) == 0.05
+    assert crossing_at(13, target).epochs_to_converge(mine.benchmark) == 0.7
+    assert result((target - 0.001,) * 20).epochs_to_converge(mine.benchmark) is None
+    assert result((target,)).epochs_to_converge(mine.benchmark) == 0.05
+
+
+def test_the_tuned_rate_converges_first_and_always(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    never = result((0.6,) * 20, rate=0.9, seed=2)
+    results = [crossing_at(3, target, rate=0.9), never, crossing_at(12, target, rate=0.1)]
+    results += [crossing_at(8, target, rate=0.2), crossing_at(8, target, rate=0.2, seed=2)]
+    assert tuned_learning_rate(mine.benchmark, results) == 0.2
+
+
+def test_conditions_hold_for_a_good_target(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    results = [crossing_at(index, target, seed=index) for index in (12, 13, 14)]
+    calibration = calibration_of(mine, results)
+    assert {letter: holds for letter, (holds, _) in calibration.conditions().items()} == dict.fromkeys("abcd", True)
+    text = render_markdown(calibration)
+    assert "(a) holds: 3 of 3 seeds" in text
+    assert "0.700 of it on average, coefficient of variation 7.1 %" in text
+    assert "| 64 | 0.1 | 3 | 3 | 0.700 | 0.65 to 0.75 | 7.1 % |" in text
+
+
+@pytest.mark.parametrize(
+    ("letter", "indices", "changes"),
+    [
+        ("a", (12, 13, 20), {}),
+        ("a", (13, 13, 13), {}),
+        ("a", (6, 7, 8), {}),
+        ("a", (18, 17, 18), {}),
+        ("a", (8, 13, 18), {}),
+        ("c", (12, 13, 14), {"oracle_quality": 0.5}),
+    ],
+)
+def test_conditions_fail_when_they_do_not_hold(
+    mine: Entry, letter: str, indices: tuple[int, ...], changes: dict[str, Any]
+) -> None:
+    target = mine.benchmark.quality.target
+    results = [crossing_at(index, target, seed=seed) for seed, index in enumerate(indices)]
+    conditions = calibration_of(mine, results, **changes).conditions()
+    assert [key for key, (holds, _) in conditions.items() if not holds] == [letter]
+
+
+def test_a_control_at_the_target_breaks_condition_b(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    control = ControlSummary(
+        model="frozen_embeddings", best_quality=target, opt_base_learning_rate=1.0, learning_rates=(1.0,)
+    )
+    results = [crossing_at(index, target, seed=index) for index in (12, 13, 14)]
+    assert calibration_of(mine, results, controls=(control,)).conditions()["b"][0] is False
+
+
+def test_evaluations_of_a_sixth_break_condition_d(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    results = [replace(crossing_at(i, target, seed=i), train_s=5.0, eval_s=1.0) for i in (12, 13, 14)]
+    assert calibration_of(mine, results).conditions()["d"][0] is False
+
+
+def test_points_have_mlperf_loggings_form_and_only_where_every_seed_converged(mine: Entry) -> None:
+    target = mine.benchmark.quality.target
+    good = summarise_batch_size(mine.benchmark, [crossing_at(i, target, seed=i) for i in (12, 13)])
+    bad = summarise_batch_size(mine.benchmark, [crossing_at(i, target, seed=i, size=128) for i in (12, 20)])
+    calibration = replace(calibration_of(mine, [crossing_at(1, target)]), batch_sizes=(good, bad))
+    points = reference_convergence_points(mine.benchmark, calibration, when="today", platform="this")
+    assert list(points) == ["mine_ref_64"]
+    point = points["mine_ref_64"]
+    assert point["Epochs to converge"] == [0.65, 0.7]
+    assert point["Seeds"] == [12, 13]
+    assert (point["BS"], point["Benchmark"], point["Precision"]) == (64, "mine", "FP32")
+    assert point["Hyperparams"]["opt_base_learning_rate"] == 0.1
+    assert point["Hyperparams"]["opt_name"] == "adagrad"
+
+
+@pytest.mark.long
+def test_a_whole_calibration(mine: Entry, data_dir: Path, tmp_path: Path) -> None:
+    plan = plan_calibration(mine, learning_rates=[0.05], num_runs=2, num_tuning_runs=1, num_workers=1)
+    assert plan.batch_sizes == (32, 64, 128)
+    calibration = calibrate(mine, data_dir, plan, RunStore(tmp_path, problem_digest(mine)))
+    assert [len(s.seeds) for s in calibration.batch_sizes] == [2, 2, 2]
+    assert [control.model for control in calibration.controls] == list(CONTROLS)
+    assert calibration.oracle_quality is not None
+    paths = write_calibration(tmp_path, mine, calibration)
+    assert [path.name for path in paths] == ["calibration.md", "calibration.json", "mine.rcps.json"]
+    assert json.loads(paths[1].read_text())["benchmark"] == "mine"
+
+
+# what was shipped
+
+
+@pytest.mark.parametrize("name", CALIBRATED)
+def test_shipped_points_belong_to_their_definition(name: str) -> None:
+    assert name in shipped_names()
+    entry = load_entry(name)
+    points = json.loads((DEFINITION.parent / f"{name}.rcps.json").read_text())
+    train = entry.benchmark.sections["train"]
+    own = points[f"{name}_ref_{train['global_batch_size']}"]
+    assert own["Hyperparams"]["opt_base_learning_rate"] == train["opt_base_learning_rate"]
+    for key, point in points.items():
+        assert key == f"{name}_ref_{point['BS']}"
+        assert point["Benchmark"] == name
+        assert len(point["Epochs to converge"]) == len(point["Seeds"]) == len(set(point["Seeds"]))
+        assert len(point["Seeds"]) >= 2 * entry.benchmark.score.num_runs
+        assert set(point["Seeds"]) <= reserved_seeds(name)
+        assert all(entry.benchmark.closed[k].allows(v) for k, v in point["Hyperparams"].items())
+        for epochs in point["Epochs to converge"]:
+            assert 0 < epochs <= 1
+            assert math.isclose(epochs * 20, round(epochs * 20))

@@ -1,0 +1,232 @@
+"""Energy: read from counters that wrap (a fake powercap tree, a fake NVML), else the reason; never an estimate."""
+
+import json
+import threading
+from importlib import resources
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import jsonschema
+import pytest
+
+from harness.system.energy import EnergyMeter, NvmlPower, find_nvml, find_rapl
+
+RANGE_UJ = 262_143_328_850
+
+
+class FakeNvml:
+    """Answers like pynvml; `energies_mj` None means that the device has no energy counter."""
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, energies_mj: list[int] | None = None, powers_mw: list[int] | None = None) -> None:
+        self.energies_mj, self.powers_mw = energies_mj, powers_mw
+
+    def nvmlInit(self) -> None: ...  # noqa: N802
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> str:  # noqa: N802
+        if uuid != "GPU-1":
+            raise self.NVMLError("Not Found")
+        return uuid
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, handle: str) -> int:  # noqa: N802
+        return self._next(self.energies_mj)
+
+    def nvmlDeviceGetPowerUsage(self, handle: str) -> int:  # noqa: N802
+        return self._next(self.powers_mw)
+
+    def _next(self, values: list[int] | None) -> int:
+        if values is None:
+            raise self.NVMLError("Not Supported")
+        return values.pop(0) if len(values) > 1 else values[0]
+
+
+def powercap(root: Path, zones: dict[str, tuple[str, int]]) -> Path:
+    """A powercap tree: zone -> (name, microjoules)."""
+    for zone, (name, energy_uj) in zones.items():
+        folder = root / "sys/class/powercap" / zone
+        folder.mkdir(parents=True)
+        (folder / "name").write_text(f"{name}\n")
+        (folder / "energy_uj").write_text(f"{energy_uj}\n")
+        (folder / "max_energy_range_uj").write_text(f"{RANGE_UJ}\n")
+    return root
+
+
+def burn(root: Path, zone: str, energy_uj: int) -> None:
+    """Let a zone's counter go on, over its end where it comes to that."""
+    path = root / "sys/class/powercap" / zone / "energy_uj"
+    draft = path.with_name("draft")
+    draft.write_text(str((int(path.read_text()) + energy_uj) % RANGE_UJ))
+    draft.replace(path)  # the kernel never shows half a number
+
+
+def test_packages_and_their_memory_are_summed_and_parts_of_a_package_are_not(tmp_path: Path) -> None:
+    root = powercap(
+        tmp_path,
+        {
+            "intel-rapl:0": ("package-0", 5),
+            "intel-rapl:0:0": ("core", 5),
+            "intel-rapl:0:1": ("dram", 5),
+            "intel-rapl:1": ("package-1", 5),
+            "intel-rapl:2": ("psys", 5),
+        },
+    )
+    meter = EnergyMeter(root=root, interval_s=60)
+    meter.start()
+    for zone in ("intel-rapl:0", "intel-rapl:0:0", "intel-rapl:0:1", "intel-rapl:1", "intel-rapl:2"):
+        burn(root, zone, 2_000_000)
+    record = meter.stop()
+    assert record is not None
+    assert [(part["name"], part["energy_j"]) for part in record["parts"]] == [
+        ("package-0", 2.0), ("package-0 dram", 2.0), ("package-1", 2.0),
+    ]  # fmt: skip
+    assert record["energy_j"] == 6.0
+    assert record["not_measured"] == []
+    assert {part["source"] for part in record["parts"]} == {"RAPL (powercap)"}
+
+
+def test_a_counter_that_wraps_goes_on_counting(tmp_path: Path) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", RANGE_UJ - 1_000_000)})
+    ((domain,), _) = find_rapl(root)
+    for _ in range(7):
+        burn(root, "intel-rapl:0", RANGE_UJ // 2)
+        domain.update()
+    assert domain.energy_j == pytest.approx(7 * (RANGE_UJ // 2) * 1e-6)
+
+
+def test_what_was_burnt_before_the_start_is_not_in_it(tmp_path: Path) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0)})
+    meter = EnergyMeter(root=root, interval_s=60)
+    burn(root, "intel-rapl:0", 50_000_000)
+    meter.start()
+    burn(root, "intel-rapl:0", 3_000_000)
+    record = meter.stop()
+    assert record is not None
+    assert record["energy_j"] == pytest.approx(3.0)
+
+
+def test_a_thread_reads_in_between_so_that_no_wrap_is_lost(tmp_path: Path) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0)})
+    meter = EnergyMeter(root=root, interval_s=0.001)
+    (counter,) = meter._counters
+    seen = threading.Semaphore(0)
+    update = counter.update
+    counter.update = lambda: (update(), seen.release())  # type: ignore[method-assign, func-returns-value]
+    meter.start()
+    for _ in range(4):
+        burn(root, "intel-rapl:0", RANGE_UJ // 2)
+        for _ in range(2):  # one read may already have been under way
+            assert seen.acquire(timeout=30)
+    record = meter.stop()
+    assert record is not None
+    assert record["energy_j"] == pytest.approx(2 * RANGE_UJ * 1e-6, rel=1e-6)
+
+
+def test_without_a_driver_nothing_is_measured_and_the_reason_stands_there(tmp_path: Path) -> None:
+    meter = EnergyMeter(root=tmp_path)
+    meter.start()
+    record = meter.stop()
+    assert record is not None
+    assert record["energy_j"] is None
+    assert record["parts"] == []
+    assert record["not_measured"][0]["what"] == "CPU packages"
+    assert "absent" in record["not_measured"][0]["reason"]
+
+
+def test_a_counter_for_root_only_is_not_measured_for_that_reason(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0)})
+    read_text = Path.read_text
+
+    def refuse(path: Path, *arguments: Any, **options: Any) -> str:
+        if path.name == "energy_uj":
+            raise PermissionError(13, "Permission denied", str(path))
+        return read_text(path, *arguments, **options)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    domains, missing = find_rapl(root)
+    assert domains == []
+    assert "root only" in missing[0].reason
+    assert "energy_uj" in missing[0].reason
+
+
+@pytest.mark.parametrize("content", ["", "garbage", "-"])
+def test_a_counter_that_holds_no_number_is_not_measured(content: str, tmp_path: Path) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0)})
+    (root / "sys/class/powercap/intel-rapl:0/energy_uj").write_text(content)
+    domains, missing = find_rapl(root)
+    assert domains == []
+    assert len(missing) == 1
+
+
+def test_a_counter_that_fails_during_the_run_is_not_measured(tmp_path: Path) -> None:
+    root = powercap(tmp_path, {"intel-rapl:0": ("package-0", 0), "intel-rapl:1": ("package-1", 0)})
+    meter = EnergyMeter(root=root, interval_s=60)
+    meter.start()
+    burn(root, "intel-rapl:0", 4_000_000)
+    (root / "sys/class/powercap/intel-rapl:1/energy_uj").unlink()
+    record = meter.stop()
+    assert record is not None
+    assert record["energy_j"] == 4.0
+    assert record["not_measured"][0]["what"] == "package-1"
+
+
+def test_an_accelerators_energy_counter_is_preferred() -> None:
+    nvml = FakeNvml(energies_mj=[1000, 4500], powers_mw=[99])
+    ((counter,), missing) = find_nvml("cuda:0", nvml, lambda device: "GPU-1")
+    counter.update()
+    assert (counter.energy_j, counter.source, missing) == (3.5, "NVML energy counter", [])
+
+
+def test_without_a_counter_power_is_integrated_by_trapezoids() -> None:
+    times = iter([10.0, 11.0, 13.0])
+    counter = NvmlPower(FakeNvml(powers_mw=[100_000, 200_000, 300_000]), "GPU-1", "cuda", lambda: next(times))
+    counter.update()
+    counter.update()
+    assert counter.energy_j == pytest.approx(1.0 * 150 + 2.0 * 250)
+
+
+@pytest.mark.parametrize("nvml", [FakeNvml(), FakeNvml(energies_mj=[1])])
+def test_an_accelerator_that_tells_nothing_is_not_measured(nvml: FakeNvml) -> None:
+    uuid = "GPU-1" if nvml.energies_mj is None else "GPU-2"
+    counters, missing = find_nvml("cuda:0", nvml, lambda device: uuid)
+    assert counters == []
+    assert missing[0].what == "accelerator cuda:0"
+    assert missing[0].reason.startswith("NVML: ")
+
+
+def test_a_meter_that_was_never_started_has_no_record(tmp_path: Path) -> None:
+    assert EnergyMeter(root=tmp_path).stop() is None
+
+
+@pytest.mark.parametrize("zones", [{}, {"intel-rapl:0": ("package-0", 0)}])
+def test_the_record_is_what_the_schemas_of_run_and_throughput_describe(
+    zones: dict[str, tuple[str, int]], tmp_path: Path
+) -> None:
+    meter = EnergyMeter(root=powercap(tmp_path, zones), interval_s=60)
+    meter.start()
+    record = json.loads(json.dumps(meter.stop()))
+    run = json.loads((resources.files("harness.schemas") / "run.schema.json").read_text(encoding="utf-8"))
+    processes = json.loads(
+        (resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8")
+    )
+    for schema in (
+        run["properties"]["energy"],
+        processes["properties"]["processes"]["items"]["properties"]["energy"],
+    ):
+        jsonschema.Draft202012Validator(schema).validate(record)
+        jsonschema.Draft202012Validator(schema).validate(None)
+
+
+def test_cuda_numbers_devices_otherwise_than_nvml_so_the_uuid_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    import torch
+
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda index: SimpleNamespace(uuid=f"u{index}"))
+    nvml = FakeNvml(energies_mj=[1])
+    asked = []
+    nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "GPU-1"  # type: ignore[method-assign, func-returns-value]
+    find_nvml("cuda:3", nvml)
+    assert asked == ["GPU-u3"]

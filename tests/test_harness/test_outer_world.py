@@ -1,0 +1,45 @@
+"""What a process learns from its environment about the ranks beside it: only what is certain stops a plain run."""
+
+import pytest
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.launch.launcher_env import adopt_slurm, launcher_of_many, world_size
+
+JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOCALID": "0"}
+
+
+@pytest.mark.parametrize(
+    ("environ", "launcher"),
+    [
+        ({}, None),
+        ({"RANK": "0", "TORCHELASTIC_RUN_ID": "x"}, "torchrun"),
+        ({"RANK": "1", "WORLD_SIZE": "2", "MASTER_ADDR": "a"}, "a launcher"),
+        ({"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "a"}, None),
+        ({"WORLD_SIZE": "2"}, None),
+        (JOB, None),  # the shell of a batch job
+        ({**JOB, "SLURM_STEP_ID": "4294967290", "SLURM_STEP_NUM_TASKS": "1"}, None),  # an interactive one
+        ({**JOB, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}, "srun"),
+    ],
+)
+def test_a_launcher_of_several_ranks_is_told_from_a_shell(environ: dict[str, str], launcher: str | None) -> None:
+    told = launcher_of_many(environ)
+    assert told is None if launcher is None else told is not None and told.startswith(launcher)
+
+
+def test_the_size_of_the_world_is_torchruns_before_slurms() -> None:
+    assert world_size({}) is None
+    assert world_size(JOB) == 2
+    assert world_size({**JOB, "WORLD_SIZE": "3"}) == 3
+
+
+@pytest.mark.parametrize("value", ["x", "0", "-1", "", "2.0"])
+def test_a_size_that_is_no_number_is_refused_with_its_variable(value: str) -> None:
+    with pytest.raises(HarnessError, match="WORLD_SIZE is ") as refused:
+        world_size({"WORLD_SIZE": value})
+    assert refused.value.exit_code == ExitCode.USAGE
+
+
+def test_slurms_variables_do_not_replace_torchruns() -> None:
+    environ = {**JOB, "RANK": "5"}
+    adopt_slurm(environ)
+    assert (environ["RANK"], environ["WORLD_SIZE"], environ["LOCAL_RANK"]) == ("5", "2", "0")

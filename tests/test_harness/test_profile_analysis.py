@@ -1,0 +1,176 @@
+"""What bounds a phase and a step, from ceilings and times that are made up; and both sides of a measured ridge."""
+
+import math
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.profile.analysis import (
+    OVERHEAD_BELOW,
+    PhaseLimit,
+    PhaseProfile,
+    analyse_phases,
+    limit_step,
+    side_of_ridge,
+    step_intensity,
+)
+from harness.measure.profile.ceilings import Ceilings, CopyCeiling, GatherCeiling, MatmulCeiling, Rate
+from harness.measure.profile.measure_ceilings import measure_ceilings, measure_matmul
+from reference_models.config.sections import DataConfig, parse_data
+from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.dlrm.costs import count_model
+from reference_models.dlrm.phase_costs import MatrixProduct, PhaseCounts, count_phases, matrix_products
+from reference_models.training.phases import Phase
+
+BATCH = 512
+
+
+def problem(tables: int, lookups: int, top: list[int]) -> tuple[DLRMConfig, DataConfig]:
+    model = {"interaction": "cat", "embedding_dim": 16, "bottom_mlp": [16], "top_mlp": [*top, 1]}
+    data = {"num_embeddings": [20_000] * tables, "multi_hot": [lookups] * tables, "num_dense": 1}
+    return parse_model(model), parse_data({"kind": "mlperf_multi_hot", "name": "any", **data})
+
+
+MATMUL_ONLY = problem(1, 1, [512, 512])
+LOOKUP_ONLY = problem(20, 20, [])
+
+
+def counts_of(model: DLRMConfig, data: DataConfig) -> dict[Phase, PhaseCounts]:
+    return count_phases(
+        model, data, batch_size=BATCH, opt_name="sgd", unique_rows=BATCH * data.num_lookups,
+        num_dense_parameters=count_model(model, data).num_dense_parameters,
+    )  # fmt: skip
+
+
+def steady(value: float) -> Rate:
+    return Rate(best=value, median=value / 2)
+
+
+def ceilings_of(
+    products: tuple[MatrixProduct, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
+) -> Ceilings:
+    def matmul(num: int, m: int, k: int, n: int, rate: float) -> MatmulCeiling:
+        return MatmulCeiling(num=num, m=m, k=k, n=n, layout="any", flop_per_s=steady(rate))
+
+    gather = GatherCeiling(ids="any", method="any", table_rows=9, row_bytes=64, rows_per_s=steady(rows_per_s))
+    return Ceilings(
+        matmul={product.shape: matmul(*product.shape, flop_per_s) for product in products},
+        square=(matmul(1, 8, 8, 8, 2 * flop_per_s),),
+        copies=(
+            CopyCeiling(bytes=1000, bytes_per_s=steady(10 * bytes_per_s)),
+            CopyCeiling(bytes=10**9, bytes_per_s=steady(bytes_per_s)),
+        ),
+        random_rows=gather,
+        batch_rows=gather,
+        transfer=None,
+    )
+
+
+def test_a_matmul_only_and_a_lookup_only_model_lie_on_the_two_sides_of_a_ridge() -> None:
+    ceilings = ceilings_of(())
+    assert ceilings.ridge_flop_per_byte == pytest.approx(2e9 / 1e8)
+    sides = [side_of_ridge(step_intensity(counts_of(*one)), ceilings) for one in (MATMUL_ONLY, LOOKUP_ONLY)]
+    assert sides == ["compute", "memory"]
+    assert counts_of(*LOOKUP_ONLY)[Phase.EMBEDDING_FORWARD].flop * 4 < step_bytes(LOOKUP_ONLY)
+
+
+def step_bytes(one: tuple[DLRMConfig, DataConfig]) -> int:
+    return sum(counts.bytes for counts in counts_of(*one).values())
+
+
+@pytest.mark.long
+def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
+    for (model, data), side in ((MATMUL_ONLY, "compute"), (LOOKUP_ONLY, "memory")):
+        ceilings = measure_ceilings(
+            matrix_products(model, data, BATCH),
+            batches_ids=[torch.randint(0, 20_000, (BATCH, data.num_lookups))],
+            num_embeddings=data.num_embeddings or (),
+            multi_hot=data.multi_hot,
+            embedding_dim=16,
+            device=torch.device("cpu"),
+            dtype=torch.float32,
+            available_bytes=1 << 30,
+        )
+        assert side_of_ridge(step_intensity(counts_of(model, data)), ceilings) == side
+        assert all(one.flop_per_s.best >= one.flop_per_s.median > 0 for one in ceilings.matmul.values())
+        assert ceilings.copies[-1].bytes_per_s.best >= ceilings.copies[-1].bytes_per_s.median > 0
+
+
+def profile_of(time_s: float | None, *, compute_s: float, memory_s: float, gather_s: float) -> PhaseProfile:
+    limit = PhaseLimit(compute_s=compute_s, memory_s=memory_s, gather_s=gather_s)
+    return PhaseProfile(phase=Phase.LOSS, time_s=time_s, share=None, counts=PhaseCounts(), limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("limits", "bound"),
+    [((3.0, 1.0, 2.0), "compute"), ((1.0, 3.0, 2.0), "memory"), ((1.0, 2.0, 3.0), "gather"), ((0, 0, 0), "overhead")],
+)
+def test_the_largest_part_of_the_limit_bounds_a_phase_near_it(limits: tuple[float, ...], bound: str) -> None:
+    parts = dict(zip(("compute_s", "memory_s", "gather_s"), limits, strict=True))
+    assert profile_of(4.0, **parts).bound == bound
+    assert profile_of(3.0 / OVERHEAD_BELOW * 1.01, **parts).bound == "overhead"
+    untold = profile_of(None, **parts)
+    assert (untold.bound, untold.ceiling_fraction) == (None, None)
+
+
+def test_a_phase_of_products_is_limited_by_the_rate_of_their_own_shapes() -> None:
+    model, data = MATMUL_ONLY
+    products = matrix_products(model, data, BATCH)
+    phases = analyse_phases({Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products))
+    (top,) = (one for one in phases if one.phase is Phase.TOP_MLP_FORWARD)
+    flop = 2 * BATCH * (32 * 512 + 512 * 512 + 512)
+    assert top.limit.compute_s == pytest.approx(flop / 1e9)
+    assert top.limit.memory_s == 0  # operands are part of a product's measured time
+    assert top.ceiling_fraction == pytest.approx(flop / 1e9)
+    assert top.bound == ("compute" if flop / 1e9 >= OVERHEAD_BELOW else "overhead")
+
+
+def test_small_phases_may_use_the_rate_of_small_copies_and_large_ones_may_not() -> None:
+    ceilings = ceilings_of(())
+    assert ceilings.move_s(500) == pytest.approx(500 / 1e9)
+    assert ceilings.move_s(2000) == pytest.approx(2000 / 1e8)
+    assert ceilings.move_s(10**12) == pytest.approx(10**12 / 1e8)
+
+
+def test_the_steps_limits_add_up() -> None:
+    model, data = MATMUL_ONLY
+    products = matrix_products(model, data, BATCH)
+    ceilings = ceilings_of(products)
+    counts = counts_of(model, data)
+    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings)
+    limits = limit_step(phases, products, ceilings)
+    flop = count_model(model, data).training_flop_per_sample * BATCH
+    assert limits.matmul_s == pytest.approx(flop / 1e9)
+    assert limits.matmul_median_s == pytest.approx(2 * limits.matmul_s)
+    assert limits.matmul_best_shape_s == pytest.approx(limits.matmul_s / 2)
+    assert limits.all_phases_s == pytest.approx(sum(one.limit.limit_s for one in phases))
+    assert limits.all_phases_s >= limits.matmul_s
+
+
+@given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
+def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> None:
+    model, data = LOOKUP_ONLY
+    products = matrix_products(model, data, BATCH)
+    counts: dict[Any, PhaseCounts] = counts_of(model, data)
+    phases = analyse_phases(times_s, counts, products, ceilings_of(products))
+    assert math.isclose(sum(one.share for one in phases if one.share is not None), 1.0)
+    assert {one.phase for one in phases} == times_s.keys() | counts.keys()
+    assert [one.phase for one in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]
+    assert sum(one.counts.bytes for one in phases) == sum(one.bytes for one in counts.values())
+
+
+def test_a_ceiling_is_measured_on_one_thread_too_and_the_threads_are_back_afterwards() -> None:
+    num_threads = torch.get_num_threads()
+    torch.set_num_threads(2)
+    try:
+        measured = measure_matmul((1, 4, 5, 6), torch.device("cpu"), budget_s=0)
+        batched = measure_matmul((3, 4, 5, 6), torch.device("cpu"), budget_s=0)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(num_threads)
+    assert measured.flop_per_s.best >= measured.flop_per_s.median > 0
+    assert (batched.num, batched.m, batched.k, batched.n) == (3, 4, 5, 6)
+    assert measured.layout.split(" to ")[0] in {f"{a} x {b}" for a in ("row", "column") for b in ("row", "column")}

@@ -1,0 +1,212 @@
+"""Phases of steps: what the clock stamps is what the tables say, and nothing is left out."""
+
+import gzip
+import json
+import math
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.measure.profile.operators import operator_bytes, summarise, write_trace
+from harness.measure.profile.steps import StepTimes, measure_steps, median_interval, train_steps
+from harness.measure.profile.timeline import Timeline
+from reference_models.process.errors import ConfigError
+from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.workload import TrainCounts
+
+CPU = torch.device("cpu")
+PHASES_MS = {Phase.DATA: 5, Phase.LOSS: 2, Phase.TOP_MLP_BACKWARD: 30}
+TELLING_MS, LOOP_MS = 1, 4
+
+
+class FakeTime:
+    """A monotonic clock that only moves when it is told to."""
+
+    def __init__(self) -> None:
+        self.now_ns = 10**9
+
+    def sleep_ms(self, milliseconds: float) -> None:
+        self.now_ns += round(milliseconds * 1e6)
+
+
+class ScriptedSteps:
+    """Trains by moving a fake clock; telling phases costs TELLING_MS per step, the loop LOOP_MS per call."""
+
+    def __init__(self, clock: FakeTime, *, epoch: int = 1000) -> None:
+        self._clock, self._epoch, self._left = clock, epoch, epoch
+        self._enter: Enter = tell_nobody
+        self.calls: list[tuple[bool, int]] = []
+
+    def synchronize(self) -> None:
+        """Nothing to wait for."""
+
+    def train(self, num_steps: int) -> TrainCounts:
+        num_steps = min(num_steps, self._left)
+        for _ in range(num_steps):
+            for phase, milliseconds in PHASES_MS.items():
+                self._enter(phase)
+                self._clock.sleep_ms(milliseconds)
+            self._clock.sleep_ms(0 if self._enter is tell_nobody else TELLING_MS)
+        self._enter(Phase.OTHER)
+        self._clock.sleep_ms(LOOP_MS)
+        self.calls.append((self._enter is not tell_nobody, num_steps))
+        self._left = self._left - num_steps or self._epoch
+        return TrainCounts(num_steps=num_steps, num_samples=num_steps)
+
+    @contextmanager
+    def telling_phases(self, enter: Enter) -> Iterator[None]:
+        self._enter = enter
+        try:
+            yield
+        finally:
+            self._enter = tell_nobody
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
+    made = FakeTime()
+    monkeypatch.setattr(time, "monotonic_ns", lambda: made.now_ns)
+    return made
+
+
+def test_phases_and_the_loop_are_told_apart_and_add_up_to_the_step(clock: FakeTime) -> None:
+    workload: Any = ScriptedSteps(clock)
+    times = measure_steps(workload, CPU, num_steps=10)
+    phases = times.phase_times_s()
+    step_ms = sum(PHASES_MS.values())
+    per_step_ms = step_ms + LOOP_MS / times.steps_per_block
+    assert times.step_s == pytest.approx(per_step_ms / 1e3)
+    assert phases[Phase.DATA] == pytest.approx(5e-3)
+    assert phases[Phase.LOSS] == pytest.approx(2e-3)
+    assert phases[Phase.TOP_MLP_BACKWARD] == pytest.approx((30 + TELLING_MS) / 1e3)
+    assert phases[Phase.OTHER] == pytest.approx(LOOP_MS / times.steps_per_block / 1e3)
+    assert sum(phases.values()) == pytest.approx((per_step_ms + TELLING_MS) / 1e3)
+    named = (step_ms + TELLING_MS) / (per_step_ms + TELLING_MS)
+    assert times.named_share == pytest.approx(named)
+
+
+def test_phases_add_up_to_an_undisturbed_step_whichever_phase_a_disturbance_hit() -> None:
+    phases = [{Phase.DATA: 1.0, Phase.LOSS: 3.0}, {Phase.DATA: 3.0, Phase.LOSS: 1.1}] * 4
+    phases += [{Phase.DATA: 90.0, Phase.LOSS: 1.0}, {Phase.DATA: 0.1, Phase.LOSS: 0.1}]
+    told = tuple(sum(block.values()) for block in phases)
+    times = StepTimes(steps_per_block=1, plain_s=told, told_s=told, phases_s=tuple(phases))
+    found = times.phase_times_s()
+    assert 4.0 <= sum(found.values()) <= 4.1
+    assert found[Phase.DATA] == pytest.approx(2.0, abs=0.4)
+
+
+def test_what_telling_costs_is_the_difference_between_neighbouring_blocks(clock: FakeTime) -> None:
+    workload: Any = ScriptedSteps(clock)
+    times = measure_steps(workload, CPU, num_steps=10)
+    cost, low, high = times.instrumentation_cost()
+    assert [cost, low, high] == pytest.approx([TELLING_MS / (times.step_s * 1e3)] * 3)
+    told = [is_told for is_told, _ in workload.calls[-4:]]
+    assert told in ([False, True, True, False], [True, False, False, True])  # each first every other time
+
+
+def test_without_a_number_steps_fill_a_budget(clock: FakeTime) -> None:
+    workload: Any = ScriptedSteps(clock)
+    start_ns = clock.now_ns
+    times = measure_steps(workload, CPU, num_steps=None)
+    assert len(times.plain_s) == len(times.told_s) == len(times.phases_s) >= 10
+    assert (clock.now_ns - start_ns) / 1e9 < 20
+
+
+def test_steps_go_over_the_end_of_an_epoch(clock: FakeTime) -> None:
+    workload: Any = ScriptedSteps(clock, epoch=3)
+    train_steps(workload, 7)
+    assert [steps for _, steps in workload.calls] == [3, 3, 1]
+
+
+def test_a_dataset_without_one_batch_is_an_error() -> None:
+    empty: Any = SimpleNamespace(train=lambda num_steps: TrainCounts(num_steps=0, num_samples=0))
+    with pytest.raises(ConfigError, match="less than one batch"):
+        train_steps(empty, 1)
+
+
+def test_a_timeline_adds_up_phases_that_are_entered_again_and_then_begins_anew(clock: FakeTime) -> None:
+    timeline = Timeline(CPU)
+    for phase, milliseconds in ((Phase.DATA, 3), (Phase.LOSS, 4), (Phase.DATA, 5)):
+        timeline.enter(phase)
+        clock.sleep_ms(milliseconds)
+    assert timeline.take() == pytest.approx({Phase.DATA: 8e-3, Phase.LOSS: 4e-3})
+    assert timeline.take() == {}
+
+
+@given(st.lists(st.floats(-1, 1), min_size=1, max_size=40))
+def test_the_interval_of_a_median_holds_it(values: list[float]) -> None:
+    low, high = median_interval(values)
+    assert low <= statistics.median(values) <= high
+    assert (low, high) == (-math.inf, math.inf) or len(values) >= 6
+
+
+def test_the_interval_of_a_median_has_the_ranks_of_the_sign_test() -> None:
+    assert median_interval([float(i) for i in range(1, 26)]) == (8, 18)  # tables of the sign test, n = 25, 95 %
+    assert median_interval([1.0] * 5) == (-math.inf, math.inf)
+
+
+def average(key: str, self_us: float, count: int, flops: int = 0, shapes: Any = ()) -> Any:
+    return SimpleNamespace(
+        key=key, self_cpu_time_total=self_us, self_device_time_total=0, count=count, flops=flops, input_shapes=shapes
+    )
+
+
+def test_operators_come_by_self_time_and_phases_are_not_among_them() -> None:
+    table = summarise(
+        [
+            average("phase loss", 2e6, 2),
+            average("aten::mm", 6e6, 4, flops=4 * 240, shapes=[[4, 5], [5, 6]]),
+            *(average(f"aten::op{i}", 1e5, 2) for i in range(20)),
+        ],
+        num_steps=2,
+        is_cuda=False,
+    )
+    assert len(table.operators) == 15
+    first = table.operators[0]
+    assert (first.name, first.calls_per_step, first.self_s_per_step) == ("aten::mm", 2, 3.0)
+    assert first.share == pytest.approx(0.6)
+    assert (first.flop, first.bytes) == (240, 4 * (20 + 30 + 24))
+    assert table.outside_share == pytest.approx(0.2)
+    assert not any(one.name.startswith("phase") for one in table.operators)
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "expected"),
+    [
+        ("aten::addmm", [[6], [4, 5], [5, 6]], 4 * (20 + 30 + 24 + 6)),
+        ("aten::bmm", [[2, 4, 5], [2, 5, 6]], 2 * 4 * (20 + 30 + 24)),
+        ("aten::_embedding_bag", [[100, 8], [12], [3], []], 12 * (8 + 32) + 3 * 32),
+        ("aten::relu", [[4, 5]], 2 * 4 * 20),
+        ("aten::unknown", [[4, 5]], None),
+        ("aten::mm", [[4, 5]], None),
+    ],
+)
+def test_bytes_of_known_operators_are_what_they_must_move(name: str, shapes: Any, expected: int | None) -> None:
+    assert operator_bytes(name, shapes) == expected
+
+
+def test_a_trace_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
+    def fail(path: str) -> None:
+        Path(path).write_text("half of it")
+        raise OSError
+
+    with pytest.raises(OSError):
+        write_trace(fail, tmp_path / "trace.json")
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_trace_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+        torch.ones(3).sum()
+    write_trace(profiler.export_chrome_trace, tmp_path / "trace.json.gz")
+    content = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))
+    assert any(event.get("name") == "aten::sum" for event in content["traceEvents"])

@@ -1,0 +1,174 @@
+"""The parent: N runs in one set, and a set that is complete after whatever happened in between."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import pytest
+from command import Command
+
+from rules.logs import keys
+from rules.logs.log import read_log
+
+
+def run_arguments(data_root: Path, *more: object) -> list[str]:
+    return ["run", "dlrm_tiny", "--data", str(data_root), "--threads", "1", "-q", *map(str, more)]
+
+
+def the_set(output: Path) -> Path:
+    (folder,) = [path for path in output.iterdir() if path.is_dir()]
+    return folder
+
+
+def records(run_set: Path) -> list[dict[str, object]]:
+    return [json.loads(path.read_text()) for path in sorted(run_set.glob("extra/run_*/attempt_*/run.json"))]
+
+
+def qualities(run_set: Path) -> list[list[float]]:
+    logs = sorted(run_set.glob("results/*/*/result_*.txt"))
+    return [[line.value for line in read_log(log).all(keys.EVAL_ACCURACY)] for log in logs]
+
+
+@pytest.fixture(scope="session")
+def finished_set(data_root: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One run set of dlrm_tiny as `dlrmbench run` leaves it."""
+    output = tmp_path_factory.mktemp("finished")
+    arguments = run_arguments(data_root, "-o", output, "--seed", 1)
+    done = subprocess.run([sys.executable, "-m", "harness", *arguments], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return the_set(output)
+
+
+def test_one_command_leaves_runs_verdict_score_and_report(finished_set: Path) -> None:
+    logs = sorted(finished_set.glob("results/*/dlrm_tiny/result_*.txt"))
+    assert [log.name for log in logs] == [f"result_{i}.txt" for i in range(5)]
+    (system,) = (finished_set / "systems").glob("*.json")
+    assert system.stem == logs[0].parent.parent.name
+    assert (finished_set / "report.html").stat().st_size > 10_000
+    content = json.loads((finished_set / "extra" / "run_set.json").read_text())
+    assert content["seeds"] == [read_log(log).value(keys.SEED) for log in logs]
+    assert not list(finished_set.rglob("*.partial"))
+    assert [record["status"] for record in records(finished_set)] == ["success"] * 5
+
+
+def validate(content: object, name: str) -> None:
+    schema = json.loads((resources.files("harness.schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(content)
+
+
+def test_its_files_keep_their_schemas(finished_set: Path) -> None:
+    validate(json.loads((finished_set / "extra" / "run_set.json").read_text()), "run_set")
+    for record in records(finished_set):
+        validate(record, "run")
+
+
+def test_what_is_logged_was_read_from_what_was_built(finished_set: Path) -> None:
+    log = read_log(next(finished_set.glob("results/*/*/result_0.txt")))
+    assert log.value(keys.NUM_THREADS) == 1
+    assert log.value(keys.GLOBAL_BATCH_SIZE) == 512
+    assert log.value(keys.OPT_NAME) == "adagrad"
+    cache_clear = log.first(keys.CACHE_CLEAR)
+    assert cache_clear is not None and cache_clear.metadata["method"]
+    assert cache_clear.time_ms <= log.lines[1].time_ms
+
+
+def test_the_same_seed_gives_the_same_sequence_of_qualities(
+    finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+) -> None:
+    done = dlrmbench(*run_arguments(data_root, "-o", tmp_path / "again", "--seed", 1, "-n", 2))
+    assert done.returncode == 0, done.stderr
+    assert qualities(the_set(tmp_path / "again")) == qualities(finished_set)[:2]
+
+
+def test_resume_of_a_complete_set_runs_nothing(finished_set: Path, dlrmbench: Command) -> None:
+    before = sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
+    done = dlrmbench("resume", finished_set, "-q")
+    assert done.returncode == 0, done.stderr
+    assert before == sorted((path, path.stat().st_mtime_ns) for path in finished_set.rglob("result_*.txt"))
+
+
+def start(output: Path, data_root: Path) -> "subprocess.Popen[str]":
+    # Every evaluation of this configuration misses the target for long enough to be interrupted.
+    return subprocess.Popen(
+        [sys.executable, "-m", "harness", *run_arguments(data_root, "-o", output, "--seed", 1, "-n", 3)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        cwd=output.parent,
+    )
+
+
+def workers_of(parent: int) -> list[int]:
+    children = Path(f"/proc/{parent}/task/{parent}/children")
+    return [int(pid) for pid in children.read_text().split()] if children.exists() else []
+
+
+def kill_at_a_random_moment(output: Path, data_root: Path, rng: random.Random) -> None:
+    """Kill the parent, its worker, or both, at a moment between the start and the end of the set."""
+    process = start(output, data_root)
+    deadline = time.monotonic() + rng.uniform(0.3, 14.0)
+    while time.monotonic() < deadline and process.poll() is None:
+        time.sleep(0.01)
+    victims = rng.choice(("parent", "worker", "both"))
+    workers = workers_of(process.pid)
+    for pid in [*(workers if victims != "parent" else []), *([process.pid] if victims != "worker" else [])]:
+        try:
+            os.kill(pid, signal.SIGKILL)
+        except ProcessLookupError:
+            continue
+    process.communicate(timeout=120)
+    until = time.monotonic() + 10
+    while any(Path(f"/proc/{pid}").exists() for pid in workers):
+        assert time.monotonic() < until, "a worker outlived its parent"
+        time.sleep(0.05)
+
+
+def check_survival(output: Path, reference: Path, dlrmbench: Command) -> None:
+    sets = (
+        [path for path in output.iterdir() if (path / "extra" / "run_set.json").exists()] if output.exists() else []
+    )
+    if not sets:
+        return  # killed before there was a set
+    (run_set,) = sets
+    finished_before = {path: path.read_bytes() for path in run_set.rglob("result_*.txt")}
+    attempts_before = {path.parent for path in run_set.glob("extra/run_*/attempt_*/spec.json")}
+    done = dlrmbench("resume", run_set, "-q")
+    assert done.returncode == 0, done.stderr + done.stdout
+    logs = sorted(run_set.glob("results/*/*/result_*.txt"))
+    assert [log.name for log in logs] == ["result_0.txt", "result_1.txt", "result_2.txt"]
+    assert all(not read_log(log).unparsed and read_log(log).last(keys.RUN_STOP) is not None for log in logs)
+    assert all(path.read_bytes() == content for path, content in finished_before.items())
+    assert qualities(run_set) == qualities(reference)[:3]
+    by_status: dict[object, int] = {}
+    for record in records(run_set):
+        validate(record, "run")
+        by_status[record["status"]] = by_status.get(record["status"], 0) + 1
+    assert by_status["success"] == 3, "a finished run was lost or run twice"
+    assert all((attempt / "run.json").exists() for attempt in attempts_before)
+    assert sum(by_status.values()) == len(list(run_set.glob("extra/run_*/attempt_*")))
+
+
+@pytest.mark.parametrize("moment", range(2))
+def test_a_set_survives_kill_9(
+    moment: int, finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+) -> None:
+    (tmp_path / "out").mkdir()
+    kill_at_a_random_moment(tmp_path / "out", data_root, random.Random(moment))
+    check_survival(tmp_path / "out", finished_set, dlrmbench)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("moment", range(2, 52))
+def test_a_set_survives_kill_9_at_fifty_moments(
+    moment: int, finished_set: Path, data_root: Path, tmp_path: Path, dlrmbench: Command
+) -> None:
+    (tmp_path / "out").mkdir()
+    kill_at_a_random_moment(tmp_path / "out", data_root, random.Random(moment))
+    check_survival(tmp_path / "out", finished_set, dlrmbench)

@@ -1,0 +1,85 @@
+"""Throughput mode: fresh processes, a fixed number of steps, a file of its own, and nothing that could be scored."""
+
+import json
+from importlib import resources
+from pathlib import Path
+
+import jsonschema
+import pytest
+from command import Command
+from ranks_builder import needs_torchrec
+
+from harness.cli.run import exchange_line
+from harness.config.run_config import Override, resolve
+from harness.run_sets.dataset import ensure_dataset
+from harness.run_sets.folder import open_run_set
+from harness.run_sets.runner import RunRequest, start_set
+from harness.run_sets.throughput import _train, measure_process
+from reference_models.process.errors import ConfigError
+from reference_models.training.workload import TrainCounts
+
+
+def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+    done = dlrmbench(
+        "run", "dlrm_tiny", "--data", data_root, "-o", tmp_path / "out", "--threads", 1, "--throughput", 7,
+        "--set", "model.top_mlp=[8, 1]",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert "not a score" in done.stdout
+    (folder,) = (tmp_path / "out").iterdir()
+    content = json.loads((folder / "extra" / "throughput.json").read_text())
+    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
+    jsonschema.Draft202012Validator(schema).validate(content)
+    assert [process["num_steps"] for process in content["processes"]] == [7] * 5
+    batch_size = content["processes"][0]["hyperparameters"]["global_batch_size"]
+    for process in content["processes"]:
+        assert process["num_samples"] == 7 * batch_size
+        assert process["samples_per_s"] == pytest.approx(process["num_samples"] / process["duration_s"])
+    assert not list(folder.rglob("result_*.txt"))
+    assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
+
+
+@needs_torchrec
+def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
+    """One process of the measurement: two ranks, whose samples are counted once."""
+    given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
+    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
+    data_dir = ensure_dataset(config.workload.data, data_root, num_threads=1)
+    request = RunRequest(
+        num_runs=5, base_seed=1, division=None, timeout_s=None, throughput_steps=6, data_dir=data_dir,
+        output=tmp_path, num_threads=1, command=["dlrmbench"],
+    )  # fmt: skip
+    run_set, content = open_run_set(start_set(config, request).folder)
+    measured = measure_process(run_set, content, config.tables, 0, num_steps=6)
+    assert measured["num_samples"] == 6 * config.workload.train.global_batch_size
+    assert measured["hyperparameters"]["world_size"] == 2
+    assert [one["rank"] for one in measured["ranks"]] == [0, 1]
+    assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
+    exchange = measured["exchange"]
+    assert f"{sum(exchange['bytes_per_step'].values()):,} bytes per step between 2 ranks" in exchange_line(measured)
+    assert exchange["bytes_per_step"]["embedding_forward"] > 0 and exchange["formulas"]["dense_reduce"]
+    assert exchange["bytes_per_evaluation"] is None
+    rows = config.workload.data.num_embeddings or ()
+    assert [table["table"] for table in exchange["placement"]] == list(range(len(rows)))
+    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
+    process = schema["properties"]["processes"]["items"]
+    own = {key: value for key, value in measured.items() if key not in ("data_kind", "computed")}
+    jsonschema.Draft202012Validator(process).validate(own)
+
+
+def test_steps_go_over_the_end_of_an_epoch() -> None:
+    left = iter([3, 2, 4])
+    asked: list[int] = []
+
+    def train(num_steps: int) -> TrainCounts:
+        asked.append(num_steps)
+        done = min(num_steps, next(left))
+        return TrainCounts(num_steps=done, num_samples=done * 10)
+
+    assert _train(train, 7) == 70
+    assert asked == [7, 4, 2]
+
+
+def test_a_dataset_without_one_batch_is_an_error() -> None:
+    with pytest.raises(ConfigError, match="less than one batch"):
+        _train(lambda num_steps: TrainCounts(num_steps=0, num_samples=0), 1)

@@ -1,0 +1,47 @@
+"""A device that is not there, and a precision that a device lacks, are errors that say what to do."""
+
+import pytest
+import torch
+
+from reference_models.process.errors import ConfigError, DeviceError
+from reference_models.training.devices import find_device, set_precision
+
+CPU = torch.device("cpu")
+
+
+def test_cpu_is_always_there() -> None:
+    assert find_device("cpu") == CPU
+
+
+@pytest.mark.parametrize("name", ["gpu", "", "cuda:x", "cuda:-1", "meta", "cpu cuda"])
+def test_unknown_devices_are_refused_with_those_that_are_known(name: str) -> None:
+    with pytest.raises(DeviceError, match=r"expected 'cpu', 'cuda' or 'cuda:N'"):
+        find_device(name)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
+@pytest.mark.parametrize("name", ["cuda", "cuda:1"])
+def test_cuda_without_a_gpu_says_what_to_use_instead(name: str) -> None:
+    with pytest.raises(DeviceError, match=rf"device '{name}'.*Use --device cpu"):
+        find_device(name)
+
+
+@pytest.mark.parametrize("precision", ["tf32", "bf16"])
+def test_cpu_trains_in_fp32_only(precision: str) -> None:
+    with pytest.raises(ConfigError, match=rf"runtime\.precision is '{precision}', expected 'fp32' on cpu"):
+        set_precision(CPU, precision)
+
+
+def test_fp32_means_full_float32_products() -> None:
+    assert set_precision(CPU, "fp32") is False
+    assert torch.get_float32_matmul_precision() == "highest"
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+def test_cuda_has_three_precisions() -> None:
+    device = find_device("cuda")
+    assert device.index is not None
+    assert [set_precision(device, precision) for precision in ("tf32", "bf16", "fp32")] == [False, True, False]
+    with pytest.raises(DeviceError, match="numbered from 0"):
+        find_device("cuda:99")

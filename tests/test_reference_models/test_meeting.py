@@ -1,0 +1,79 @@
+"""How ranks meet: all or none, with a line while they wait and one error that says what to do."""
+
+import re
+import socket
+import time
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from ranks_builder import free_port
+
+from reference_models.distributed import rendezvous as meeting
+from reference_models.distributed.rendezvous import meet
+from reference_models.process.errors import ConfigError, WorldError
+
+
+def world(rank: int, **other: str) -> dict[str, str]:
+    given = {"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+    return {**given, **other}
+
+
+def test_ranks_that_have_met_read_each_others_notes_and_agree_on_the_first() -> None:
+    port = str(free_port())
+    with ThreadPoolExecutor(2) as pool:
+        first, second = pool.map(lambda rank: meet(world(rank, MASTER_PORT=port), timeout_s=20), range(2))
+    assert (first.rank, second.rank, first.size, first.is_host, second.is_host) == (0, 1, 2, True, False)
+    assert second.read_note("a") == ""
+    first.note("a", "1")
+    assert first.read_note("a") == "1"  # by now whoever serves it has it
+    assert second.read_note("a") == "1"
+    assert second.first_note("b", "mine") == "mine"
+    assert first.first_note("b", "other") == "mine"
+
+
+@pytest.mark.parametrize(("rank", "waits_for"), [(0, "1 of 2 ranks at .*: rank 1"), (1, "rank 0 at")])
+def test_a_rank_that_does_not_come_is_named(rank: int, waits_for: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "TELL_AFTER_S", 0.2)
+    lines: list[str] = []
+    with pytest.raises(WorldError, match=rf"rank {1 - rank}.*Start all ranks at the same time") as lost:
+        meet(world(rank, MASTER_PORT=str(free_port())), timeout_s=0.6, on_waiting=lines.append)
+    assert "\n" not in str(lost.value)
+    (line,) = lines
+    assert re.search(f"rank {rank}: waiting for {waits_for}", line)
+
+
+def test_a_port_in_use_is_said_by_rank_0() -> None:
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        port = other.getsockname()[1]
+        with pytest.raises(ConfigError, match=f"MASTER_PORT {port} is in use"):
+            meet(world(0, MASTER_PORT=str(port)), timeout_s=5)
+
+
+def test_a_port_where_no_rank_0_answers_is_said_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_ANSWERS_WITHIN_S", 0.2)
+    # As torch's client does with a listener that never answers, but not beyond this test.
+    monkeypatch.setattr(meeting, "_open_store", lambda *_, **__: time.sleep(1.0))
+    with socket.socket() as other:
+        other.bind(("127.0.0.1", 0))
+        other.listen()
+        with pytest.raises(WorldError, match="no rank 0 answers at 127"):
+            meet(world(1, MASTER_PORT=str(other.getsockname()[1])), timeout_s=5)
+
+
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        ({"MASTER_ADDR": "no-such-host.invalid"}, "MASTER_ADDR is 'no-such-host.invalid', which this machine cannot"),
+        ({"MASTER_ADDR": ""}, "MASTER_ADDR not set"),
+        ({"MASTER_PORT": "x"}, "MASTER_PORT is 'x'"),
+        ({"MASTER_PORT": "70000"}, "expected 1 to 65535"),
+        ({"RANK": "-1"}, "RANK is '-1'"),
+        ({"RANK": "2"}, "RANK is 2 in a world of WORLD_SIZE 2"),
+        ({"WORLD_SIZE": "3"}, "2 ranks were asked for, but WORLD_SIZE is 3"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anyone_is_waited_for(other: dict[str, str], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        meet(world(0, **other), num_ranks=2)

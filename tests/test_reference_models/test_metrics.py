@@ -1,0 +1,88 @@
+"""ROC AUC is exact, counts ties half, and takes any finite float32 scores."""
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from hypothesis.extra import numpy as hnp
+from sklearn.metrics import roc_auc_score
+
+from reference_models.process.errors import DatasetError, NotFiniteError
+from reference_models.training.metrics import roc_auc
+
+FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
+
+
+@st.composite
+def labelled_scores(draw: st.DrawFn) -> tuple[np.ndarray, np.ndarray]:
+    size = draw(st.integers(2, 60))
+    values = draw(st.one_of(st.just(FLOATS), st.just(st.sampled_from([-1.5, -0.0, 0.0, 1e-45, 2.0]))))
+    labels = draw(hnp.arrays(np.uint8, size, elements=st.integers(0, 1)))
+    assume(0 < labels.sum() < size)
+    return labels, draw(hnp.arrays(np.float32, size, elements=values))
+
+
+@given(labelled_scores())
+def test_equals_the_count_of_pairs(sample: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = sample
+    positive, negative = scores[labels == 1][:, None], scores[labels == 0][None, :]
+    won = np.count_nonzero(positive > negative) + 0.5 * np.count_nonzero(positive == negative)
+    assert roc_auc(labels, scores) == pytest.approx(won / (positive.size * negative.size), abs=1e-15)
+
+
+@given(labelled_scores(), st.randoms(use_true_random=False))
+def test_order_of_samples_does_not_matter(sample: tuple[np.ndarray, np.ndarray], random: object) -> None:
+    labels, scores = sample
+    order = np.random.default_rng(random.randrange(2**32)).permutation(labels.size)  # type: ignore[attr-defined]
+    assert roc_auc(labels[order], scores[order]) == roc_auc(labels, scores)
+
+
+@given(labelled_scores())
+def test_negated_scores_give_the_complement(sample: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = sample
+    assert roc_auc(labels, -scores) == pytest.approx(1 - roc_auc(labels, scores), abs=1e-15)
+
+
+@pytest.mark.parametrize("digits", [None, 2, 0])
+def test_equals_scikit_learn_on_logits_with_and_without_ties(digits: int | None) -> None:
+    rng = np.random.default_rng(0)
+    labels = (rng.random(200_000) < 0.2).astype(np.uint8)
+    scores = (rng.normal(size=labels.size) + 0.5 * labels - 1).astype(np.float32)
+    if digits is not None:
+        scores = np.round(scores, digits)
+    assert roc_auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-9)
+
+
+def test_both_zeros_tie() -> None:
+    assert roc_auc(np.array([0, 1]), np.array([0.0, -0.0], dtype=np.float32)) == 0.5
+
+
+def test_extremes() -> None:
+    scores = np.array([-3e38, -1e-45, 1e-45, 3e38], dtype=np.float32)
+    assert roc_auc(np.array([0, 0, 1, 1]), scores) == 1.0
+    assert roc_auc(np.array([1, 1, 0, 0]), scores) == 0.0
+    assert roc_auc(np.array([True, False, True, False]), np.ones(4, dtype=np.float32)) == 0.5
+
+
+def test_does_not_change_its_input() -> None:
+    labels, scores = np.array([0, 1, 1]), np.array([2.0, -1.0, 3.0], dtype=np.float32)
+    roc_auc(labels, scores)
+    assert scores.tolist() == [2.0, -1.0, 3.0]
+    assert labels.tolist() == [0, 1, 1]
+
+
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+def test_a_score_that_is_not_finite_is_named(bad: float) -> None:
+    with pytest.raises(NotFiniteError, match="1 of 3 evaluation scores are not finite"):
+        roc_auc(np.array([0, 1, 1]), np.array([0.0, bad, 1.0], dtype=np.float32))
+
+
+@pytest.mark.parametrize(("label", "message"), [(1, "3 positive and 0 negative"), (0, "0 positive and 3 negative")])
+def test_one_class_alone_has_no_auc(label: int, message: str) -> None:
+    with pytest.raises(DatasetError, match=message):
+        roc_auc(np.full(3, label), np.zeros(3, dtype=np.float32))
+
+
+def test_shapes_must_agree() -> None:
+    with pytest.raises(ValueError, match="expected the same"):
+        roc_auc(np.zeros(2), np.zeros(3, dtype=np.float32))

@@ -1,0 +1,358 @@
+"""The optimized implementation makes the reference's updates, serves its protocol, and repeats itself exactly."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
+
+from reference_models.config.sections import parse_runtime, parse_train
+from reference_models.data.dataset import Batch
+from reference_models.data.store.store import StoreSplit
+from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.dlrm.cuda_graph import StepOnTensors
+from reference_models.dlrm.fused_step import FusedDLRM
+from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.fused import merged_embedding
+from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.process.world import SingleProcess
+from reference_models.registry import find_implementation
+from reference_models.training.optimizers import build_optimizers
+from reference_models.training.phases import Phase
+from reference_models.training.workload import TrainCounts, Workload, WorkloadSpec
+
+DOT: dict[str, Any] = {"interaction": "dot"}
+CAT: dict[str, Any] = {"interaction": "cat"}
+DCN: dict[str, Any] = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}
+LAYERS: dict[str, Any] = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
+# Wide enough for the kernels that large products go to.
+WIDE_LAYERS: dict[str, Any] = {"embedding_dim": 64, "bottom_mlp": [96, 64], "top_mlp": [128, 80, 1]}
+WIDE_DCN: dict[str, Any] = WIDE_LAYERS | DCN | {"dcn_low_rank_dim": 64}
+MODELS = [DOT, CAT, DCN, WIDE_LAYERS | DOT, WIDE_DCN]
+MODEL_IDS = ["dot", "cat", "dcn", "dot wide", "dcn wide"]
+# A table of one row, and bags full of duplicates: three ids out of seven.
+TABLES: dict[str, Any] = {"num_dense": 4, "num_embeddings": (40, 1, 7), "multi_hot": (1, 1, 3)}
+Built = tuple[DLRM, list[torch.optim.Optimizer]]
+
+
+@contextmanager
+def default_dtype(dtype: torch.dtype) -> Iterator[None]:
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def pair(
+    config: DLRMConfig, opt_name: str, *, fuses: bool = True, **options: float
+) -> tuple[Built, tuple[FusedDLRM, list[Any]]]:
+    """The plain module and the fused one, from one seed, each with its optimizers."""
+    train = parse_train({"global_batch_size": BATCH, "opt_name": opt_name, "opt_base_learning_rate": 0.01, **options})
+    built: list[Any] = []
+    for kind in (DLRM, FusedDLRM):
+        torch.manual_seed(1)
+        model = kind(config, **TABLES)
+        optimizers = build_optimizers(
+            train,
+            embedding_parameters=model.embedding_parameters(),
+            dense_parameters=model.dense_parameters(),
+        )
+        built.append((model, optimizers))
+    if fuses:
+        built[1][0].fuse(built[1][1])
+    return built[0], built[1]
+
+
+def batches(num_steps: int, size: int = 64) -> Iterator[Batch]:
+    generator = torch.Generator().manual_seed(3)
+    rows, hot = torch.tensor(TABLES["num_embeddings"]), torch.tensor(TABLES["multi_hot"])
+    limits = rows.repeat_interleave(hot)
+    for _ in range(num_steps):
+        indices = (torch.rand(size, len(limits), generator=generator) * limits).long()
+        labels = torch.randint(2, (size,), generator=generator).to(torch.get_default_dtype())
+        yield Batch(torch.randn(size, TABLES["num_dense"], generator=generator), indices, labels)
+
+
+def reference_step(model: DLRM, optimizers: Sequence[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+    loss = torch.nn.functional.binary_cross_entropy_with_logits(model(batch.dense, batch.indices), batch.labels)
+    for optimizer in optimizers:
+        optimizer.zero_grad()
+    loss.backward()
+    for optimizer in optimizers:
+        optimizer.step()
+    return loss.detach()
+
+
+def relative_distance(first: DLRM, second: DLRM) -> float:
+    """|a - b| / |a| over all weights; with `-p` names they must agree too."""
+    a, b = first.state_dict(), second.state_dict()
+    assert list(a) == list(b)
+    flat = [torch.cat([value.flatten() for value in state.values()]) for state in (a, b)]
+    return float((flat[0] - flat[1]).norm() / flat[0].norm())
+
+
+@pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+@pytest.mark.parametrize(
+    ("dtype", "tolerance"), [(torch.float32, 1e-5), (torch.float64, 1e-10)], ids=["fp32", "fp64"]
+)
+def test_five_steps_have_the_references_logits_and_losses(
+    model: dict[str, Any], opt_name: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    with default_dtype(dtype):
+        (plain, optimizers), (fused, _) = pair(parse_model(LAYERS | model), opt_name)
+        assert relative_distance(plain, fused) == 0, "the same seed gives the same weights"
+        for batch in batches(5):
+            expected = plain(batch.dense, batch.indices).detach()
+            assert torch.allclose(fused.logits(batch), expected, rtol=tolerance, atol=tolerance)
+            loss = reference_step(plain, optimizers, batch)
+            assert float(fused.train_step(batch)) == pytest.approx(float(loss), rel=tolerance, abs=tolerance)
+        last = next(batches(1, size=13))
+        assert torch.allclose(
+            fused.logits(last), plain(last.dense, last.indices), rtol=10 * tolerance, atol=10 * tolerance
+        )
+
+
+@pytest.mark.parametrize("model", MODELS, ids=MODEL_IDS)
+@pytest.mark.parametrize(
+    ("opt_name", "dtype", "tolerance"),
+    [("sgd", torch.float32, 1e-4), *((name, torch.float64, 1e-10) for name in OPTIMIZERS)],
+)
+def test_a_hundred_steps_lead_to_the_references_weights_and_optimizer_state(
+    model: dict[str, Any], opt_name: str, dtype: torch.dtype, tolerance: float
+) -> None:
+    with default_dtype(dtype):
+        decay = {} if opt_name == "sgd" else {"opt_adagrad_learning_rate_decay": 0.01}
+        (plain, plain_optimizers), (fused, optimizers) = pair(parse_model(LAYERS | model), opt_name, **decay)
+        for batch in batches(100):
+            reference_step(plain, plain_optimizers, batch)
+            fused.train_step(batch)
+        assert relative_distance(plain, fused) < tolerance
+        fused.count_steps()
+        for ours, theirs in zip(optimizers, plain_optimizers, strict=True):
+            assert set(ours.state_dict()["state"]) == set(theirs.state_dict()["state"])
+            states = flatten(ours.state_dict()), flatten(theirs.state_dict())
+            for a, b in zip(*states, strict=True):
+                assert torch.allclose(a.double(), b.double(), rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_updating_tables_in_pieces_changes_no_bit(opt_name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    states = []
+    for numbers_per_piece in (merged_embedding._CACHED, 8):
+        monkeypatch.setattr(merged_embedding, "_CACHED", numbers_per_piece)
+        _, (fused, _) = pair(parse_model(LAYERS | DOT), opt_name)
+        for batch in batches(3):
+            fused.train_step(batch)
+        states.append(flatten(fused.state_dict()))
+    assert is_same(*states)
+
+
+@pytest.mark.parametrize("model", [DOT, DCN], ids=["dot", "dcn"])
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_the_step_that_cuda_captures_makes_the_same_updates(model: dict[str, Any], opt_name: str) -> None:
+    """On a CPU: everything but the capturing itself."""
+    with default_dtype(torch.float64):
+        (plain, plain_optimizers), (fused, optimizers) = pair(parse_model(LAYERS | model), opt_name, fuses=False)
+        step = StepOnTensors(fused, fused.merge_embedding(optimizers[0]), optimizers, autocasts=False)
+        for batch in batches(100):
+            reference_step(plain, plain_optimizers, batch)
+            step.train(batch, torch.tensor([0.01, 0.01]))
+        assert relative_distance(plain, fused) < 1e-10
+        last = next(batches(1, size=13))
+        assert torch.allclose(step.logits(last), plain(last.dense, last.indices), rtol=0, atol=1e-10)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
+@pytest.mark.parametrize(("precision", "tolerance"), [("fp32", 1e-3), ("tf32", 1e-2), ("bf16", 5e-2)])
+def test_cuda_trains_like_the_cpu_from_the_same_weights(
+    make_spec: MakeSpec, precision: str, tolerance: float
+) -> None:
+    spec = make_spec()
+    cpu = build(spec)
+    cuda_spec = replace(spec, runtime=parse_runtime({"device": "cuda", "precision": precision}))
+    cuda = find_implementation("optimized")(cuda_spec, SingleProcess())
+    cuda.build()
+    for name, value in cuda.state()["model"].items():
+        value.copy_(cpu.state()["model"][name])
+    for workload in (cpu, cuda):
+        workload.train(50)
+    assert cuda.evaluate() == pytest.approx(cpu.evaluate(), abs=tolerance)
+    assert (cuda.peak_device_bytes() or 0) > 0
+
+
+def test_epsilon_of_zero_leaves_padding_alone() -> None:
+    """Where neither gradient nor sum exist, Adagrad without epsilon divides zero by zero."""
+    _, (fused, _) = pair(parse_model(LAYERS | DOT), "adagrad", opt_adagrad_epsilon=0.0)
+    padding = fused.bottom[0].weight.value[:, TABLES["num_dense"] + 1 :]
+    assert padding.numel() > 0
+    fused.train_step(next(batches(1)))
+    assert torch.equal(padding, torch.zeros_like(padding))
+
+
+@pytest.fixture(scope="module")
+def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("toy")
+    write_dataset(folder)
+    return folder
+
+
+@pytest.fixture
+def make_spec(data_dir: Path) -> MakeSpec:
+    return spec_maker(data_dir)
+
+
+def build(spec: WorkloadSpec) -> OptimizedWorkload:
+    workload = OptimizedWorkload(spec, SingleProcess())
+    workload.build()
+    return workload
+
+
+def test_answers_to_its_name(make_spec: MakeSpec) -> None:
+    assert isinstance(find_implementation("optimized")(make_spec(), SingleProcess()), OptimizedWorkload)
+
+
+@pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_starts_from_the_references_state_bit_for_bit_and_keeps_its_form(
+    make_spec: MakeSpec, model: dict[str, Any], opt_name: str
+) -> None:
+    spec = make_spec(model=model, train={"opt_name": opt_name})
+    theirs = ReferenceWorkload(spec, SingleProcess())
+    theirs.build()
+    ours = build(spec)
+    assert is_same(flatten(ours.state()), flatten(theirs.state()))
+    assert ours.hyperparameters() == theirs.hyperparameters()
+    for workload in (ours, theirs):
+        workload.train(3)
+    ours_state, theirs_state = flatten(ours.state()), flatten(theirs.state())
+    assert [(t.shape, t.dtype) for t in ours_state] == [(t.shape, t.dtype) for t in theirs_state]
+    assert ours.evaluate() == pytest.approx(theirs.evaluate(), abs=1e-4)
+
+
+def test_same_seed_gives_the_same_sequence_of_qualities_bit_for_bit(make_spec: MakeSpec) -> None:
+    sequences = []
+    for seed in (5, 5, 6):
+        workload = build(make_spec(seed=seed))
+        qualities = []
+        for _ in range(3):
+            workload.train(10)
+            qualities.append(workload.evaluate())
+        sequences.append((qualities, flatten(workload.state())))
+    assert sequences[0][0] == sequences[1][0]
+    assert is_same(sequences[0][1], sequences[1][1])
+    assert sequences[0][0] != sequences[2][0]
+
+
+def test_warm_up_leaves_no_trace_and_reads_no_samples(make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+    def touch(self: StoreSplit, start: int, stop: int) -> Batch:
+        raise AssertionError("build touched the dataset")
+
+    monkeypatch.setattr(StoreSplit, "read", touch)
+    warm = flatten(build(make_spec()).state())
+    monkeypatch.setattr(OptimizedWorkload, "_warm_up", lambda self: None)
+    assert is_same(warm, flatten(build(make_spec()).state()))
+
+
+def test_batches_are_read_ahead_in_dataset_order_and_never_beyond_what_was_asked(
+    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ranges: list[tuple[int, int]] = []
+    read = StoreSplit.read
+
+    def noting(self: StoreSplit, start: int, stop: int) -> Batch:
+        ranges.append((start, stop))
+        return read(self, start, stop)
+
+    monkeypatch.setattr(StoreSplit, "read", noting)
+    workload = build(make_spec())
+    assert [workload.train(20).num_steps for _ in range(4)] == [20, 20, 10, 20]
+    assert ranges == [(step * BATCH, (step + 1) * BATCH) for step in [*range(50), *range(20)]]
+
+
+def test_how_training_is_cut_into_calls_does_not_matter(make_spec: MakeSpec) -> None:
+    at_once, in_parts = build(make_spec()), build(make_spec())
+    at_once.train(12)
+    for num_steps in (1, 4, 0, 7):
+        assert in_parts.train(num_steps) == TrainCounts(num_steps=num_steps, num_samples=num_steps * BATCH)
+    assert is_same(flatten(at_once.state()), flatten(in_parts.state()))
+
+
+def test_evaluation_changes_nothing_and_ignores_its_batch_size(make_spec: MakeSpec) -> None:
+    workload = build(make_spec())
+    workload.train(5)
+    state = flatten(workload.state())
+    quality = workload.evaluate()
+    assert is_same(state, flatten(workload.state()))
+    other = build(make_spec(train={"eval_batch_size": 7}))
+    other.train(5)
+    assert other.evaluate() == pytest.approx(quality, abs=1e-5)
+
+
+def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
+    keys = {"opt_learning_rate_warmup_steps": 30}
+    spec = make_spec(train=keys | {"opt_name": "sgd", "opt_base_learning_rate": 0.5})
+    ours: Workload = build(spec)
+    theirs: Workload = ReferenceWorkload(spec, SingleProcess())
+    theirs.build()
+    constant = build(replace(spec, train=parse_train({**keys, "opt_name": "sgd", "opt_base_learning_rate": 0.5,
+        "global_batch_size": BATCH, "opt_learning_rate_warmup_steps": 0})))  # fmt: skip
+    weights = []
+    for workload in (ours, theirs, constant):
+        workload.train(10)
+        weights.append(torch.cat([value.flatten() for value in workload.state()["model"].values()]))
+    assert torch.allclose(weights[0], weights[1], atol=1e-6)
+    assert not torch.allclose(weights[0], weights[2], atol=1e-2)
+
+
+@pytest.mark.parametrize("bad_id", [3, -1, 2**31 - 1])
+def test_an_id_outside_its_table_is_named_at_its_turn(make_spec: MakeSpec, tmp_path: Path, bad_id: int) -> None:
+    def damage(indices: np.ndarray, labels: np.ndarray) -> None:
+        indices[BATCH + 7, 1] = bad_id
+
+    write_dataset(tmp_path, damage=damage)
+    workload = build(make_spec(folder=tmp_path))
+    message = rf"train sample {BATCH + 7}, sparse feature 1: id {bad_id} is outside its table of 3 rows"
+    with pytest.raises(DatasetError, match=message):
+        workload.train(5)
+    assert workload.state()["step"] == 1, "the batch before the damaged one was trained"
+
+
+def test_a_loss_that_is_not_finite_is_refused(make_spec: MakeSpec) -> None:
+    with pytest.raises(NotFiniteError, match=r"not finite after step 20"):
+        build(make_spec(train={"opt_name": "sgd", "opt_base_learning_rate": 1e30})).train(20)
+
+
+def test_several_processes_are_refused(make_spec: MakeSpec) -> None:
+    class TwoProcesses(SingleProcess):
+        size = 2
+
+    with pytest.raises(ConfigError, match=r"'optimized' trains in one process, not in 2"):
+        OptimizedWorkload(make_spec(), TwoProcesses()).build()
+
+
+@pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
+def test_phases_are_told_and_change_nothing(make_spec: MakeSpec, model: dict[str, Any]) -> None:
+    told, silent = build(make_spec(model=model)), build(make_spec(model=model))
+    phases: list[Phase] = []
+    with told.telling_phases(phases.append):
+        told.train(2)
+    silent.train(2)
+    assert is_same(flatten(told.state()), flatten(silent.state()))
+    first = phases[: phases.index(Phase.DATA, 1)]
+    assert first[0] == Phase.DATA
+    assert set(Phase) - set(first) <= {Phase.OTHER, Phase.ZERO_GRAD, Phase.EMBEDDING_BACKWARD}
+    told.train(1)
+    assert len(phases) == 2 * len(first) + 1, "nothing is told any more; the two calls ended with OTHER"
+    assert TRAIN_SAMPLES > 3 * BATCH

@@ -1,0 +1,292 @@
+"""The torchrec implementation on two CPU ranks: the same losses as the reference, whatever the sharding."""
+
+import importlib.util
+import json
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_grad_comm
+from reference_models.process.errors import ConfigError
+
+HAS_TORCHREC = all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu"))
+needs_torchrec = pytest.mark.skipif(
+    not HAS_TORCHREC, reason="needs torchrec: pip install --no-deps -r requirements/torchrec-cpu.txt"
+)
+SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
+ROWWISE = {"opt_name": "rowwise_adagrad"}
+COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
+
+
+def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) -> list[dict[str, Any]]:
+    given, told = folder / "cases.json", folder / "told.json"
+    given.write_text(json.dumps(cases))
+    launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
+    script = Path(__file__).parents[1] / "builders" / "torchrec_ranks.py"
+    done = subprocess.run(
+        [*launcher, str(script), str(given), str(told)], capture_output=True, text=True, timeout=900
+    )
+    assert done.returncode == 0, done.stderr[-4000:]
+    results: list[dict[str, Any]] = json.loads(told.read_text())
+    return results
+
+
+def case(
+    benchmark: str,
+    data_dir: Path,
+    num_steps: int,
+    train: dict[str, Any] | None = None,
+    *,
+    exchange: str | None = None,
+    **runtime: Any,
+) -> dict[str, Any]:
+    """`exchange`: also measure what ranks exchange, 'steps' alone or 'all', with an evaluation."""
+    return {
+        "benchmark": benchmark,
+        "data_dir": str(data_dir),
+        "num_steps": num_steps,
+        "train": train or {},
+        "runtime": runtime,
+        "exchange": exchange,
+    }
+
+
+def largest_difference(result: dict[str, Any]) -> float:
+    assert "error" not in result, result
+    assert len(result["losses"]) == result["num_steps"]
+    return max(abs(a - b) for a, b in zip(result["losses"], result["reference_losses"], strict=True))
+
+
+@pytest.fixture(scope="module")
+def tiny_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return ensure("dlrm_tiny", tmp_path_factory.mktemp("data"))
+
+
+def ensure(benchmark: str, root: Path) -> Path:
+    from harness.config.catalog import load_entry
+    from harness.run_sets.dataset import ensure_dataset
+
+    return ensure_dataset(load_entry(benchmark).workload.data, root, num_threads=1)
+
+
+@pytest.fixture(scope="module")
+def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    """Results by a short name, of one launch."""
+    cases = {
+        **{f"sgd {kind}": case("dlrm_tiny", tiny_dir, 50, SGD, sharding=kind) for kind in SHARDING_TYPES},
+        **{
+            f"adagrad {kind}": case("dlrm_tiny", tiny_dir, 5, sharding=kind, exchange="steps")
+            for kind in SHARDING_TYPES
+        },
+        "rowwise row_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="row_wise"),
+        "rowwise data_parallel": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="data_parallel"),
+        "rowwise column_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="column_wise"),
+        "again": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise"),
+        "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
+        "int8": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="int8", exchange="steps"),
+        "int8 row_wise": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="row_wise", comm="int8"),
+        "bf16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="bf16"),
+        "grad fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="fp16", exchange="steps"),
+        "powersgd": case(
+            "dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="powersgd:2", exchange="steps"
+        ),
+        "topk": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:0.01", exchange="steps"),
+        "topk whole": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", grad_comm="topk:1"),
+        "dense": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", exchange="all"),
+        "odd batch": case("dlrm_tiny", tiny_dir, 1, {**SGD, "global_batch_size": 511}, sharding="table_wise"),
+        "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
+        "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
+    }
+    told = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
+    return dict(zip(cases, told, strict=True))
+
+
+@needs_torchrec
+@pytest.mark.parametrize("kind", SHARDING_TYPES)
+@pytest.mark.parametrize("optimizer", ["sgd", "adagrad"])
+def test_every_sharding_gives_the_losses_of_the_reference(
+    tiny: dict[str, dict[str, Any]], kind: str, optimizer: str
+) -> None:
+    result = tiny[f"{optimizer} {kind}"]
+    assert largest_difference(result) < 1e-5
+    assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-5)
+    if kind != "auto":
+        assert set(result["types"].values()) == {kind}
+
+
+@needs_torchrec
+def test_rowwise_adagrad_follows_the_reference_where_rows_stay_whole(tiny: dict[str, dict[str, Any]]) -> None:
+    assert largest_difference(tiny["rowwise row_wise"]) < 1e-5
+    assert largest_difference(tiny["rowwise data_parallel"]) < 1e-5
+    assert "row-wise Adagrad" in tiny["rowwise column_wise"]["error"]
+
+
+@needs_torchrec
+def test_runs_repeat_bit_for_bit(tiny: dict[str, dict[str, Any]]) -> None:
+    assert tiny["again"]["losses"] == tiny["sgd row_wise"]["losses"]
+    assert tiny["again"]["quality"] == tiny["sgd row_wise"]["quality"]
+
+
+@needs_torchrec
+def test_the_last_part_of_an_evaluation_is_shared_too(tiny: dict[str, dict[str, Any]]) -> None:
+    result = tiny["odd evaluation"]
+    assert result["quality"] == pytest.approx(result["reference_quality"], abs=1e-6)
+
+
+@needs_torchrec
+def test_logs_what_was_built(tiny: dict[str, dict[str, Any]]) -> None:
+    values = tiny["adagrad row_wise"]["hyperparameters"]
+    assert values["world_size"] == 2
+    assert values["local_batch_size"] * 2 == values["global_batch_size"] == 512
+    assert (values["sharding"], values["comm"], values["grad_comm"]) == ("row_wise", "fp32", "dense")
+    assert values["opt_name"] == "adagrad"
+    assert values["opt_adagrad_epsilon"] == 1e-8
+
+
+@needs_torchrec
+def test_what_cannot_be_shared_or_sent_is_refused(tiny: dict[str, dict[str, Any]]) -> None:
+    assert "2 ranks cannot share" in tiny["odd batch"]["error"]
+    assert "int8" in tiny["int8 row_wise"]["error"]
+    assert "fp16" in tiny["bf16"]["error"]
+
+
+@needs_torchrec
+def test_reduced_exchanges_stay_near_and_send_less(tiny: dict[str, dict[str, Any]]) -> None:
+    whole = tiny["dense"]["exchange"]["bytes_per_step"]
+    for name, tolerance, kind, share in (
+        ("fp16", 1e-4, "embedding_forward", 0.5),
+        ("int8", 1e-3, "embedding_backward", 0.32),
+        ("grad fp16", 1e-4, "dense_reduce", 0.51),
+        ("topk", 0.02, "dense_reduce", 0.03),
+    ):
+        assert largest_difference(tiny[name]) < tolerance, name
+        assert tiny[name]["exchange"]["bytes_per_step"][kind] <= share * whole[kind], name
+    assert largest_difference(tiny["powersgd"]) < 0.02
+
+
+@needs_torchrec
+def test_topk_of_everything_is_the_dense_exchange(tiny: dict[str, dict[str, Any]]) -> None:
+    assert tiny["topk whole"]["losses"] == tiny["dense"]["losses"]
+
+
+@needs_torchrec
+def test_bytes_of_a_step_are_those_of_the_shapes(tiny: dict[str, dict[str, Any]]) -> None:
+    """Table-wise on two ranks: half of the samples' ids, vectors and gradients belong to the other rank."""
+    from harness.config.catalog import load_entry
+
+    workload = load_entry("dlrm_tiny").workload
+    batch_size, dim = workload.train.global_batch_size, workload.model.embedding_dim
+    num_tables = len(workload.data.multi_hot)
+    num_bytes = tiny["dense"]["exchange"]["bytes_per_step"]
+    assert num_bytes["embedding_forward"] == batch_size // 2 * num_tables * dim * 4
+    assert num_bytes["embedding_backward"] == num_bytes["embedding_forward"]
+    ids = batch_size // 2 * workload.data.num_lookups * (8 + 4)  # an id and a bag's length each
+    assert ids <= num_bytes["input_redistribution"] <= ids + 200
+    assert num_bytes["evaluation_gather"] == 0
+    assert tiny["dense"]["exchange"]["bytes_per_evaluation"]["evaluation_gather"] >= workload.data.eval_samples // 2
+    assert tiny["dense"]["exchange"]["formulas"]["evaluation_gather"][-1] == "gather_: input bytes, but for rank 0"
+    assert tiny["topk"]["exchange"]["bytes_per_evaluation"] is None
+
+
+@needs_torchrec
+def test_powersgd_sends_its_matrices_and_what_stays_whole(tiny: dict[str, dict[str, Any]]) -> None:
+    """All of it is counted, also the rounds that begin in the group's own threads (Vogels et al. 2019, section 3)."""
+    from harness.config.catalog import load_entry
+
+    workload = load_entry("dlrm_tiny").workload
+    model, num_features = workload.model, len(workload.data.multi_hot) + 1
+    top_in = model.embedding_dim + num_features * (num_features - 1) // 2
+    widths = [(workload.data.num_dense, *model.bottom_mlp), (top_in, *model.top_mlp)]
+    layers = [(n, m) for mlp in widths for m, n in pairwise(mlp)]
+    numbers = 0
+    for n, m in layers:
+        factors = min(2, n, m) * (n + m)
+        numbers += n + (factors if 2 * factors < n * m else n * m)
+    exchange = tiny["powersgd"]["exchange"]
+    assert exchange["bytes_per_step"]["dense_reduce"] == 2 * numbers * 4  # each of two ranks sends all of them once
+    assert exchange["formulas"]["dense_reduce"] == [
+        "powersgd: 2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)"
+    ]
+
+
+@needs_torchrec
+def test_the_link_between_ranks_is_measured(tiny: dict[str, dict[str, Any]]) -> None:
+    assert tiny["dense"]["exchange"]["link_bytes_per_s"] > 1e6
+
+
+@needs_torchrec
+@pytest.mark.parametrize("kind", SHARDING_TYPES)
+def test_every_value_of_every_table_has_its_place(tiny: dict[str, dict[str, Any]], kind: str) -> None:
+    """Rows and columns of the shards that were built: all of a table once, of a replicated one once per rank."""
+    from harness.config.catalog import load_entry
+
+    workload, result = load_entry("dlrm_tiny").workload, tiny[f"adagrad {kind}"]
+    placement = result["exchange"]["placement"]
+    assert {f"table_{table['table']}": table["sharding"] for table in placement} == result["types"]
+    for table, rows in zip(placement, workload.data.num_embeddings or (), strict=True):
+        held = [
+            (row, column)
+            for shard in table["shards"]
+            for row in range(shard["first_row"], shard["first_row"] + shard["num_rows"])
+            for column in range(shard["first_column"], shard["first_column"] + shard["num_columns"])
+        ]
+        whole = [(row, column) for row in range(rows) for column in range(workload.model.embedding_dim)]
+        assert sorted(held) == sorted(whole * (2 if table["sharding"] == "data_parallel" else 1))
+
+
+@needs_torchrec
+def test_a_plan_for_devices_lays_out_all_tables_and_is_called_modelled(tiny: dict[str, dict[str, Any]]) -> None:
+    from harness.config.catalog import load_entry
+
+    made, workload = tiny["plan"], load_entry("dlrm_tiny").workload
+    assert (made["kind"], made["is_search_cut"]) == ("modelled", False)
+    rows = workload.data.num_embeddings or ()
+    assert [(one["table"], one["num_embeddings"]) for one in made["tables"]] == list(enumerate(rows))
+    for table in made["tables"]:
+        assert set(table["devices"]) <= set(range(4))
+        if table["sharding"] != "data_parallel":
+            assert sum(height * width for height, width in table["shard_shapes"]) == (
+                table["num_embeddings"] * workload.model.embedding_dim
+            )
+    weights = 4 * sum(rows) * workload.model.embedding_dim
+    assert sum(load["memory_bytes"] for load in made["loads"]) >= 2 * weights  # Adagrad's state is as large
+    assert made["step_s"] == max(load["step_s"] for load in made["loads"]) > 0
+
+
+@needs_torchrec
+@pytest.mark.long
+@pytest.mark.parametrize("num_ranks", [1, 2])
+@pytest.mark.parametrize("benchmark", ["dlrm_tiny", "dlrm_dcnv2_small"])
+def test_the_full_product_follows_the_reference(
+    benchmark: str, num_ranks: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    data_dir = ensure(benchmark, tmp_path_factory.mktemp("data"))
+    kinds = SHARDING_TYPES if num_ranks > 1 else ("auto", "data_parallel", "table_wise", "row_wise")
+    cases = [case(benchmark, data_dir, 50, SGD, sharding=kind) for kind in kinds]
+    cases += [case(benchmark, data_dir, 5, sharding=kind) for kind in kinds]
+    cases += [case(benchmark, data_dir, 5, ROWWISE, sharding=kind) for kind in kinds if kind not in COLUMN_TYPES]
+    for result in run_cases(cases, tmp_path_factory.mktemp("ranks"), num_ranks=num_ranks):
+        assert largest_difference(result) < 1e-5, result["runtime"]
+
+
+@pytest.mark.parametrize("text", ["", "fp64", "fp16/", "fp16/bf16/fp32", "FP16"])
+def test_unknown_precisions_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"runtime\.comm"):
+        parse_comm(text)
+
+
+@pytest.mark.parametrize("text", ["", "topk", "topk:0", "topk:2", "topk:x", "powersgd", "powersgd:1.5", "dense:1"])
+def test_unknown_gradient_exchanges_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"runtime\.grad_comm"):
+        parse_grad_comm(text)
+
+
+def test_exchanges_are_read() -> None:
+    assert parse_comm("fp16") == ("fp16", "fp16")
+    assert parse_comm("fp16/bf16") == ("fp16", "bf16")
+    assert parse_grad_comm("topk:0.01") == ("topk", 0.01)
+    assert parse_grad_comm("powersgd:4") == ("powersgd", 4.0)

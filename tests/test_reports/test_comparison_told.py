@@ -1,0 +1,99 @@
+"""What a comparison tells of itself: rejected sides, the interval that decides, its method, unlike systems."""
+
+from pathlib import Path
+
+import pytest
+from comparison_builder import make_side
+from report_builder import write_run_set
+
+from reports.comparison.comparison import Comparison, compare_sides
+from reports.comparison.export import factor_cells, method_line, remarks
+from reports.comparison.wording import sentence
+from reports.document.blocks import Chart, Fold, Prose, Table
+from reports.document.collapse import in_portions
+from reports.facts.extras import read_run_set, software_of
+from reports.facts.facts import gather
+from reports.facts.sides import Side
+from reports.page.sections.comparison import comparison_sections
+
+LUCK = [0.65, 0.70, 0.70, 0.75, 0.70, 0.65, 0.75, 0.70, 0.70, 0.75]
+RATES = [1000.0, 1003.0, 998.0, 1001.0, 1000.5, 999.0, 1002.0, 997.0, 1000.0, 1001.5]
+SLOW = [rate / 1.05 for rate in reversed(RATES)]
+
+
+def compare(base: Side, new: Side) -> Comparison:
+    return compare_sides(base, [new])[0]
+
+
+def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
+    comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW, outcome="invalid"))
+    assert comparison.invalid_sides == ("new",)
+    assert sentence(comparison).startswith("INVALID by the rules: new. ")
+    assert not sentence(compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))).startswith("INVALID")
+
+
+def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:
+    comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK[::-1], SLOW))
+    whole = comparison.whole
+    assert whole is not None and whole.adjusted_interval is not None and whole.interval != whole.adjusted_interval
+    assert f"({whole.adjusted_interval.low:.3f} – {whole.adjusted_interval.high:.3f})" in str(factor_cells(whole)[3])
+    line = method_line([comparison])
+    assert "Holm-adjusted to hold 95.0 % over 4 tests" in line and "2 standard deviations" in line
+
+
+def test_the_page_tells_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
+    (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
+    news = [make_side("b", LUCK, SLOW, system="other", outcome="invalid"), make_side("c", LUCK[:4], SLOW[:4])]
+    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    _, section = comparison_sections((), base, comparisons, "g")
+    told = [block.text for block in section.blocks if isinstance(block, Prose)]
+    assert told[-1] == method_line(comparisons)
+    assert "b: cross-system: the sides' systems are described or named differently." in told
+    assert "b: the rules reject this set; 'dlrmbench check' says why." in told
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules;")
+    assert "fewer than 5 runs" in table.rows[4][1].sub
+
+
+def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_verdicts(tmp_path: Path) -> None:
+    (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
+    news = [make_side(f"b{n}", LUCK, SLOW) for n in range(6)] + [make_side(f"c{n}", LUCK, RATES) for n in range(4)]
+    comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
+    why, _ = comparison_sections((), base, comparisons, "g")
+    charts = [block for block in why.blocks if isinstance(block, Chart)]
+    verdicts = [one.verdict for one in comparisons]
+    assert len(charts) == 1 and f"{verdicts.count(verdicts[0])} {verdicts[0]}" in charts[0].lead
+    assert all(f">{one.new}<" in charts[0].figure.wide for one in comparisons)
+    assert "Samples to converge" not in charts[0].figure.wide
+    assert sum(isinstance(block, Fold) for block in why.blocks) == 2
+
+
+def test_a_hundred_folds_are_five_and_none_is_lost() -> None:
+    folds = [Fold(summary=str(number), blocks=()) for number in range(100)]
+    portions = in_portions(folds)
+    assert [one.summary for one in portions][-2:] == ["Configurations 73 to 96", "Configurations 97 to 100"]
+    assert [fold for one in portions for fold in one.blocks] == folds
+    assert in_portions(folds[:24]) == tuple(folds[:24])
+
+
+@pytest.mark.parametrize(("number", "is_told"), [(5, True), (6, False)])
+def test_a_permutation_p_that_cannot_be_small_is_told(number: int, is_told: bool) -> None:
+    sides = [
+        make_side(label, LUCK[:number], rates[:number], seeds=range(number))
+        for label, rates in (("a", RATES), ("b", SLOW))
+    ]
+    assert any("cannot fall below 0.0625 with 5 pairs" in one for one in remarks(compare(*sides))) == is_told
+
+
+def test_a_missing_description_is_no_other_system() -> None:
+    base = make_side("a", LUCK, RATES)
+    assert not compare(base, make_side("b", LUCK, SLOW, system=None)).is_cross_system
+    assert compare(base, make_side("b", LUCK, SLOW, system="other")).is_cross_system
+
+
+def test_other_software_is_listed_among_what_differs() -> None:
+    record = read_run_set({"harness_version": "0.2.0", "environment": {"commit": "abc", "num_cores": 2}})
+    assert software_of(record) == (("dlrmbench", "0.2.0"), ("commit", "abc")), "cores are no software"
+    base = make_side("a", LUCK, RATES, settings=(("dlrmbench", "0.1.0"), ("commit", "abc")))
+    comparison = compare(base, make_side("b", LUCK, SLOW, settings=software_of(record)))
+    assert comparison.changes == (("dlrmbench", "0.1.0", "0.2.0"),)

@@ -1,0 +1,145 @@
+"""Energy as it was measured, cost as it follows from the score; both absent where they are not known."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+from report_builder import write_attempt, write_run_set
+
+from harness.cli import cli
+from reports.document.blocks import Column
+from reports.facts.facts import SetFacts, gather
+from reports.facts.prices import with_prices
+from reports.page.figures.cost import cost_cells, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
+from reports.page.report import render_report
+from rules.errors import InputError
+
+PART = {"name": "package-0", "source": "RAPL (powercap)", "energy_j": 100.0}
+
+
+def energy(energy_j: float | None, reason: str = "") -> dict[str, Any]:
+    return {
+        "energy_j": energy_j,
+        "duration_s": 4.0,
+        "sampling_interval_s": 1.0,
+        "parts": [PART] if energy_j is not None else [],
+        "not_measured": [{"what": "CPU packages", "reason": reason}] if reason else [],
+    }
+
+
+def facts_of(root: Path) -> SetFacts:
+    (facts,) = gather([root], second_opinion=False)
+    return facts
+
+
+@pytest.fixture
+def measured(tmp_path: Path) -> Path:
+    root = write_run_set(tmp_path / "set", interrupted=False)
+    for run in range(5):
+        write_attempt(root, run, 0, energy=energy(100.0 + run))
+    return root
+
+
+def test_energy_is_the_mean_over_runs_and_samples(measured: Path) -> None:
+    facts = facts_of(measured)
+    samples = [run.result.samples_to_converge or 0 for run in facts.runs]
+    assert mean_energy_j(facts) == pytest.approx(102.0)
+    assert energy_per_sample_j(facts) == pytest.approx(102.0 / (sum(samples) / 5))
+
+
+def test_a_run_without_energy_leaves_no_mean(measured: Path) -> None:
+    write_attempt(measured, 3, 0, energy=energy(None, "permission"))
+    facts = facts_of(measured)
+    assert mean_energy_j(facts) is None
+    assert energy_per_sample_j(facts) is None
+
+
+def test_the_page_says_how_energy_was_measured_or_why_not(measured: Path) -> None:
+    page = render_report([facts_of(measured)])
+    assert "Energy per run" in page
+    assert "measured by RAPL (powercap): package-0, read every 1 s" in page
+    assert "not measured" not in page.split("<script")[0].split("Energy per run")[1][:400]
+    for run in range(5):
+        write_attempt(measured, run, 0, energy=energy(None, "readable by root only"))
+    page = render_report([facts_of(measured)])
+    assert "Energy per run" not in page
+    assert "readable by root only" in page
+
+
+def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: Path) -> None:
+    assert cost_to_train(1800.0, 3.0) == 1.5
+    assert cost_to_train(None, 3.0) is cost_to_train(10.0, None) is cost_to_train(float("inf"), 3.0) is None
+    assert [cost_text(value) for value in (None, 0.00123456, 12.5, 123456.0)] == ["—", "0.001235", "12.5", "123,456"]
+    facts = facts_of(measured)
+    page = render_report([replace(facts, price_per_hour=7200.0)])
+    assert facts.result.olympic_mean_s is not None
+    assert f">{cost_text(2 * facts.result.olympic_mean_s)}<" in page.replace("\n", "")
+    assert "derived: Olympic mean × the given price of 7200 per hour" in page
+    assert "Cost to train" not in render_report([facts])
+    # A factor makes the score worse, not the bill.
+    scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, rcp_factor=1.5)
+    assert cost_cells(replace(facts, price_per_hour=7200.0, result=scaled), (Column(name="Cost"),))[0].text == (
+        cost_text(2 * facts.result.olympic_mean_s)
+    )
+
+
+def test_several_configurations_have_cost_and_energy_in_their_table(measured: Path, tmp_path: Path) -> None:
+    other = write_run_set(tmp_path / "other", interrupted=False)
+    sets = gather([measured, other], second_opinion=False)
+    page = render_report([replace(one, price_per_hour=2.0) for one in sets])
+    assert "derived: Olympic mean × 2 per hour" in page
+    assert "measured; mean per run" in page
+
+
+def test_every_configuration_may_have_a_price_of_its_own(measured: Path, tmp_path: Path) -> None:
+    sets = [
+        replace(one, index=number, label=label)
+        for number, (one, label) in enumerate(
+            zip(
+                gather([measured], second_opinion=False) * 4,
+                ("h100 · v5.1", "b200 · v5.1", "cpu", "dlrm_tiny-h-20261121T162315Z"),
+                strict=True,
+            )
+        )
+    ]
+    for given, expected in (
+        ((), [None, None, None, None]),
+        (("2",), [2.0, 2.0, 2.0, 2.0]),
+        (("b200=3.5", "2"), [2.0, 3.5, 2.0, 2.0]),
+        (("h100 · v5.1=1", "CPU=0.5"), [1.0, None, 0.5, None]),
+        # A part of other names, but exactly what --name gave to one.
+        (("h=3",), [None, None, None, 3.0]),
+    ):
+        assert [one.price_per_hour for one in with_prices(sets, given)] == expected
+    for wrong, why in (
+        ("0", "above 0"),
+        ("x", "above 0"),
+        ("cpu=nan", "above 0"),
+        ("v5.1=2", "fits several"),
+        ("a100=2", "is no"),
+    ):
+        with pytest.raises(InputError, match=why):
+            with_prices(sets, (wrong,))
+    refused = CliRunner().invoke(
+        cli, ["report", str(measured), "-o", str(tmp_path / "p.html"), "--price-per-hour", "a100=2"]
+    )
+    assert refused.exit_code == 2 and not (tmp_path / "p.html").exists()
+
+
+def test_score_prints_the_cost_with_its_price(measured: Path) -> None:
+    arguments = ["score", str(measured), "--price-per-hour", "3600"]
+    done = CliRunner().invoke(cli, arguments)
+    assert done.exit_code == 0, done.output
+    assert "cost to train" in done.output
+    assert "derived: Olympic mean at 3600 per hour" in done.output
+    (record,) = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).output)["scores"]
+    assert record["cost_to_train"] == pytest.approx(record["olympic_mean_s"])
+    table = CliRunner().invoke(cli, [*arguments, "--format", "md"]).output
+    assert "| cost at 3600 per hour |" in table
+    assert f"| {cost_text(record['cost_to_train'])} |" in table
+    assert "| 95 % interval |" in table
+    assert " to " in table.splitlines()[2].split("|")[5]
+    assert CliRunner().invoke(cli, ["score", str(measured), "--price-per-hour", "0"]).exit_code == 2

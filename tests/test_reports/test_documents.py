@@ -1,0 +1,273 @@
+"""Exported JSON comes back as the same tables, whatever it holds is checked, and Parquet holds what they hold."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pandas as pd
+import pytest
+from log_builder import make_runs, write_set
+from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from report_builder import write_run_set
+
+import reports.schemas
+from harness.cli import main
+from reports.comparison.comparison import compare_sets, compare_sides
+from reports.facts.facts import gather
+from reports.facts.sources import is_document, one_side, read_sides, read_tables
+from reports.page.report import render_report
+from reports.tables.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
+from reports.tables.documents import document_of, join_tables, plain, read_document, tables_from
+from reports.tables.parquet import write_parquet
+from reports.tables.tables import Tables, tables_of
+from rules.benchmarks.loader import load_benchmark
+from rules.errors import InputError
+
+TINY = load_benchmark("dlrm_tiny")
+SCHEMA = json.loads((Path(reports.schemas.__path__[0]) / "report.schema.json").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """Two configurations; one has an unfinished attempt and a run that did not converge, logs that say little."""
+    runs = make_runs(TINY, start_ms=1_700_000_000_000)
+    runs[2] = make_runs(TINY, converged=False, num_evals=19)[0]
+    write_run_set(tmp_path / "sets" / "a")
+    write_run_set(tmp_path / "sets" / "b", runs=runs, interrupted=False)
+    (tmp_path / "sets" / "bare").mkdir()
+    (tmp_path / "sets" / "bare" / "result_0.txt").write_bytes(b"nothing\n")
+    return tmp_path / "sets"
+
+
+@pytest.fixture(scope="module")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    root = write_run_set(tmp_path_factory.mktemp("exported") / "a")
+    document: dict[str, Any] = json.loads(render_report(gather([root], second_opinion=False), output_format="json"))
+    return document
+
+
+def export(folder: Path, target: Path) -> Path:
+    target.write_text(render_report(gather([folder]), output_format="json"), encoding="utf-8")
+    return target
+
+
+def assert_equal(one: Tables, other: Tables) -> None:
+    for name in ("configurations", "runs", "evaluations"):
+        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_dtype=True)
+
+
+def test_json_to_tables_to_json_is_the_same(folder: Path, tmp_path: Path) -> None:
+    path = export(folder, tmp_path / "export.json")
+    tables = read_document(path)
+    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
+    assert_equal(tables, tables_from(document_of(tables), "again"))
+
+
+def test_tables_from_json_are_those_of_the_directories(folder: Path, tmp_path: Path) -> None:
+    ours, theirs = tables_of(gather([folder])), read_tables([export(folder, tmp_path / "export.json")])
+    assert list(ours.runs["status"]) == list(theirs.runs["status"])
+    assert len(ours.evaluations) == len(theirs.evaluations) > 0
+    for column in ("time_to_train_s", "throughput_samples_per_s", "energy_j"):
+        for here, there in zip(ours.runs[column], theirs.runs[column], strict=True):
+            assert there == (None if here is None or here != here else pytest.approx(here, rel=1e-8))
+
+
+def test_several_sources_become_one_table_with_labels_of_their_own(folder: Path, tmp_path: Path) -> None:
+    path = export(folder, tmp_path / "export.json")
+    both = read_tables([folder, path])
+    assert list(both.configurations["configuration"]) == ["a", "b", "bare", "a (2)", "b (2)", "bare (2)"]
+    assert set(both.runs["configuration"]) == set(both.configurations["configuration"])
+    document = document_of(both)
+    assert [len(one["runs"]) for one in document["configurations"]] == [6, 5, 1, 6, 5, 1]
+    assert len(join_tables([both, both]).configurations) == 12
+
+
+@pytest.mark.parametrize("num_removed", [0, 2])
+def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path, tmp_path: Path) -> None:
+    """Also where logs were removed and the records of their attempts remain: those are no runs."""
+    for log in sorted((folder / "a").rglob("result_*.txt"))[5 - num_removed :]:
+        log.unlink()
+    a, b, _ = gather([folder])
+    from_folders = compare_sets(a, b)
+    one, other, _ = read_sides(export(folder, tmp_path / "export.json"))
+    (from_json,) = compare_sides(one, [other])
+    assert from_json.refusal == from_folders.refusal
+    assert (from_json.num_base, from_json.num_base_converged) == (5 - num_removed, 5 - num_removed)
+    for here, there in zip(from_json.factors, from_folders.factors, strict=True):
+        assert (here.verdict, here.runs_needed, here.num_new) == (there.verdict, there.runs_needed, there.num_new)
+        assert here.ratio == pytest.approx(there.ratio, rel=1e-6)
+        assert here.interval.high == pytest.approx(there.interval.high, rel=1e-6)  # type: ignore[union-attr]
+
+
+@needs_published_results
+def test_published_rounds_come_back_too(tmp_path: Path) -> None:
+    path = tmp_path / "export.json"
+    sets = gather([CISCO, NVIDIA], second_opinion=False)
+    path.write_text(render_report(sets, output_format="json"), encoding="utf-8")
+    tables = read_document(path)
+    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
+    assert set(tables.configurations["status"]) == {"official"}
+    assert len(tables.runs) == 20
+
+
+def minimal(**changes: Any) -> dict[str, Any]:
+    run = {"run": "0", "path": "x", "evaluations": {name: [] for name in (
+        "epoch_num", "samples_count", "elapsed_s", "quality")}}  # fmt: skip
+    return {"schema_version": 1, "configurations": [{"configuration": "a", "runs": [run | changes]}]}
+
+
+@pytest.mark.parametrize(
+    ("document", "why"),
+    [
+        ([], "not a JSON export"),
+        ({"a": 1}, "no member 'configurations'"),
+        ({"schema_version": 2, "configurations": []}, "schema_version is 2, this version reads 1"),
+        ({"schema_version": 1, "configurations": {}}, "configurations is no list"),
+        ({"schema_version": 1, "configurations": [1]}, "configurations[0] is no object"),
+        ({"schema_version": 1, "configurations": [{"runs": []}]}, "configurations[0].configuration is missing"),
+        (minimal(time_to_train_s="5"), "runs[0].time_to_train_s is '5', expected a finite number or null"),
+        (minimal(time_to_train_s=True), "expected a finite number or null"),
+        (minimal(seed=1.5), "runs[0].seed is '1.5', expected a whole number or null"),
+        (minimal(benchmark=["x"]), "expected a text or null"),
+        (minimal(colour="red"), "unknown member 'colour'"),
+        (minimal(time_to_train_s=10**400), "expected a finite number"),
+        (minimal(path=None), "run or path is missing"),
+        (minimal(evaluations=None), "evaluations is no object"),
+        (minimal(evaluations={"epoch_num": [1]}), "samples_count is no list"),
+        (
+            minimal(evaluations={"epoch_num": [1], "samples_count": [], "elapsed_s": [], "quality": []}),
+            "lists of different lengths",
+        ),
+    ],
+)
+def test_a_document_that_is_none_is_refused_at_its_place(document: Any, why: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(document), encoding="utf-8")
+    with pytest.raises(InputError) as caught:
+        read_document(path)
+    assert str(path) in str(caught.value)
+    assert why in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "expected"),
+    [
+        ("score_s", -1.0, "configurations[0].score_s is -1.0, expected a number of at least 0, or null"),
+        ("confidence", 1.5, "configurations[0].confidence is 1.5, expected a number from 0 to 1, or null"),
+        ("runs/time_to_train_s", -2.5, "runs[0].time_to_train_s is -2.5, expected a number of at least 0"),
+        ("runs/samples_to_converge", -1, "runs[0].samples_to_converge is -1"),
+        ("runs/final_quality", 1.2, "runs[0].final_quality is 1.2, expected a number from 0 to 1"),
+        ("runs/evaluations/quality", [0.5, -0.1], "runs[0].evaluations.quality[1] is -0.1"),
+        ("runs/evaluations/elapsed_s", [-1.0, 1.0], "runs[0].evaluations.elapsed_s[0] is -1.0"),
+    ],
+)
+def test_what_no_run_can_measure_is_refused_by_the_schema_too(
+    exported: dict[str, Any], place: str, value: Any, expected: str
+) -> None:
+    document = json.loads(json.dumps(exported))
+    jsonschema.validate(document, SCHEMA)
+    *outer, name = place.split("/")
+    inner = document["configurations"][0]
+    for member in outer:
+        inner = inner[member][0] if member == "runs" else inner[member]
+    if isinstance(value, list):
+        value = [*value, *inner[name][len(value) :]]
+    inner[name] = value
+    with pytest.raises(InputError) as caught:
+        tables_from(document, "x.json")
+    assert "x.json" in str(caught.value) and expected in str(caught.value)
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(document, SCHEMA)
+    # What a benchmark that nobody defines here measures may be anything.
+    document["configurations"][0]["status"] = "unknown"
+    if "quality" in name:
+        assert len(tables_from(document, "x.json").runs) == 6
+        jsonschema.validate(document, SCHEMA)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[" * 100_000, '{"configurations": NaN}', "\x00", '{"a": Infinity}'])
+def test_files_that_are_no_json_are_refused(text: str, tmp_path: Path) -> None:
+    path = tmp_path / "x.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match="not readable JSON"):
+        read_document(path)
+    with pytest.raises(InputError, match="no such file"):
+        read_document(tmp_path / "missing.json")
+
+
+def test_a_folder_named_json_is_a_folder(tmp_path: Path) -> None:
+    write_set(tmp_path / "x.json", TINY)
+    assert not is_document(tmp_path / "x.json")
+    assert one_side(tmp_path / "x.json").num_runs == 5
+
+
+def test_several_configurations_where_one_is_wanted_are_listed(folder: Path) -> None:
+    with pytest.raises(InputError, match=r"holds 3 configurations; give one of them:\n  a\n  b\n  bare"):
+        one_side(folder)
+
+
+def test_parquet_holds_typed_tables(folder: Path, tmp_path: Path) -> None:
+    tables = tables_of(gather([folder]))
+    paths = write_parquet(tables, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in paths)
+    columns = {"configurations": CONFIGURATION_COLUMNS, "runs": RUN_COLUMNS, "evaluations": EVALUATION_COLUMNS}
+    for path in paths:
+        frame, expected = pd.read_parquet(path), getattr(tables, path.stem)
+        assert list(frame.columns) == list(columns[path.stem])
+        assert len(frame) == len(expected)
+        for name in frame.columns:
+            back = [None if value != value else value for value in frame[name]]
+            assert [value if value is not None else None for value in back] == list(expected[name]), name
+
+
+def test_moments_keep_their_milliseconds() -> None:
+    assert plain(1_790_000_102_520.25) == 1_790_000_102_520.25
+    assert plain(0.123456789012) == 0.123456789
+    assert (plain(float("nan")), plain(None), plain(2**80)) == (None, None, 2**80)
+
+
+def test_parquet_refuses_what_64_bits_cannot_hold(tmp_path: Path) -> None:
+    tables = tables_from(minimal(seed=2**70), "made up")
+    with pytest.raises(InputError, match=r"runs\.seed holds a whole number beyond 64 bits"):
+        write_parquet(tables, tmp_path / "out")
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.fixture
+def report(capsys: pytest.CaptureFixture[str]) -> Any:
+    """Exit code, stdout and stderr of one `report`."""
+
+    def run(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main(["report", *(str(argument) for argument in arguments)])
+        out, err = capsys.readouterr()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, out, err
+
+    return run
+
+
+def test_report_turns_an_export_into_the_same_export_and_into_parquet(
+    folder: Path, tmp_path: Path, report: Any
+) -> None:
+    path = export(folder, tmp_path / "export.json")
+    assert report(path, "--format", "json") == (0, path.read_text(encoding="utf-8"), "")
+    assert report(path, "--format", "csv")[1].startswith("configuration,benchmark,")
+    code, out, _ = report(path, folder, "--format", "parquet", "-o", tmp_path / "tables")
+    assert code == 0
+    assert [Path(line).name for line in out.splitlines()] == [
+        "configurations.parquet", "runs.parquet", "evaluations.parquet"
+    ]  # fmt: skip
+    assert len(pd.read_parquet(tmp_path / "tables" / "runs.parquet")) == 24
+
+
+def test_report_says_what_it_cannot_make_of_an_export(folder: Path, tmp_path: Path, report: Any) -> None:
+    path = export(folder, tmp_path / "export.json")
+    for form in ("html", "md"):
+        code, _, err = report(path, "--format", form)
+        assert code == 2
+        assert "an exported file has no logs" in err
+    code, _, err = report(folder, "--format", "parquet")
+    assert code == 2
+    assert "give --output a directory" in err

@@ -1,0 +1,102 @@
+"""Facts and tables: what each run's fate is, what a row holds, and that nothing is made up."""
+
+from pathlib import Path
+
+import pytest
+from log_builder import make_runs, write_set
+from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from report_builder import write_run_set
+
+from reports.facts.facts import benchmark_status, gather
+from reports.statistics.intervals import olympic_interval
+from reports.tables.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
+from reports.tables.tables import configurations_table, evaluations_table, runs_table
+from rules.benchmarks.loader import load_benchmark
+from rules.errors import InputError
+
+TINY = load_benchmark("dlrm_tiny")
+
+
+def test_runs_know_their_fate_and_their_attempt(tmp_path: Path) -> None:
+    runs = make_runs(TINY)
+    runs[2] = make_runs(TINY, converged=False, num_evals=19)[0]
+    (one,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    assert [run.fate for run in one.runs].count("failed") == 1
+    failed = one.runs[2]
+    assert (failed.fate, failed.is_dropped, failed.time_s) == ("failed", True, None)
+    assert one.runs[0].attempt is not None and one.runs[0].attempt.attempt == 1
+    assert [(attempt.run_index, attempt.status) for attempt in one.unfinished] == [(0, "interrupted")]
+
+
+def test_a_set_with_a_run_that_did_not_converge_has_a_score_but_no_interval(tmp_path: Path) -> None:
+    runs = make_runs(TINY)
+    runs[2] = make_runs(TINY, converged=False, num_evals=19)[0]
+    (one,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    assert one.result.olympic_mean_s is not None
+    assert one.interval is None
+
+
+def test_a_whole_set_has_the_interval_of_its_times(tmp_path: Path) -> None:
+    (one,) = gather([write_run_set(tmp_path / "set")])
+    times = [run.time_s for run in one.runs if run.time_s is not None]
+    assert one.interval == olympic_interval(times, 1)
+    assert one.interval is not None
+
+
+def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:
+    for parent in ("a", "b"):
+        write_run_set(tmp_path / parent / "same")
+    sets = gather([tmp_path / "a", tmp_path, tmp_path / "b" / "same"])
+    assert [one.label for one in sets] == ["same", "same (2)"]
+    assert [one.index for one in sets] == [0, 1]
+
+
+def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"no result_\*\.txt"):
+        gather([tmp_path])
+
+
+@pytest.mark.parametrize(
+    ("name", "is_defined", "status"),
+    [
+        ("dlrm_tiny", True, "own"), ("dlrm_dcnv2", True, "official"), ("dlrm_dcnv2", False, "official"),
+        ("dlrmv4", False, "official"), ("mine", True, "own"), ("bert", False, "unknown"), (None, False, "unknown"),
+    ],
+)  # fmt: skip
+def test_names_of_mlperf_are_never_taken_as_own(name: str | None, is_defined: bool, status: str) -> None:
+    assert benchmark_status(name, is_defined=is_defined) == status
+
+
+def test_one_row_per_run_attempt_evaluation_and_configuration(tmp_path: Path) -> None:
+    sets = gather([write_run_set(tmp_path / "one"), write_run_set(tmp_path / "two", interrupted=False)])
+    runs, evaluations = runs_table(sets), evaluations_table(sets)
+    assert tuple(runs.columns) == tuple(RUN_COLUMNS)
+    assert len(runs) == 5 + 1 + 5
+    assert tuple(evaluations.columns) == tuple(EVALUATION_COLUMNS)
+    assert len(evaluations) == sum(len(run.result.evaluations) for one in sets for run in one.runs)
+    configurations = configurations_table(sets)
+    assert tuple(configurations.columns) == tuple(CONFIGURATION_COLUMNS)
+    assert list(configurations["num_unfinished"]) == [1, 0]
+
+
+def test_missing_is_missing_and_whole_numbers_stay_whole(tmp_path: Path) -> None:
+    (one,) = gather([write_run_set(tmp_path / "one")])
+    row = runs_table([one]).iloc[-1]
+    assert (row["status"], row["counted"], row["reason"]) == ("interrupted", "no", "killed")
+    assert row["time_to_train_s"] is None
+    first = runs_table([one]).iloc[0]
+    assert type(first["samples_to_converge"]) is int
+    assert type(first["seed"]) is int
+
+
+def test_published_logs_have_no_attempts(tmp_path: Path) -> None:
+    write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
+    (one,) = gather([tmp_path / "Org"], second_opinion=False)
+    row = configurations_table([one]).iloc[0]
+    assert (row["status"], row["peak_rss_bytes"], row["num_unfinished"]) == ("official", None, 0)
+
+
+@needs_published_results
+def test_published_sets_are_named_by_organisation_system_and_round() -> None:
+    sets = gather([NVIDIA, CISCO], second_opinion=False)
+    assert [one.label for one in sets] == ["NVIDIA · tyche_ngpu8_ngc25.03_hugectr · v5.0", "Cisco · hpf_n8 · v5.1"]

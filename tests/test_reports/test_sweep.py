@@ -1,0 +1,238 @@
+"""A sweep's table and charts: numbers read back from the drawing are the table's; hostile files are shown as text."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from report_builder import write_run_set
+
+from reports.charts.sweep import place
+from reports.facts.sweep import find_sweeps, read_sweep_facts
+from reports.page.report import gather_sets, write_report
+from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_table, sweep_view
+from rules.errors import InputError
+
+HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[31m"
+
+
+def write_sweep(root: Path, axes: dict[str, list[str]], configurations: list[dict[str, Any]], **changes: Any) -> Path:
+    root.mkdir(parents=True, exist_ok=True)
+    content = {
+        "schema_version": 1,
+        "name": root.name,
+        "command": "dlrmbench sweep",
+        "mode": "throughput",
+        "throughput_steps": 10,
+        "num_runs": 5,
+        "base_seed": 1,
+        "axes": [{"key": key, "values": values} for key, values in axes.items()],
+        "configurations": configurations,
+        **changes,
+    }
+    (root / "sweep.json").write_text(json.dumps(content), encoding="utf-8")
+    return root
+
+
+def throughput_set(root: Path, name: str, speed: float, *, energy_j: float | None = None, flop: int = 4000) -> str:
+    """Five processes around `speed` samples/s."""
+    extra = root / name / "extra"
+    extra.mkdir(parents=True)
+    energy = {
+        "energy_j": energy_j,
+        "duration_s": 1.0,
+        "sampling_interval_s": 1.0 if energy_j else None,
+        "parts": [{"name": "package-0", "source": "RAPL (powercap)", "energy_j": energy_j}] if energy_j else [],
+        "not_measured": [] if energy_j else [{"what": "CPU packages", "reason": "no driver"}],
+    }
+    processes = [
+        {
+            "num_samples": 1000,
+            "duration_s": 1000 / speed * factor,
+            "peak_rss_bytes": 2**30,
+            "peak_device_bytes": None,
+            "energy": energy,
+        }
+        for factor in (0.99, 0.995, 1.0, 1.005, 1.01)
+    ]
+    computed = {"training_flop_per_sample": flop, "embedding_bytes_per_sample": 1000}
+    content = {"schema_version": 1, "data_kind": "made_up", "computed": computed, "processes": processes}
+    (extra / "throughput.json").write_text(json.dumps(content))
+    (extra / "run_set.json").write_text(json.dumps({"seeds": [1, 2, 3, 4, 5]}))
+    return name
+
+
+def record(label: str, values: dict[str, str], folder: str | None, failure: str | None = None) -> dict[str, Any]:
+    failed = None if failure is None else {"reason": failure, "exit_code": 9, "run_index": 0}
+    return {"label": label, "values": values, "folder": folder, "failure": failed}
+
+
+@pytest.fixture
+def by_threads(tmp_path: Path) -> Path:
+    """Three configurations over one axis: 1000, 2000 samples/s, and one that failed."""
+    root = tmp_path / "sweep"
+    folders = [throughput_set(root, "a", 1000, energy_j=5.0), throughput_set(root, "b", 2000, energy_j=4.0), None]
+    rows = [
+        record(f"threads={value}", {"runtime.threads": value}, folder, "out of memory." if folder is None else None)
+        for value, folder in zip("124", folders, strict=True)
+    ]
+    return write_sweep(root, {"runtime.threads": ["1", "2", "4"]}, rows)
+
+
+def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
+    sweep = read_sweep_facts(by_threads)
+    first, second, failed = rows_as_records(sweep)
+    assert first["throughput_samples_per_s"] == pytest.approx(1000, rel=1e-3)
+    assert first["energy_per_sample_j"] == pytest.approx(5.0 / 1000)
+    assert second["energy_per_sample_j"] == pytest.approx(4.0 / 1000)
+    assert first["peak_bytes"] == 2**30
+    assert (second["verdict"], failed["failure"]) == ("faster", "out of memory.")
+    assert (failed["throughput_samples_per_s"], failed["peak_bytes"], failed["energy_per_sample_j"]) == (None,) * 3
+    assert "2.00x faster" in against_first(sweep.rows[1])
+    assert [brief_verdict(row) for row in sweep.rows] == ["the first", "2.00x faster", "failed"]
+
+
+def test_computed_and_measured_stand_apart_in_the_table(by_threads: Path) -> None:
+    table = sweep_table(read_sweep_facts(by_threads), "t")
+    by_name = {
+        column.name: (column.help, cell.text) for column, cell in zip(table.columns, table.rows[0], strict=True)
+    }
+    assert by_name["J/sample"] == ("measured", "0.005")
+    assert by_name["GFLOP/s"] == ("computed FLOP × measured samples/s", "0.004")
+    assert by_name["FLOP/byte"][1] == "4"
+
+
+def test_without_energy_the_reason_stands_below_the_table(tmp_path: Path) -> None:
+    folder = throughput_set(tmp_path / "s", "a", 10)
+    root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)])
+    notes = " ".join(sweep_view(read_sweep_facts(root)).notes)
+    assert "not measured: CPU packages: no driver" in notes
+    assert "made up and in memory" in notes
+
+
+def test_points_of_a_chart_are_the_tables_numbers(by_threads: Path) -> None:
+    """The y of each dot, read back through two ticks of the drawing's own axis, is the value in the table."""
+    view = sweep_view(read_sweep_facts(by_threads))
+    (chart,) = [chart for chart in view.charts if chart.heading.startswith("Throughput")]
+    drawn = str(chart.figure.wide)
+    ticks = [
+        (float(y) - 4, float(text.replace(" k", "")) * (1000 if " k" in text else 1))
+        for y, text in re.findall(r'<text x="54" y="([\d.]+)" class="tick" text-anchor="end">([^<]+)</text>', drawn)
+    ]
+    (y0, v0), (y1, v1) = ticks[0], ticks[-1]
+    dots = [float(y) for y in re.findall(r'<circle cx="[\d.]+" cy="([\d.]+)" r="4.5" class="dot-counted"', drawn)]
+    assert [v0 + (y - y0) / (y1 - y0) * (v1 - v0) for y in dots] == pytest.approx([1000, 2000], rel=0.02)
+    assert drawn.count('class="dot-failed"') == 1
+    assert "out of memory" in drawn
+
+
+def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> None:
+    root, rows = tmp_path / "s", []
+    for threads in ("1", "2"):
+        for batch in ("8", "16", "32"):
+            name = throughput_set(root, f"{threads}-{batch}", float(threads) * float(batch))
+            rows.append(record(name, {"runtime.threads": threads, "train.b": batch}, name))
+    write_sweep(root, {"runtime.threads": ["1", "2"], "train.b": ["8", "16", "32"]}, rows)
+    chart = sweep_view(read_sweep_facts(root)).charts[0]
+    drawn = str(chart.figure.wide)
+    assert re.findall(r'class="name">([^<]+)<', drawn) == ["threads 1", "threads 2"]
+    assert drawn.count('class="dot-counted"') == 6
+    assert "a factor of 8" in chart.lead
+
+
+def test_numbers_stand_at_their_logarithm_and_words_side_by_side() -> None:
+    assert place(["1", "10", "100"], 0, 2) == pytest.approx((0, 1, 2))
+    assert place(["1", "2", "16"], 0, 4) == pytest.approx((0, 1, 4))
+    assert place(["dot", "cat", "dcn"], 0, 2) == pytest.approx((0, 1, 2))
+    assert place(["0", "1.05"], 0, 2) == pytest.approx((0, 2))
+    assert place(["one"], 0, 2) == (1,)
+
+
+def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    for name in ("a", "b"):
+        write_run_set(root / name, interrupted=False)
+    rows = [record(f"rate={n}", {"train.rate": str(n)}, name) for n, name in enumerate("ab")]
+    write_sweep(root, {"train.rate": ["0", "1"]}, rows, mode="to_target", throughput_steps=None)
+    sweep = read_sweep_facts(root)
+    # What a report has judged already is not judged again.
+    judged = gather_sets([root])
+    assert [row.facts for row in read_sweep_facts(root, known=judged).rows] == list(judged)
+    first = rows_as_records(sweep)[0]
+    assert first["num_converged"] == first["num_runs"] == 5
+    assert first["time_to_train_low_s"] <= first["time_to_train_s"] <= first["time_to_train_high_s"]
+    assert first["score_s"] is not None
+    view = sweep_view(sweep)
+    # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
+    names = [column.name for column in view.table.columns]
+    assert "Score, s" in names and "Time to train, s" in names and "95 % interval, s" in names
+    assert view.notes[0].startswith("The score is the Olympic mean; the other times")
+    assert [chart.heading.partition(" over ")[0] for chart in view.charts] == [
+        "Time to train", "Throughput", "Samples to converge",
+    ]  # fmt: skip
+    # The very same logs on both sides are one measurement, not two.
+    assert sweep.rows[1].comparison is not None
+    assert sweep.rows[1].comparison.refusal is not None
+
+
+def test_a_page_of_a_throughput_sweep_alone_has_its_table_and_charts(by_threads: Path, tmp_path: Path) -> None:
+    page = write_report([by_threads], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert page.count("<h1>") == 1
+    assert "Sweep: throughput over runtime.threads" in page
+    assert "2.00× faster" in page
+    assert page.count("class=chart") == 4  # two charts, wide and narrow
+
+
+def test_sweeps_are_found_below_a_folder(by_threads: Path) -> None:
+    assert find_sweeps(by_threads) == find_sweeps(by_threads.parent) == (by_threads,)
+
+
+@pytest.mark.parametrize("folder", ["../outside", "/etc", "..", "a/b", "", None, 3, ["a"], "absent", "\0"])
+def test_a_folder_outside_the_sweep_is_not_read(folder: object, tmp_path: Path) -> None:
+    throughput_set(tmp_path, "outside", 10)
+    entry = {**record("k=1", {"data.k": "1"}, None), "folder": folder}
+    sweep = read_sweep_facts(write_sweep(tmp_path / "s", {"data.k": ["1"]}, [entry]))
+    assert sweep.rows[0].num_runs == 0
+    assert against_first(sweep.rows[0]) == "not measured"
+
+
+def test_hostile_names_are_text(tmp_path: Path) -> None:
+    folder = throughput_set(tmp_path / "s", "a", 10)
+    rows = [record(HOSTILE, {HOSTILE: HOSTILE}, folder, HOSTILE)]
+    root = write_sweep(tmp_path / "s", {HOSTILE: [HOSTILE]}, rows, name=HOSTILE)
+    page = write_report([root], tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<img" not in page
+    assert "\u202e" not in page
+    assert "\x1b" not in page
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "", "[]", "{", "null", '{"axes": 3, "configurations": 4}', '{"axes": [], "configurations": [{}]}',
+        '{"axes": [{}], "configurations": []}',
+    ],
+)  # fmt: skip
+def test_what_is_no_sweep_is_one_clear_error(content: str, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text(content)
+    with pytest.raises(InputError, match=r"sweep\.json"):
+        read_sweep_facts(tmp_path)
+
+
+@pytest.mark.parametrize("value", [None, 0, -1, "fast", [], {}, True, 1e400, float("nan")])
+@pytest.mark.parametrize("key", ["num_samples", "duration_s", "peak_rss_bytes", "energy"])
+def test_values_that_cannot_be_are_not_known(key: str, value: object, tmp_path: Path) -> None:
+    root = tmp_path / "s"
+    folder = throughput_set(root, "a", 10, energy_j=1.0)
+    path = root / "a" / "extra" / "throughput.json"
+    content = json.loads(path.read_text())
+    for process in content["processes"]:
+        process[key] = value
+    path.write_text(json.dumps(content))
+    sweep = read_sweep_facts(write_sweep(root, {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)]))
+    (row,) = rows_as_records(sweep)
+    missing = {"num_samples": "throughput_samples_per_s", "duration_s": "throughput_samples_per_s",
+               "peak_rss_bytes": "peak_bytes", "energy": "energy_per_sample_j"}[key]  # fmt: skip
+    assert row[missing] is None
+    assert write_report([root], tmp_path / "page.html").stat().st_size > 0

@@ -1,0 +1,16 @@
+"""The collector of cyclic garbage is left as it was found."""
+
+import gc
+
+import pytest
+
+from rules.judge.garbage import no_full_collections
+
+
+def test_thresholds_are_restored_after_an_error() -> None:
+    before = gc.get_threshold()
+    with pytest.raises(KeyError), no_full_collections():
+        young, middle, old = gc.get_threshold()
+        assert (young, middle) == before[:2] and old > 1e6
+        raise KeyError
+    assert gc.get_threshold() == before

@@ -1,0 +1,81 @@
+"""What a definition may demand of a key: values, bounds, bounds that scale, another key's value."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from rules.benchmarks.constraints import Constraint, parse_constraint
+from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml
+from rules.errors import DefinitionError
+
+SCALED = {"min": 0.5e-6, "max": 1.5e-6, "scales_with": "global_batch_size", "at": 8192}
+
+
+def parse(rule: Any) -> Constraint:
+    return parse_constraint(Path("mine.toml"), "closed.key", rule)
+
+
+def test_bounds_that_scale_are_proportional() -> None:
+    constraint = parse(SCALED)
+    at_32768 = constraint.resolve({"global_batch_size": 32768}.get)
+    assert at_32768.allows(2e-6) and at_32768.allows(6e-6) and at_32768.allows(6e-6 * (1 + 5e-10))
+    assert not at_32768.allows(1.99e-6) and not at_32768.allows(6.01e-6) and not at_32768.allows("4e-6")
+    assert "in proportion" in str(constraint)
+
+
+@given(st.integers(1, 10**9), st.floats(0.51, 1.49))
+def test_what_is_inside_at_one_batch_size_is_inside_at_every_other(batch_size: int, part: float) -> None:
+    bounds = parse(SCALED).resolve({"global_batch_size": batch_size}.get)
+    assert bounds.allows(part * 1e-6 * batch_size / 8192)
+    assert not bounds.allows((part + 1) * 1e-6 * batch_size / 8192)
+
+
+@pytest.mark.parametrize("given_value", [None, "8192", True, 0, -5, 10**400, float("nan")])
+def test_without_a_sound_value_of_the_other_key_nothing_is_demanded(given_value: Any) -> None:
+    """The other key's own rule speaks then."""
+    assert parse(SCALED).resolve({"global_batch_size": given_value}.get).allows(123.0)
+
+
+def test_value_of_another_key() -> None:
+    constraint = parse({"same_as": "opt_base_learning_rate"})
+    assert constraint.resolve({"opt_base_learning_rate": 2e-6}.get).allows(2e-6)
+    assert not constraint.resolve({"opt_base_learning_rate": 2e-6}.get).allows(3e-6)
+    assert constraint.resolve({}.get).allows(3e-6)
+    assert str(constraint) == "the value of opt_base_learning_rate"
+
+
+@pytest.mark.parametrize(
+    "rule",
+    [{}, {"min": "1"}, {"min": True}, {"max": 1, "more": 2}, {"min": 1, "scales_with": "x"}, {"min": 1, "at": 2},
+     {"scales_with": "x", "at": 2}, {"min": 1, "scales_with": "x", "at": 0}, {"min": 1, "scales_with": 3, "at": 1},
+     {"same_as": 3}, {"same_as": "x", "min": 1}, [1, 2]],
+)  # fmt: skip
+def test_malformed_constraint_names_file_and_field(rule: Any) -> None:
+    with pytest.raises(DefinitionError, match=r"mine\.toml: closed\.key"):
+        parse(rule)
+
+
+@pytest.mark.parametrize(
+    ("section", "key", "value", "message"),
+    [
+        ("quality", "interval_rounding", "sideways", "interval_rounding"),
+        ("quality", "convergence_unit", "steps", "convergence_unit"),
+        ("quality", "binds_open", "yes", "binds_open"),
+        ("quality", "first_eval", 7, "first_eval"),
+        ("quality", "first_eval", {"slope": 1, "offset": 2}, "divisor"),
+        ("quality", "first_eval", {"slope": 1, "offset": 2, "divisor": 0}, "divisor"),
+        ("quality", "first_eval", {"slope": 1, "offset": 2, "divisor": 1, "more": 1}, "more"),
+        ("open", "opt_name", ["Adam"], r"open\.opt_name"),
+        ("train", "opt_base_learning_rate", 1e-3, "contradicts"),
+        ("train", "opt_sparse_base_learning_rate", 1.1e-6, "contradicts"),
+    ],
+)
+def test_malformed_definition_names_the_field(section: str, key: str, value: Any, message: str) -> None:
+    path = load_benchmark("dlrmv4").path
+    tables = read_toml(path)
+    tables[section][key] = value
+    with pytest.raises(DefinitionError, match=message):
+        parse_benchmark(tables, path)

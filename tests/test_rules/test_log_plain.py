@@ -1,0 +1,69 @@
+"""Plain records are read by a short way: it says what the careful way says, whatever the line."""
+
+import json
+from pathlib import Path
+
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from rules.logs.log import RunLog, parse_lines, read_log
+
+GOOD = (
+    '{"namespace": "", "time_ms": 5, "event_type": "POINT_IN_TIME", "key": "seed", "value": 7, "metadata": {"a": 1}}'
+)
+ATOMS = (
+    st.none() | st.booleans() | st.integers() | st.floats() | st.sampled_from(["", "x", "a:b", "\\", "é", "{", "["])
+)
+VALUES = st.recursive(
+    ATOMS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(st.sampled_from("ab:"), inner, max_size=2)
+)
+FIELDS = ("namespace", "time_ms", "event_type", "key", "value", "metadata")
+
+
+@st.composite
+def records(draw: st.DrawFn) -> str:
+    """JSON text of a record with fields that are changed, doubled, moved or left out."""
+    pairs = list(json.loads(GOOD).items())
+    for _ in range(draw(st.integers(0, 2))):
+        pair = (draw(st.sampled_from(FIELDS)), draw(VALUES | st.sampled_from([value for _, value in pairs])))
+        index = draw(st.integers(0, len(pairs)))
+        pairs[index : index + draw(st.integers(0, 1))] = [pair]
+    return (
+        "{" + ", ".join(f"{json.dumps(k)}: {json.dumps(v, ensure_ascii=draw(st.booleans()))}" for k, v in pairs) + "}"
+    )
+
+
+def said(log: RunLog) -> str:
+    lines = [(one.key, one.time_ms, one.event_type, one.value, one.metadata, one.namespace) for one in log.lines]
+    return repr((lines, [one.problems for one in log.lines], [one.reason for one in log.unparsed]))
+
+
+@settings(max_examples=150, deadline=None)
+@given(records(), st.sampled_from(["", "", " ", "\r", "\x0c", " x", ":::MLLOG {}"]))
+@example(GOOD.replace('"a": 1', '"a": 1, "a": 1'), "")
+@example(GOOD.replace('"a": 1', '"a": 1, "a": 2'), "")
+@example(GOOD.replace("7", '{"a": 1, "a": 2}'), "")
+@example(GOOD.replace("7", '{"a": {"b": 1, "b": 2}}'), "")
+@example(GOOD.replace('"value": 7', '"value": 7, "value": 8, "other": ":"'), "")
+@example(GOOD.replace("7", "[" * 20 + "]" * 20), "")
+@example(GOOD.replace("7", '{"a": ' * 20 + "{}" + "}" * 20), "")
+@example(GOOD.replace("7", '"\\ud800"'), "")
+@example(GOOD.replace("7", '"\\":"'), "")
+@example(GOOD.replace(", ", ",\r"), "")
+@example(GOOD.replace('"a": 1', '"a" : 1, "b":2'), "")
+def test_plain_and_careful_reading_agree(record: str, behind: str) -> None:
+    """A tab instead of the space before a record makes no difference but that the record is read the careful way."""
+    plain, careful = (parse_lines(f":::MLLOG{space}{record}{behind}\n") for space in (" ", "\t"))
+    assert said(plain) == said(careful)
+
+
+def test_a_long_log_is_read_as_a_short_one(tmp_path: Path) -> None:
+    """Logs beyond the size that is read at once say the same of the same lines."""
+    text = f":::MLLOG {GOOD}\nnoise\n0: :::MLLOG {GOOD}\n:::MLLOG {GOOD[:50]}\n"
+    for num_copies in (1, 2000):
+        path = tmp_path / f"{num_copies}.txt"
+        path.write_text(text * num_copies)
+        log, whole = read_log(path), parse_lines(text * num_copies, str(path))
+        assert (log.lines, log.sha256, log.num_bytes) == (whole.lines, whole.sha256, whole.num_bytes)
+        assert [one.line_num for one in log.lines] == [4 * i + n for i in range(num_copies) for n in (1, 3)]
+        assert [one.line_num for one in log.unparsed] == [4 * i + 4 for i in range(min(num_copies, 100))]

@@ -1,0 +1,189 @@
+"""Every official checker's opinion beside ours: verdicts, factors, known crashes, and where the two differ."""
+
+import json
+from pathlib import Path
+
+import pytest
+from log_builder import Record, make_records, make_runs, make_system_desc, with_record, without, write_log, write_set
+from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_published_results
+
+from rules.benchmarks.loader import load_benchmark
+from rules.checks.verdict import Verdict
+from rules.judge.agreement import Comparison, compare_opinions, differences
+from rules.judge.checker import check_log, check_path
+from rules.judge.second_opinion import with_second_opinion
+from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
+from rules.scoring.scoring import score_set
+from rules.tree.result_set import find_result_sets
+
+DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
+
+
+def ask(*questions: tuple[CheckerName, Path, str]) -> tuple[OfficialOpinion, ...]:
+    """Opinions of one process: starting it costs more than its answers."""
+    return ask_official_checkers(
+        [
+            Question(
+                checker=checker,
+                path=path,
+                round=round_name,
+                logs=tuple(sorted(path.glob("result_*.txt"))) if checker in ("seed", "rcp") else (),
+            )
+            for checker, path, round_name in questions
+        ]
+    )
+
+
+def write_runs(folder: Path, runs: list[list[Record]]) -> Path:
+    for index, records in enumerate(runs):
+        write_log(folder / f"result_{index}.txt", records)
+    return folder
+
+
+def test_nothing_is_asked_where_there_is_nothing_to_ask() -> None:
+    assert ask_official_checkers([]) == ()
+
+
+def test_seeds_are_compared_by_its_own_rule(tmp_path: Path) -> None:
+    runs = {
+        "good": make_runs(DCNV2, 3, ours=False),
+        "same": [make_records(DCNV2, ours=False)] * 3,
+        "none": [without(make_records(DCNV2, ours=False), "seed")] * 2,
+        "open": make_runs(DCNV2, 2, division="open", ours=False),
+    }
+    opinions = ask(*(("seed", write_runs(tmp_path / name, records), "6.0") for name, records in runs.items()))
+    assert [one.outcome for one in opinions] == ["valid", "invalid", "invalid", "not asked"]
+    assert "already logs the same seed" in " ".join(opinions[1].messages)
+    assert "logs no seed" in " ".join(opinions[2].messages)
+
+
+def test_convergence_gives_a_factor_and_known_crashes_are_its_own(tmp_path: Path) -> None:
+    other_batch = make_records(DCNV2, global_batch_size=32768, ours=False)
+    runs = {
+        "good": make_runs(DCNV2, ours=False),
+        "fast": make_runs(DCNV2, num_evals=6, ours=False),
+        "one": make_runs(DCNV2, 1, ours=False),
+        "mixed": [*make_runs(DCNV2, 2, ours=False), other_batch],
+        "open": make_runs(DCNV2, 2, division="open", ours=False),
+        "dlrm": make_runs(DLRM, ours=False),
+    }
+    folders = {name: write_runs(tmp_path / name, records) for name, records in runs.items()}
+    opinions = ask(*(("rcp", folder, "2.1" if name == "dlrm" else "6.0") for name, folder in folders.items()))
+    good, fast, one, mixed, of_open, dlrm = opinions
+    assert good.outcome == "valid" and good.factor is not None and good.factor >= 1.0
+    assert fast.outcome == "invalid" and of_open.outcome == "not asked"
+    for crashed, said in ((one, "nan, no number"), (mixed, "KeyError: None"), (dlrm, "KeyError: 'dlrm'")):
+        assert crashed.outcome == "crashed" and said in crashed.messages[0] and crashed.factor is None
+
+
+def test_descriptions_and_its_crash_on_whole_numbers(tmp_path: Path) -> None:
+    contents = {
+        "good": make_system_desc(accelerators_per_node="8"),
+        "number": make_system_desc() | {"accelerators_per_node": 8},
+        "status": make_system_desc(status="available"),
+        "short": {"submitter": "Example"},
+        "list": [],
+    }
+    for name, content in contents.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(content))
+    opinions = ask(*(("system", tmp_path / f"{name}.json", "6.0") for name in contents))
+    assert [one.outcome for one in opinions] == ["valid", "crashed", "invalid", "invalid", "invalid"]
+    assert "TypeError" in opinions[1].messages[0] and "non valid value" in opinions[2].messages[0]
+
+
+def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(tmp_path: Path) -> None:
+    good, bad = tmp_path / "Good", tmp_path / "Bad"
+    folders = [write_set(root, DCNV2, ours=False) for root in (good, bad)]
+    (folders[1] / "result_9.txt").unlink()
+    (bad / "with space.txt").touch()
+    for folder in folders:
+        (folder / "scaling.json").write_text('{"scaling_factor": 7}')
+    package, repo, rcp, bad_package, bad_repo = ask(
+        ("package", good, "6.0"), ("repo", good, "6.0"), ("rcp", folders[0], "6.0"),
+        ("package", bad, "6.0"), ("repo", bad, "6.0"),
+    )  # fmt: skip
+    assert (package.outcome, repo.outcome) == ("valid", "valid")
+    assert bad_package.outcome == "invalid" and "found 9, expected 10" in bad_package.messages[0]
+    assert bad_repo.outcome == "invalid" and "git-unfriendly" in bad_repo.messages[0]
+    assert not any("Unknown files" in said for said in package.messages) and rcp.factor != 7
+    for folder in folders:
+        assert (folder / "scaling.json").read_text() == '{"scaling_factor": 7}'
+
+
+@needs_published_results
+def test_theirs_and_ours_come_to_one_factor_on_published_results() -> None:
+    sets = [one for folder in (NVIDIA, CISCO, INTEL, FLORIDA) for one in find_result_sets(folder)]
+    opinions = ask(*(("rcp", one.folder, str(one.round)) for one in sets))
+    for one, opinion in zip(sets, opinions, strict=True):
+        assert opinion.outcome == "valid"
+        assert score_set(one).rcp_factor == pytest.approx(opinion.factor, rel=1e-12)
+        published = one.folder / "scaling.json"
+        if published.exists():
+            assert json.loads(published.read_text())["scaling_factor"] == pytest.approx(opinion.factor, rel=1e-12)
+
+
+def rows(verdict: Verdict) -> dict[str, Comparison]:
+    return {row.family: row for row in compare_opinions(verdict)}
+
+
+@needs_published_results
+def test_on_published_results_only_the_cadence_differs() -> None:
+    for verdict in check_path(FOLDER / "training_results_v5.1"):
+        for part in verdict.parts if verdict.level == "round" else (verdict,):
+            relations = {family: row.relation for family, row in rows(part).items()}
+            assert set(relations.values()) <= {"same", "ours alone"}, (part.subject, relations)
+            lone = [line for line in differences(part) if line.startswith("only ours")]
+            assert bool(lone) == ("University-of-Florida" in part.subject)
+            assert all("cadence" in line for line in lone)
+
+
+@needs_published_results
+def test_every_checker_has_its_row_for_a_submission() -> None:
+    (verdict,) = check_path(NVIDIA)
+    assert verdict.level == "submission" and verdict.outcome == "valid"
+    asked = {one.checker for one in verdict.official} | {one.checker for one in verdict.parts[0].official}
+    assert asked == {"package", "repo", "seed", "rcp", "system"}
+    table = rows(verdict)
+    assert "factor 1.023809524" in table["RC"].theirs and table["RC"].relation == "same"
+    assert "package accepts" in table["SU"].theirs and "repo accepts" in table["SU"].theirs
+    assert differences(verdict) == ()
+
+
+def test_a_row_tells_agreement_difference_and_crash(tmp_path: Path) -> None:
+    good = make_records(DCNV2, ours=False)
+    logs = {
+        "epsilon": with_record(good, "opt_adagrad_epsilon", value=1e-7),
+        "aborted": with_record(good, "run_stop", metadata={"status": "aborted"}),
+        "null": with_record(good, "eval_accuracy", value=None),
+    }
+    verdicts = [
+        check_log(write_log(tmp_path / f"{name}.txt", records), second_opinion=False)
+        for name, records in logs.items()
+    ]
+    epsilon, aborted, null = with_second_opinion(verdicts)
+    # A complaint stands in the row that it concerns.
+    assert "opt_adagrad_epsilon" in rows(epsilon)["HP"].theirs and rows(epsilon)["HP"].relation == "same"
+    assert rows(epsilon)["QU"].theirs == "accepts it" and rows(epsilon)["QU"].relation == "same"
+    assert rows(epsilon)["CA"].relation == "ours alone"
+    # It accepts what ours does not.
+    assert rows(aborted)["QU"].relation == "differ"
+    assert any(line.startswith("ours and theirs differ on quality") for line in differences(aborted))
+    # Its crash is no verdict.
+    assert rows(null)["QU"].relation == "no verdict" and "TypeError" in rows(null)["QU"].theirs
+    # What was not judged has not passed.
+    assert rows(null)["QU"].ours == "passed in part, not judged: QU102, QU104, QU105 (ST105 failed)"
+
+
+def test_the_run_that_may_fail_is_no_difference(tmp_path: Path) -> None:
+    runs = make_runs(DCNV2, ours=False)
+    runs[4] = make_records(DCNV2, num_evals=20, converged=False, ours=False, seed=4, start_ms=1_790_001_500_000)
+    write_set(tmp_path, DCNV2, runs, ours=False)
+    (verdict,) = check_path(tmp_path)
+    row = rows(next(part for part in (verdict, *verdict.parts) if part.level == "set"))["QU"]
+    assert row.relation == "same" and "which its package checker accepts" in row.theirs
+
+
+def test_own_benchmarks_have_no_table(tmp_path: Path) -> None:
+    write_set(tmp_path, load_benchmark("dlrm_tiny"))
+    (verdict,) = check_path(tmp_path)
+    assert compare_opinions(verdict) == () and differences(verdict) == ()

@@ -1,0 +1,260 @@
+"""The official checkers are confined: whatever they are shown, they change and read nothing of ours."""
+
+import hashlib
+import json
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+from log_builder import make_records, make_runs, make_system_desc, to_text, with_record, write_log, write_set
+
+from rules.benchmarks.loader import load_benchmark
+from rules.official import opinion as official
+from rules.official import process as official_process
+from rules.official.opinion import Question, ask_official_checker, ask_official_checkers
+
+DCNV2 = load_benchmark("dlrm_dcnv2")
+GOOD = make_records(DCNV2, num_evals=3, ours=False)
+
+
+def snapshot(root: Path) -> dict[str, str]:
+    found = {}
+    for path in sorted(root.rglob("*")):
+        kind = "link" if path.is_symlink() else "file" if path.is_file() else "other"
+        found[str(path)] = hashlib.sha256(path.read_bytes()).hexdigest() if kind == "file" else kind
+    return found
+
+
+FORBIDDEN = {
+    "write": "open(OUT + '/new', 'w')",
+    "append": "open(OUT + '/there', 'a')",
+    "write below by ..": "open('../outside/new', 'w')",
+    "write by a link": "open('way/new', 'w')",
+    "write with os.open": "os.open(OUT + '/new', os.O_WRONLY | os.O_CREAT)",
+    "delete": "os.remove(OUT + '/there')",
+    "delete in the root folder": "os.remove('/scaling.json')",
+    "move in": "os.rename(OUT + '/there', 'here')",
+    "move out": "os.rename('inside', OUT + '/new')",
+    "link": "os.link(OUT + '/there', 'here')",
+    "link out": "os.symlink(OUT, 'here')",
+    "make a folder": "os.mkdir(OUT + '/new')",
+    "remove a tree": "shutil.rmtree(OUT)",
+    "change rights": "os.chmod(OUT + '/there', 0)",
+    "truncate": "os.truncate(OUT + '/there', 0)",
+    "read": "open(OUT + '/there')",
+    "read by a link": "open('way/there')",
+    "list": "os.listdir(OUT)",
+    "list with a pattern": "os.scandir(OUT)",
+    "run": "subprocess.run(['true'])",
+    "shell": "os.system('true')",
+    "fork": "os.fork()",
+    "become": "os.execv('/bin/true', ['true'])",
+    "spawn": "os.posix_spawn('/bin/true', ['true'], {})",
+    "connect": "socket.create_connection(('127.0.0.1', 9))",
+    "go elsewhere": "os.chdir(OUT)",
+    "kill": "os.kill(os.getppid(), 0)",
+    "load a library": "ctypes.CDLL(None)",
+}
+
+
+def test_confined_code_can_do_nothing_outside_its_folder(tmp_path: Path) -> None:
+    home, outside = tmp_path / "home", tmp_path / "outside"
+    home.mkdir()
+    outside.mkdir()
+    (outside / "there").write_text("mine")
+    (home / "inside").write_text("copy")
+    (home / "way").symlink_to(outside)
+    before = snapshot(outside)
+    code = textwrap.dedent("""
+        import ctypes, json, os, runpy, shutil, socket, subprocess, sys
+        OUT = sys.argv[2]
+        runpy.run_path(sys.argv[1])["confine"](os.getcwd())
+        said = {}
+        for name, line in json.loads(sys.argv[3]).items():
+            try:
+                exec(line)
+                said[name] = "done"
+            except PermissionError as error:
+                said[name] = "refused" if "outside" in str(error) or "not allowed" in str(error) else str(error)
+            except Exception as error:
+                said[name] = repr(error)
+        open("new", "w").write("x")
+        os.remove("new")
+        os.listdir(".")
+        import xml.dom.minidom
+        print(json.dumps(said))
+    """)
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(official.WORKER), str(outside), json.dumps(FORBIDDEN)],
+        cwd=home, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout) == dict.fromkeys(FORBIDDEN, "refused")
+    assert snapshot(outside) == before
+
+
+def test_hostile_tree_is_judged_without_harm(tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "secret.txt").write_text(to_text(make_records(DCNV2, organization="SECRET", ours=False)))
+    (outside / "system.json").write_text(json.dumps(make_system_desc(system_name="SECRET", cooling="x")))
+    root = tmp_path / "org"
+    folder = write_set(root, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
+    write_log(folder / "result_$(touch trap).txt", with_record(GOOD, "submission_benchmark", value="../../x"))
+    write_log(folder / "result_;rm -rf *.txt", with_record(GOOD, "submission_division", value=f"/{outside}/evil"))
+    write_log(folder / "result_\n\x1b[2J.txt", GOOD)
+    (folder / "result_link.txt").symlink_to(outside / "secret.txt")
+    (folder / "loop").symlink_to(root)
+    (root / "results" / "away").symlink_to(outside)
+    (root / "systems" / "away.json").symlink_to(outside / "system.json")
+    os.mkfifo(folder / "result_pipe.txt")
+    (root / "results" / "exam[p]le * ?").mkdir()
+    before = snapshot(tmp_path)
+    logs = sorted(path for path in folder.glob("result_*.txt") if path.name != "result_link.txt")
+    questions = [Question(checker="compliance", path=path, round="6.0") for path in logs]
+    questions += [Question(checker=one, path=root, round="6.0") for one in ("package", "repo")]
+    questions += [Question(checker=one, path=folder, round="6.0", logs=tuple(logs[:2])) for one in ("seed", "rcp")]
+    opinions = ask_official_checkers(questions)
+    assert snapshot(tmp_path) == before
+    text = " ".join(message for one in opinions for message in (one.subject, *one.messages))
+    assert "SECRET" not in text and text.isprintable()
+    by_name = {Path(one.subject).name: one for one in opinions}
+    assert by_name["result_pipe.txt"].outcome == "not asked"
+    assert by_name["result_$(touch trap).txt"].messages == (
+        "the division or benchmark that a log names is no plain word",
+    )
+    package = next(one for one in opinions if one.checker == "package")
+    assert package.outcome == "not asked" and package.messages[-1].endswith(
+        "links or special files were not shown to it"
+    )
+
+
+def write_worker(folder: Path, body: str) -> Path:
+    """A worker that answers as `body` does; it sees `job` and prints with `say`."""
+    path = folder / "worker.py"
+    path.write_text(
+        "import json, os, sys, time\n"
+        "request = json.loads(sys.stdin.read())\n"
+        "def say(**said): print(json.dumps(said), flush=True)\n"
+        "for job in request['jobs']:\n"
+        "    say(started=job['id'])\n" + textwrap.indent(textwrap.dedent(body), "    ")
+    )
+    return path
+
+
+ANSWER = "say(ended=job['id'], outcome='valid', messages=[], factor=None)\n"
+
+
+def test_one_that_stalls_or_dies_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [write_log(tmp_path / f"{index}.txt", GOOD) for index in range(5)]
+    body = "if job['id'] == 1: time.sleep(60)\nif job['id'] == 3: os.kill(os.getpid(), 9)\n" + ANSWER
+    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, body))
+    monkeypatch.setattr(official_process, "ANSWER_TIMEOUT_S", 1.0)
+    opinions = ask_official_checker(logs, "6.0")
+    assert [one.outcome for one in opinions] == ["valid", "timeout", "valid", "crashed", "valid"]
+    assert "no answer within" in opinions[1].messages[0] and "SIGKILL" in opinions[3].messages[0]
+
+
+def test_one_that_always_dies_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    logs = [write_log(tmp_path / f"{index}.txt", GOOD) for index in range(5)]
+    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, "sys.exit('broken')\n"))
+    monkeypatch.setattr(official_process, "MAX_WORKERS", 3)
+    outcomes = [one.outcome for one in ask_official_checker(logs, "6.0")]
+    assert outcomes == ["crashed"] * 3 + ["not asked"] * 2
+
+
+def test_its_answers_are_taken_as_text_from_a_stranger(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = write_log(tmp_path / "0.txt", GOOD)
+    body = (
+        "print('noise'); say(ended='x'); say(started='y'); print('[]')\n"
+        "say(ended=job['id'], outcome='\\x1b[2Jvalid', messages=['\\x1b]0;x\\x07' * 1000], factor=None)\n"
+    )
+    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, body))
+    (opinion,) = ask_official_checker([log], "6.0")
+    assert opinion.outcome == "crashed"
+    assert len(opinion.messages[0]) <= 400 and opinion.messages[0].isprintable()
+
+
+def test_it_sees_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("SECRET_TOKEN", "x")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    body = (
+        "say(ended=job['id'], outcome='valid', messages=[' '.join(sorted(os.environ)), os.getcwd()], factor=None)\n"
+    )
+    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, body))
+    (opinion,) = ask_official_checker([write_log(tmp_path / "0.txt", GOOD)], "6.0")
+    names = set(opinion.messages[0].split())
+    assert "SECRET_TOKEN" not in names and "PYTHONPATH" not in names
+    assert not Path(opinion.messages[1]).exists()
+
+
+def test_memory_is_limited_and_its_end_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    hungry = tmp_path / "hungry.txt"
+    line = ':::MLLOG {"time_ms": 1, "key": "k", "value": 1, "metadata": {}}\n'
+    hungry.write_text(line * 100_000)
+    good = write_log(tmp_path / "good.txt", GOOD)
+    monkeypatch.setattr(official_process, "MEMORY_BYTES", 72 << 20)
+    opinions = ask_official_checker([hungry, good], "6.0")
+    assert opinions[0].outcome == "crashed" and "Memory" in opinions[0].messages[0]
+    assert opinions[1].outcome == "valid"
+
+
+def test_what_it_writes_is_limited(tmp_path: Path) -> None:
+    code = (
+        "import os, runpy, sys\nrunpy.run_path(sys.argv[1])['limit'](1 << 30, 10, 1000)\n"
+        "large = os.open('large', os.O_CREAT | os.O_WRONLY)\n"
+        "os.write(large, b'x' * 5000)\nos.write(large, b'x')\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, str(official.WORKER)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert "File too large" in done.stderr and (tmp_path / "large").stat().st_size == 1000
+
+
+def test_what_is_too_large_is_not_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    large = tmp_path / "large.txt"
+    large.touch()
+    os.truncate(large, 65 << 20)
+    (one,) = ask_official_checker([large], "6.0")
+    assert one.outcome == "not asked" and "larger than" in one.messages[0]
+    root = tmp_path / "org"
+    write_set(root, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
+    monkeypatch.setattr("rules.official.copies.MAX_FILES", 2)
+    questions = [Question(checker=one, path=root, round="6.0") for one in ("package", "repo")]
+    for opinion in ask_official_checkers(questions):
+        assert opinion.outcome == "not asked" and "more than 2 files" in opinion.messages[0]
+
+
+@pytest.mark.parametrize("large", ["result_0.txt", "result_1.txt"])
+def test_a_set_with_a_large_log_is_not_copied_whoever_asks(
+    large: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("rules.official.copies.MAX_LOG_BYTES", 100_000)
+    logs = [write_log(tmp_path / f"result_{i}.txt", GOOD) for i in range(3)]
+    with (tmp_path / large).open("ab") as file:
+        file.write(b"noise\n" * 20_000)
+    questions = [
+        Question(checker=one, path=tmp_path, round="6.0", logs=tuple(logs)) for one in ("seed", "rcp", "seed")
+    ]
+    opinions = ask_official_checkers([*questions, Question(checker="compliance", path=logs[2], round="6.0")])
+    assert [one.outcome for one in opinions] == ["not asked"] * 3 + ["valid"]
+    assert all(f"{large} is larger than 100000 bytes" in one.messages[0] for one in opinions[:3])
+
+
+def test_copies_are_gone_afterwards_also_when_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    (tmp_path / "temporary").mkdir()
+    log = write_log(tmp_path / "0.txt", GOOD)
+    ask_official_checker([log], "6.0")
+    assert list((tmp_path / "temporary").iterdir()) == []
+
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(official_process, "_listen", interrupt)
+    with pytest.raises(KeyboardInterrupt):
+        ask_official_checker([log], "6.0")
+    assert list((tmp_path / "temporary").iterdir()) == []

@@ -1,0 +1,208 @@
+"""Finding result sets in our tree, MLPerf's, a round, and a bare directory."""
+
+import json
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from log_builder import make_runs, write_log, write_set
+from mlperf_fixtures import FOLDER, needs_published_results
+from run_record_cases import write_recorded
+
+from rules.benchmarks.loader import load_benchmark
+from rules.checks.result_set.files import RUN_SET_TYPES
+from rules.checks.result_set.records import logs_match_records
+from rules.errors import DefinitionError, InputError
+from rules.judge.checker import check_log, check_path, check_set, make_set_subject
+from rules.logs.log import read_log
+from rules.tree.result_set import find_result_sets
+
+TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
+
+
+def test_run_set_of_this_harness(tmp_path: Path) -> None:
+    root = tmp_path / "dlrm_tiny-x-20260101T000000Z"
+    folder = write_set(root, TINY)
+    (root / "extra" / "run_0" / "attempt_0").mkdir(parents=True)
+    (root / "extra" / "run_0" / "attempt_0" / "result_0.txt").write_text("not a result")
+    for start in (tmp_path, root, root / "results", folder):
+        (found,) = find_result_sets(start)
+        assert found.folder == folder and found.root == root
+        assert [path.name for path in found.logs] == [f"result_{i}.txt" for i in range(5)]
+        assert (found.system, found.benchmark, found.organization) == ("example", "dlrm_tiny", None)
+        assert found.system_json == root / "systems" / "example.json"
+        assert found.definition_file == root / "extra" / "definition.toml"
+
+
+def test_organisations_of_a_round(tmp_path: Path) -> None:
+    for organization in ("Beta", "Alpha"):
+        write_set(tmp_path / "training_results_v5.1" / organization, DCNV2, ours=False)
+    found = find_result_sets(tmp_path)
+    assert [(one.organization, one.round, one.root) for one in found] == [
+        ("Alpha", "5.1", None),
+        ("Beta", "5.1", None),
+    ]
+    assert all(one.system_json is not None for one in found)
+
+
+def test_bare_directory_says_nothing_but_its_logs(tmp_path: Path) -> None:
+    for index, records in enumerate(make_runs(TINY, 11)):
+        write_log(tmp_path / f"result_{index}.txt", records)
+    (found,) = find_result_sets(tmp_path)
+    assert [path.name for path in found.logs][-2:] == ["result_9.txt", "result_10.txt"]
+    assert (found.system_json, found.root, found.organization, found.system, found.benchmark) == (None,) * 5
+
+
+def test_relative_path_finds_the_tree_around_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = write_set(tmp_path / "set", TINY)
+    monkeypatch.chdir(folder)
+    for start in (".", "result_2.txt", "../dlrm_tiny"):
+        (found,) = find_result_sets(start)
+        assert found.system_json is not None and found.system_json.is_file(), start
+        assert found.definition_file is not None, start
+
+
+def test_single_log_is_a_set_of_one_and_its_name_may_tell_the_round(tmp_path: Path) -> None:
+    path = write_log(tmp_path / "somebody_v4.0_run.txt", make_runs(DCNV2, 1, ours=False)[0])
+    (found,) = find_result_sets(path)
+    assert found.logs == (path,) and found.round == "4.0"
+    assert check_log(path, second_opinion=False).ruleset == "MLPerf Training 4.0"
+
+
+@pytest.mark.parametrize("name", ["missing", "."])
+def test_nothing_to_judge_is_an_input_error_that_says_what_was_expected(name: str, tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"result_.*\.txt"):
+        find_result_sets(tmp_path / name)
+
+
+def test_system_description_of_any_content_is_judged(tmp_path: Path) -> None:
+    write_set(tmp_path, TINY)
+    path = tmp_path / "systems" / "example.json"
+    for content in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}', b" " * (2 << 20)):
+        path.write_bytes(content)
+        (verdict,) = check_path(tmp_path, second_opinion=False)
+        assert {"SY101", "SY102"} & {finding.code for finding in verdict.findings}, content[:20]
+
+
+def test_own_definition_beside_the_results_is_found(tmp_path: Path) -> None:
+    """A user's benchmark is judged by the copy in extra/, or by the file given; without both nobody knows it."""
+    text = TINY.path.read_text().replace('name = "dlrm_tiny"', 'name = "mine"', 1)
+    definition = tmp_path / "mine.toml"
+    definition.write_text(text)
+    mine = load_benchmark(definition)
+    root = tmp_path / "set"
+    write_set(root, mine)
+    assert check_path(root)[0].outcome == "valid"
+    (root / "extra" / "definition.toml").unlink()
+    verdict = check_path(root)[0]
+    assert verdict.outcome == "invalid" and "ST110" in {finding.code for finding in verdict.findings}
+    assert check_path(root, definition)[0].outcome == "valid"
+    definition.write_text(text.replace("opt_adagrad_epsilon = 1e-8", "opt_adagrad_epsilon = 1e-6"))
+    changed = check_path(root, definition)[0]
+    assert "ST111" in {finding.code for finding in changed.findings if finding.severity == "error"}
+
+
+def test_file_that_takes_a_shipped_name_is_refused(tmp_path: Path) -> None:
+    write_set(tmp_path / "set", TINY)
+    definition = tmp_path / "dlrm_tiny.toml"
+    definition.write_text(TINY.path.read_text().replace("evals_per_epoch = 20", "evals_per_epoch = 10"))
+    with pytest.raises(DefinitionError, match="Give it another name"):
+        check_path(tmp_path / "set", definition)
+
+
+def test_definition_beside_cannot_replace_a_shipped_one(tmp_path: Path) -> None:
+    """An easier target in the copy beside the logs changes nothing: the shipped definition judges."""
+    root = tmp_path / "set"
+    easy = tmp_path / "easy.toml"
+    easy.write_text(TINY.path.read_text().replace(f"target = {TINY.quality.target}", "target = 0.55"))
+    write_set(root, load_benchmark(easy))
+    verdict = check_path(root)[0]
+    assert verdict.outcome == "invalid"
+    assert {"QU102", "ST111"} <= {finding.code for finding in verdict.findings}
+
+
+def test_incomplete_set_is_incomplete_and_not_invalid(tmp_path: Path) -> None:
+    write_set(tmp_path, TINY, make_runs(TINY, 3))
+    (verdict,) = check_path(tmp_path)
+    assert verdict.outcome == "incomplete"
+    assert {finding.severity for finding in verdict.findings} <= {"warning", "info"}
+
+
+def test_one_run_that_did_not_converge_leaves_the_set_valid_and_its_log_rejected(tmp_path: Path) -> None:
+    runs = [*make_runs(TINY, 4), *make_runs(TINY, 1, converged=False, start_ms=1_800_000_000_000)]
+    runs[-1] = [{**record, "value": 555} if record["key"] == "seed" else record for record in runs[-1]]
+    write_set(tmp_path, TINY, runs)
+    (verdict,) = check_path(tmp_path)
+    assert verdict.outcome == "valid"
+    assert [log.outcome for log in verdict.logs] == ["valid"] * 4 + ["invalid"]
+    assert [finding.severity for finding in verdict.findings if finding.code == "QU103"] == ["warning"]
+
+
+@needs_published_results
+def test_published_results_get_sensible_verdicts() -> None:
+    verdicts = {one.organization: check_set(one, second_opinion=False) for one in find_result_sets(FOLDER)}
+    assert {name: verdict.outcome for name, verdict in verdicts.items()} == {
+        "NVIDIA": "valid",
+        "Cisco": "valid",
+        "Intel": "valid",
+        "University-of-Florida": "invalid",
+    }
+    assert [finding.severity for finding in verdicts["NVIDIA"].findings].count("warning") == 0
+    rejected = [log for log in verdicts["Cisco"].logs if log.outcome == "invalid"]
+    assert [Path(log.subject).name for log in rejected] == ["result_1.txt"]
+    errors = [finding for finding in verdicts["University-of-Florida"].findings if finding.severity == "error"]
+    assert {finding.code for finding in errors} == {"CA101"} and len(errors) == 10
+    assert "10000 iterations" in (errors[0].found or "") and "3793 iterations" in (errors[0].expected or "")
+
+
+@needs_published_results
+def test_published_log_of_another_launcher_is_judged() -> None:
+    verdict = check_log(FOLDER / "irregular" / "juniper_v4.0_truncated.txt", second_opinion=False)
+    assert verdict.ruleset == "MLPerf Training 4.0"
+    assert {finding.code for finding in verdict.findings} == {"SE102"}
+
+
+def test_no_content_of_a_runs_record_breaks_the_rule_that_reads_it(tmp_path: Path) -> None:
+    write_recorded(tmp_path)
+    (result_set,) = find_result_sets(tmp_path)
+    logs = tuple(map(read_log, result_set.logs))
+    subject = make_set_subject(result_set, logs, TINY, None)
+    place = tmp_path / "extra" / "run_0" / "attempt_1" / "run.json"
+    good = json.loads(place.read_text())
+    assert not list(logs_match_records.check(subject))
+    odd = [
+        None,
+        True,
+        -1,
+        10**400,
+        "x",
+        [],
+        [None],
+        [[]],
+        [{}],
+        {},
+        {"cleared": []},
+        [{"duration_s": "1", "quality": []}],
+    ]
+    for field in good:
+        for value in odd:
+            place.write_text(json.dumps({**good, field: value}))
+            list(logs_match_records.check(subject))
+    for text in ("", "[]", "[" * 100_000, "\xff", "{}"):
+        place.write_text(text, encoding="latin-1")
+        list(logs_match_records.check(subject))
+
+
+def test_every_member_of_run_set_json_is_of_the_type_that_its_schema_gives(tmp_path: Path) -> None:
+    schema = json.loads((files("harness.schemas") / "run_set.schema.json").read_text(encoding="utf-8"))["properties"]
+    of_constants = {"schema_version": ["integer"], "division": ["string"]}
+    types = {name: one.get("type", of_constants.get(name)) for name, one in schema.items()}
+    assert {name: list(of) for name, of in RUN_SET_TYPES.items()} == {
+        name: [of] if isinstance(of, str) else of for name, of in types.items()
+    }
+    record = tmp_path / "extra" / "run_set.json"
+    write_set(tmp_path, TINY)
+    record.write_text(json.dumps({name: 1.5 if "number" not in of else "1" for name, of in RUN_SET_TYPES.items()}))
+    (verdict,) = check_path(tmp_path, second_opinion=False)
+    found = [one.message for one in verdict.findings if one.code == "RS112"]
+    assert found == [f"{name} is of the wrong type" for name in RUN_SET_TYPES]
