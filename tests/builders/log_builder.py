@@ -50,7 +50,7 @@ class _Writer:
                 "event_type": kind,
                 "key": key,
                 "value": value,
-                "metadata": {"file": "harness/measure/training.py", "lineno": 1, **metadata},
+                "metadata": {"file": "harness/worker.py", "lineno": 1, **metadata},
             }
         )
 

@@ -291,12 +291,12 @@ def test_anyones_results_keep_their_own_code_and_power(tmp_path: Path) -> None:
 def test_killed_at_any_time_leaves_nothing_or_all(tmp_path: Path) -> None:
     source, output = make_set(tmp_path / "set"), tmp_path / "out"
     code = (
-        "import os, sys\nfrom pathlib import Path\nfrom harness import package_tree\n"
-        "old, left = package_tree.Tree.add, [int(sys.argv[1])]\n"
+        "import os, sys\nfrom pathlib import Path\nfrom harness.packaging import tree\n"
+        "old, left = tree.Tree.add, [int(sys.argv[1])]\n"
         "def add(self, *arguments):\n"
         "    left[0] -= 1\n"
         "    os._exit(9) if left[0] < 0 else old(self, *arguments)\n"
-        "package_tree.Tree.add = add\n"
+        "tree.Tree.add = add\n"
         "from harness.packaging.build import PackageRequest, build_package\n"
         "build_package(PackageRequest(sources=(Path(sys.argv[2]),), submitter='Example', output=Path(sys.argv[3]),\n"
         "                             second_opinion=False))\n"
