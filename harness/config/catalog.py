@@ -5,14 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reference_models.config.sections import (
-    DataConfig,
-    RuntimeConfig,
-    TrainConfig,
-    parse_data,
-    parse_runtime,
-    parse_train,
-)
+from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import WorkloadSpec

@@ -9,7 +9,6 @@ from typing import Any
 
 from reference_models.process.errors import ConfigError, did_you_mean
 
-DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", "made_up")
 SHARDING_TYPES = (
     "auto", "data_parallel", "table_wise", "column_wise", "row_wise", "table_row_wise", "table_column_wise",
     "grid_shard",
@@ -149,47 +148,6 @@ class RuntimeConfig:
     sharding: str = "auto"
     comm: str = "fp32"
     grad_comm: str = "dense"
-
-
-def parse_data(table: Mapping[str, Any]) -> DataConfig:
-    if table.get("kind") == "made_up":
-        from reference_models.data.synthetic.config import parse_made_up
-
-        return parse_made_up(table)
-    section = Section(
-        "data",
-        table,
-        (
-            "kind", "name", "train_samples", "eval_samples", "num_dense", "num_embeddings", "multi_hot", "seed",
-            "sha256", "parameters",
-        ),
-    )  # fmt: skip
-    kind = section.text("kind", allowed=DATA_KINDS)
-    num_embeddings = section.wholes("num_embeddings", low=1) if "num_embeddings" in table else None
-    if num_embeddings is None and kind != "criteo":
-        raise section.fail("num_embeddings", "a list of whole numbers, one per sparse feature")
-    num_sparse = len(num_embeddings) if num_embeddings is not None else NUM_CRITEO_SPARSE
-    multi_hot = section.wholes("multi_hot", low=1, default=(1,) * num_sparse)
-    if len(multi_hot) != num_sparse:
-        raise section.fail("multi_hot", f"{num_sparse} numbers, one per sparse feature")
-    if kind in ("criteo", "mlperf_one_hot") and set(multi_hot) != {1}:
-        raise section.fail("multi_hot", f"ones only: {kind} data has one id per feature")
-    if kind == "click_log":
-        section.whole("train_samples", low=1)
-        section.whole("eval_samples", low=1)
-        section.whole("seed", low=0)
-    return DataConfig(
-        kind=kind,
-        name=section.text("name"),
-        train_samples=section.optional_whole("train_samples", low=1),
-        eval_samples=section.optional_whole("eval_samples", low=1),
-        num_dense=section.whole("num_dense", low=1, default=NUM_CRITEO_DENSE),
-        num_embeddings=num_embeddings,
-        multi_hot=multi_hot,
-        seed=section.optional_whole("seed", low=0),
-        sha256=section.text("sha256") if "sha256" in table else None,
-        parameters=section.mapping("parameters"),
-    )
 
 
 def parse_train(table: Mapping[str, Any]) -> TrainConfig:

@@ -6,14 +6,14 @@ from typing import Any
 
 import torch
 
-from reference_models.data.dataset import Batch, ClickDataset
-from reference_models.data.read_ahead import read_ahead
+from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.cuda_graph import CapturedStep, StepOnTensors, pinned
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.reference import ReferenceWorkload, made_up_batch
 from reference_models.training.optimizers import build_optimizers
 from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.read_ahead import read_ahead
 
 
 class CapturedWorkload(ReferenceWorkload):

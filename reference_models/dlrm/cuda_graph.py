@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.model import DLRM
 from reference_models.fused.dense_parameters import adopt
 from reference_models.fused.merged_embedding import MergedEmbedding

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import nn
 
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import DLRM
 from reference_models.fused.dense_parameters import Apply, DenseParameter

@@ -8,8 +8,8 @@ import numpy as np
 import torch
 from torch import nn
 
-from reference_models.data.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.data.registry import open_dataset
+from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import telling_model_phases
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError

@@ -7,7 +7,7 @@ from torch import nn
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS, build_interaction
 from reference_models.dlrm.sharding import feature_name

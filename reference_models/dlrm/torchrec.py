@@ -19,8 +19,7 @@ from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
-from reference_models.data.dataset import Batch, ClickDataset
-from reference_models.data.read_ahead import read_ahead
+from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.bandwidth import measure_link
 from reference_models.distributed.gradient_compression import register_gradient_exchange
 from reference_models.distributed.limits import refuse_impossible_ranks
@@ -49,6 +48,7 @@ from reference_models.process.errors import ConfigError, DatasetError, NotFinite
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
+from reference_models.training.read_ahead import read_ahead
 
 FILLED_UP = 2
 """The label of a row that is no sample."""

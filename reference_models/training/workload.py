@@ -6,14 +6,14 @@ from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
-from reference_models.dlrm.config import DLRMConfig
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadSpec:
     """Everything an implementation needs to build one run. Torch-free, so that it can be planned anywhere."""
 
-    model: DLRMConfig
+    model: Any
+    """The model's own configuration, as its `ModelSpec` parses it."""
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig

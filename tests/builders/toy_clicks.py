@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 
-from reference_models.config.sections import parse_data, parse_runtime, parse_train
+from reference_models.config.sections import parse_runtime, parse_train
+from reference_models.data.registry import parse_data
 from reference_models.data.store.store import Chunk, SplitWriter, write_manifest
 from reference_models.dlrm.config import parse_model
 from reference_models.training.workload import WorkloadSpec

@@ -25,7 +25,7 @@ from harness.config.catalog import Entry, load_entry
 from harness.measure.run_log import make_schedule
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.config.sections import RuntimeConfig
-from reference_models.data.dataset import Batch, ClickDataset
+from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.process.world import SingleProcess

@@ -11,8 +11,9 @@ import numpy as np
 import torch
 
 from harness.launch.process import WORKER_VARIABLES
-from reference_models.config.sections import DataConfig, TrainConfig, parse_data, parse_train
-from reference_models.data.dataset import Batch
+from reference_models.config.sections import DataConfig, TrainConfig, parse_train
+from reference_models.data.registry import parse_data
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import interaction_width
 

@@ -12,7 +12,7 @@ import torch
 from jobs import Job
 from torch import nn
 
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
 from reference_models.training.optimizers import SparseAdagrad, build_optimizers

@@ -19,7 +19,8 @@ from harness.measure.profile.analysis import (
 )
 from harness.measure.profile.ceilings import Ceilings, CopyCeiling, GatherCeiling, MatmulCeiling, Rate
 from harness.measure.profile.measure_ceilings import measure_ceilings, measure_matmul
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import count_model
 from reference_models.dlrm.phase_costs import MatrixProduct, PhaseCounts, count_phases, matrix_products

@@ -15,11 +15,12 @@ from hypothesis import strategies as st
 
 import reference_models.data.click_log
 from harness.config.catalog import load_entry
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import click_probabilities, generate, oracle_scores, tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, MAX_SPLIT_SAMPLES, derive_key, hash_range
 from reference_models.data.click_log.generator import ChunkMaker
 from reference_models.data.click_log.teacher import NUM_CLASSES, build_teacher, parse_teacher
+from reference_models.data.registry import parse_data
 from reference_models.data.store.manifest import FILES
 from reference_models.data.store.store import open_store, verify
 from reference_models.process.errors import ConfigError, DatasetError

@@ -7,7 +7,8 @@ from dataclasses import replace
 import pytest
 import torch
 
-from reference_models.config.sections import DataConfig, TrainConfig, parse_data, parse_train
+from reference_models.config.sections import DataConfig, TrainConfig, parse_train
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import count_model, estimate_memory, interaction_width
 from reference_models.dlrm.model import DLRM

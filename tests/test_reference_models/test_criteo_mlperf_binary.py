@@ -11,9 +11,9 @@ import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.mlperf_binary import open_mlperf_binary
-from reference_models.data.registry import open_dataset
+from reference_models.data.registry import open_dataset, parse_data
 from reference_models.process.errors import DatasetError
 from rules.benchmarks.loader import load_benchmark
 

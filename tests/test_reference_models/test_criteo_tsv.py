@@ -17,11 +17,11 @@ import numpy as np
 import pytest
 from criteo_builder import make_text, parse_line
 
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
 from reference_models.data.criteo import tsv
 from reference_models.data.criteo.spool import Spool
 from reference_models.data.criteo.tsv import Prepared, prepare_tsv
-from reference_models.data.registry import open_dataset
+from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.store import verify
 from reference_models.process.errors import ConfigError, DatasetError
 

@@ -6,7 +6,7 @@ import torch
 from numpy.typing import NDArray
 from torch.utils.flop_counter import FlopCounterMode
 
-from reference_models.config.sections import parse_data
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import count_model
 from reference_models.dlrm.model import DLRM

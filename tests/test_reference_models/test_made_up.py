@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_models.config.sections import DATA_KINDS, parse_data
-from reference_models.data.registry import open_dataset
+from reference_models.data.registry import DATA_KINDS, open_dataset, parse_data
 from reference_models.data.synthetic.config import bytes_per_sample, fitting_samples
 from reference_models.data.synthetic.dataset import scatter, zipf_ranks
 from reference_models.process.errors import ConfigError, DatasetError

@@ -12,7 +12,7 @@ import torch
 from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
 
 from reference_models.config.sections import parse_runtime, parse_train
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.data.store.store import StoreSplit
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.cuda_graph import StepOnTensors

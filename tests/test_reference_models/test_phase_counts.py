@@ -10,7 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import count_model
 from reference_models.dlrm.model import DLRM

@@ -21,7 +21,7 @@ from toy_clicks import (
 )
 
 from reference_models.config.sections import parse_runtime
-from reference_models.data.dataset import Batch
+from reference_models.data.store.dataset import Batch
 from reference_models.data.store.store import StoreSplit
 from reference_models.dlrm import reference
 from reference_models.dlrm.reference import ReferenceWorkload

@@ -13,7 +13,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reference_models.config.sections import DataConfig, parse_data
+from reference_models.config.sections import DataConfig
+from reference_models.data.registry import parse_data
 from reference_models.data.store.manifest import FILES, MANIFEST, read_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, open_store, unfinished, verify, write_manifest
 from reference_models.process.errors import DatasetError

@@ -15,7 +15,7 @@ import pytest
 from scripted_workload import ScriptedWorkload, run_scripted, run_spec
 
 from harness.measure.training import run_attempt
-from reference_models.config.sections import parse_data
+from reference_models.data.registry import parse_data
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.logs import keys
 from rules.logs.log import read_log

@@ -26,8 +26,8 @@ from harness.measure.profile.steps import ProfiledWorkload, StepTimes, measure_s
 from harness.measure.training import interrupt, watch_parent
 from harness.run_sets.profile import ProfileSpec
 from harness.system.resources import read_resources
-from reference_models.data.dataset import OpenedDataset
 from reference_models.data.registry import open_dataset
+from reference_models.data.store.dataset import OpenedDataset
 from reference_models.dlrm.costs import count_model
 from reference_models.dlrm.phase_costs import count_phases, matrix_products
 from reference_models.process.errors import ConfigError

@@ -10,7 +10,7 @@ from pathlib import Path
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.multi_hot import open_multi_hot
 from reference_models.data.criteo.one_hot import open_one_hot
-from reference_models.data.dataset import OpenedDataset
+from reference_models.data.store.dataset import OpenedDataset
 from reference_models.process.errors import DatasetError
 
 

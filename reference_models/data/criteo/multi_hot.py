@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.ids import wrap_ids
 from reference_models.data.criteo.npy import ArrayPlace, locate_npy, locate_npz
-from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.process.errors import DatasetError
 
 NUM_DAYS = 24

@@ -12,7 +12,7 @@ import torch
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.ids import wrap_ids
 from reference_models.data.criteo.npy import ArrayPlace, open_data
-from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.process.errors import DatasetError
 
 FILE_NAMES = (

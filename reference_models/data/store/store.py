@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.data.store.manifest import (
     AGAIN,
     FILES,

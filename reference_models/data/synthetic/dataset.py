@@ -12,7 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.data.synthetic.config import ZIPF_EXPONENT, bytes_per_sample
 from reference_models.process.errors import DatasetError
 
