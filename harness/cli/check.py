@@ -70,8 +70,8 @@ def check(
     from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
     from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
     from harness.system.resources import usable_cores
-    from rules.checks.verdict import verdicts_to_json
     from rules.judge.checker import MANY_LOGS, check_paths, find_rule
+    from rules.judge.document import verdicts_to_json
     from rules.tree.skipped import find_unjudged
 
     if explain is not None:

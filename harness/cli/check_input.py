@@ -14,7 +14,7 @@ import click
 
 from rules.checks.rule import Finding, Outcome
 from rules.checks.verdict import Verdict
-from rules.logs.log import printable
+from rules.logs.text import printable
 from rules.tree.skipped import MAX_MENTIONED, Unjudged
 
 STANDARD_INPUT = Path("-")

@@ -4,8 +4,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Sequence
 
-from rules.checks.codes import FAMILIES, family_of
-from rules.checks.rule import Finding, Outcome
+from rules.checks.rule import FAMILIES, Finding, Outcome, family_of
 from rules.checks.verdict import Verdict
 
 _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 
 import click
 
-from rules.logs.log import printable as escape_controls
+from rules.logs.text import printable as escape_controls
 
 GAP = "  "
 _MIN_WRAPPED = 12

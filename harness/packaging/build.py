@@ -26,7 +26,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import Finding
 from rules.checks.verdict import Verdict
 from rules.judge.checker import check_path
-from rules.logs.log import printable
+from rules.logs.text import printable
 from rules.tree.result_set import POWER_FOLDER
 
 PARAMS_FILE = "package_checker_params"

@@ -18,7 +18,7 @@ import tomli_w
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.run_sets.folder import RUN_SET_FILE, open_run_set
 from rules.benchmarks.loader import Benchmark
-from rules.logs.log import printable
+from rules.logs.text import printable
 
 PRODUCT = "dlrmbench"
 PACKAGES = ("harness", "reference_models", "rules", "reports")

@@ -13,7 +13,8 @@ from harness.system.submission import UNSPECIFIED
 from rules.benchmarks.loader import shipped_names
 from rules.checks.verdict import Verdict
 from rules.judge.checker import check_set
-from rules.logs.log import printable, read_log
+from rules.logs.log import read_log
+from rules.logs.text import printable
 from rules.scoring.results import RunResult, read_run_result
 from rules.tree.result_set import ResultSet, find_result_sets
 

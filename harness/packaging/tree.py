@@ -9,7 +9,7 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.packaging.code import Files
-from rules.logs.log import printable
+from rules.logs.text import printable
 
 SUMS_FILE = "SHA256SUMS"
 _CHUNK = 1 << 20

@@ -2,7 +2,7 @@
 
 from reports.facts.sides import Side
 from reports.text.formatting import printable
-from rules.benchmarks.rounds import why_not_comparable
+from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
 

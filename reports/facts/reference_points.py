@@ -2,7 +2,7 @@
 
 from reports.facts.facts import SetFacts
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.lookup import find_definition
+from rules.benchmarks.rounds import find_definition
 from rules.errors import DefinitionError
 from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
 

@@ -24,7 +24,7 @@ from reports.page.sections.sweep import sweep_view
 from reports.page.sections.throughput import throughput_section
 from reports.page.sections.verdict import badge, headline, tags, verdict_notes, verdict_table
 from reports.text.formatting import plural, printable
-from rules.benchmarks.rounds import why_not_comparable
+from rules.scoring.comparable import why_not_comparable
 
 
 def build_page(

@@ -1,12 +1,63 @@
-"""Which round's rules judge a log, and which results may be compared (training_rules.adoc, compatibility table)."""
+"""What judges a log: the definition of its benchmark, the round whose rules apply, and the division it is in."""
 
+from dataclasses import dataclass
 from functools import cache
+from pathlib import Path
 
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.errors import DefinitionError
-from rules.scoring.results import RunResult
+from rules.logs import keys
 
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Division:
+    """What a division allows (training_rules.adoc, "Divisions" and "Run Results"). `max_init_s` is how long
+    initialisation may take untimed; `fixes_hyperparameters` is whether [closed] binds."""
+
+    name: str
+    max_init_s: float
+    fixes_hyperparameters: bool
+
+
+DIVISIONS = {
+    keys.CLOSED: Division(name=keys.CLOSED, max_init_s=30 * 60, fixes_hyperparameters=True),
+    keys.OPEN: Division(name=keys.OPEN, max_init_s=4 * 60 * 60, fixes_hyperparameters=False),
+}
+
+
+def find_definition(name: object, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
+    """The definition of the benchmark that a log names, None where nobody defines it.
+
+    A shipped name always means the shipped definition. Raises DefinitionError when `benchmark_file` cannot be
+    loaded, or takes a shipped name with other content; a broken copy beside the results counts as none.
+    """
+    given = load_benchmark(benchmark_file) if benchmark_file is not None else None
+    if given is not None and given.name in shipped_names():
+        shipped = _load_shipped(given.name)
+        if shipped.definition_sha256 != given.definition_sha256:
+            raise DefinitionError(
+                f"{benchmark_file}: takes the name of the shipped benchmark {given.name!r} with other content. "
+                "Give it another name (benchmark.name)."
+            )
+    if isinstance(name, str) and name in shipped_names():
+        return _load_shipped(name)
+    if given is not None:
+        return given
+    if beside is None:
+        return None
+    try:
+        copy = load_benchmark(beside)
+    except DefinitionError:
+        return None
+    return copy if copy.name == name else None
+
+
+@cache
+def _load_shipped(name: str) -> Benchmark:
+    """Once per process: a round names the same few in a thousand logs."""
+    return load_benchmark(name)
 
 
 def named_round(asked: str) -> str:
@@ -44,33 +95,14 @@ def round_number(name: str) -> tuple[int, ...]:
     return tuple(int(part) for part in name.split("."))
 
 
-def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
-    """Why two runs' results may not be compared, or None.
-
-    Other benchmark, version, target, definition, dataset or division is another problem. What one side does
-    not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,
-    which the rules allow: some submitters leave it out of train_samples.
-    """
-    for what, one, other in (
-        ("benchmark", a.benchmark, b.benchmark),
-        ("benchmark version", a.benchmark_version, b.benchmark_version),
-        ("quality target", a.quality_target, b.quality_target),
-        ("definition", a.definition_sha256, b.definition_sha256),
-        ("dataset", a.dataset_sha256, b.dataset_sha256),
-        ("training samples", *_whole_batches(a, b)),
-        ("evaluation samples", a.eval_samples, b.eval_samples),
-        ("division", a.division, b.division),
-    ):
-        if one is not None and other is not None and one != other:
-            return f"different {what}: {one} and {other}"
-    if a.benchmark is None or b.benchmark is None:
-        return "a log does not name its benchmark"
-    return None
+def max_init_s(division: Division, round_name: str | None) -> float:
+    """How long initialisation may take: 20 minutes in round 0.7; 4 hours in Open from round 2.0 on; else 30 minutes
+    (compliance rules of each round, training_*/common.yaml)."""
+    if round_name == "0.7":
+        return 20 * 60
+    return DIVISIONS[keys.CLOSED].max_init_s if round_name in ("1.0", "1.1") else division.max_init_s
 
 
-def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
-    """Both counts of training samples; the same count twice where less than one batch lies between them."""
-    one, other = a.train_samples, b.train_samples
-    batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
-    same = one is not None and other is not None and abs(one - other) < batch_size
-    return (one, one) if same else (one, other)
+def find_division(name: object) -> Division:
+    """The division of a log's submission_division; Closed, the stricter one, where it says nothing."""
+    return DIVISIONS.get(name, DIVISIONS[keys.CLOSED]) if isinstance(name, str) else DIVISIONS[keys.CLOSED]

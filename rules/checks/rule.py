@@ -1,17 +1,15 @@
 """What a rule is: a code, a title, a citation, and a pure function that yields what it found and where.
 
 `rule` returns a Rule and registers nothing; `rules.judge.checker` names the families that apply. Codes are two
-letters and three digits and are never reused: ST structure, TI timing, HP hyperparameters, CA cadence,
-QU quality, SE seeds, RS result sets, SY system description, RC reference convergence points, SU
-submission tree, PW power, RO rounds.
+letters, those of a family, and three digits; they are never reused.
 """
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, TypeVar
+from typing import Generic, Literal, TypeVar
 
-from rules.logs.log import LogLine, printable
+from rules.logs.log import LogLine
+from rules.logs.text import printable
 
 Severity = Literal["error", "warning", "info"]
 Status = Literal["pass", "fail", "skip"]
@@ -19,8 +17,33 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
 BROKEN = " failed"
 """How the reason ends that a rule was skipped for, where it builds on a broken one."""
-_SHOWN_CHARS = 80
-_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+FAMILIES: dict[str, str] = {
+    "ST": "structure",
+    "TI": "timing",
+    "HP": "hyperparameters",
+    "CA": "cadence",
+    "QU": "quality",
+    "SE": "seeds",
+    "RS": "result sets",
+    "RC": "reference convergence points",
+    "SY": "system description",
+    "SU": "submission tree",
+    "PW": "power",
+    "RO": "rounds",
+}
+LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
+    "ST": ("compliance",),
+    "TI": ("compliance",),
+    "HP": ("compliance",),
+    "QU": ("compliance",),
+    "SE": ("seed",),
+    "RC": ("rcp",),
+    "SY": ("system",),
+    "RS": ("package",),
+    "SU": ("package", "repo"),
+    "PW": ("package",),
+}
+"""Cadence is looked at by none (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
@@ -190,11 +213,6 @@ def at(
     )
 
 
-def show(value: Any) -> str:
-    """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
-    try:
-        text = _ENCODER.encode(value)
-    except (ValueError, RecursionError):
-        text = f"a {type(value).__name__} that is too large to show"
-    text = printable(text[: 4 * _SHOWN_CHARS])
-    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"
+def family_of(code: str) -> str:
+    """'HP' of 'HP101'."""
+    return code[:2]

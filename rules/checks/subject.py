@@ -5,9 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from rules.benchmarks.constraints import Constraint
-from rules.benchmarks.divisions import Division, find_division
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import round_number
+from rules.benchmarks.rounds import Division, find_division, round_number
 from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
@@ -147,9 +146,3 @@ def applies_to_ours(subject: LogSubject) -> str | None:
 
 def applies_to_known(subject: LogSubject) -> str | None:
     return None if subject.benchmark is not None else "the benchmark is not defined here"
-
-
-def applies_to_closed(subject: LogSubject) -> str | None:
-    if subject.benchmark is None:
-        return "the benchmark is not defined here"
-    return None if subject.is_closed else "the Open division leaves it free"

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
 
-from rules.checks.codes import FAMILIES, LOOKED_AT_BY, family_of
-from rules.checks.rule import BROKEN, Outcome
+from rules.checks.rule import BROKEN, FAMILIES, LOOKED_AT_BY, Outcome, family_of
 from rules.checks.verdict import Verdict
 from rules.official.opinion import CheckerName, OfficialOpinion
 

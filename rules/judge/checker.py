@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.lookup import find_definition
-from rules.benchmarks.rounds import infer_round, named_round
+from rules.benchmarks.rounds import find_definition, infer_round, named_round
 from rules.checks.result_set import (
     convergence as convergence_rules,
 )
@@ -36,11 +35,11 @@ from rules.checks.submission import layout as submission
 from rules.checks.submission import shared_runs
 from rules.checks.verdict import Level, Verdict, VerdictOutcome
 from rules.errors import DefinitionError, did_you_mean
-from rules.judge.garbage import no_full_collections
-from rules.judge.parallel import map_in_order
+from rules.judge.parallel import map_in_order, no_full_collections
 from rules.judge.second_opinion import with_second_opinion
 from rules.logs import keys
-from rules.logs.log import RunLog, printable, read_log
+from rules.logs.log import RunLog, read_log
+from rules.logs.text import printable
 from rules.scoring.energy import read_set_power
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import judge_set_convergence

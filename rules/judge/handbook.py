@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from rules.checks.codes import FAMILIES, LOOKED_AT_BY, family_of
-from rules.checks.rule import Rule
+from rules.checks.rule import FAMILIES, LOOKED_AT_BY, Rule, family_of
 from rules.checks.verdict import Level
 from rules.judge.checker import LOG_RULES, ROUND_RULES, SET_RULES, SUBMISSION_RULES
 

@@ -1,14 +1,17 @@
-"""The same function over many items on several processors: results in the order of the items, errors kept."""
+"""Many items judged fast: on several processors, and without looking for cyclic garbage among what stays."""
 
+import gc
 import multiprocessing
 import signal
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import contextmanager
 from typing import TypeVar
 
 T = TypeVar("T")
 R = TypeVar("R")
 _CHUNKS_PER_PROCESS = 8
+_NEVER = 2**31 - 1
 
 
 def map_in_order(
@@ -40,3 +43,15 @@ def map_in_order(
 def _leave_signals_to_parent() -> None:
     """Ctrl-C reaches the whole group of processes; the parent ends the others."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
+@contextmanager
+def no_full_collections() -> Iterator[None]:
+    """Within, only young objects are collected. For work that makes many objects which stay and next to no cycles,
+    where a tenth of the time goes into looking for cycles among what stays."""
+    young, middle, old = gc.get_threshold()
+    gc.set_threshold(young, middle, _NEVER)
+    try:
+        yield
+    finally:
+        gc.set_threshold(young, middle, old)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import IO, Any, NamedTuple
 
 from rules.errors import InputError, why_no_json
+from rules.logs.text import printable
 
 MAX_RECORD_BYTES = 1 << 20
 MAX_NUM_RECORDS = 200_000
@@ -368,13 +369,6 @@ def _is_sound(value: object, depth: int) -> bool:
 
 def _excerpt(text: bytes) -> str:
     return printable(text[: _EXCERPT_CHARS * 4].decode("utf-8", "replace").strip()[:_EXCERPT_CHARS])
-
-
-def printable(text: str) -> str:
-    """`text` with control characters and lone surrogates escaped: safe on any terminal."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
 def as_number(value: object) -> float | None:

@@ -12,7 +12,7 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from rules.logs.log import printable
+from rules.logs.text import printable
 from rules.official.copies import Copies, NotCopiedError, num_links
 from rules.official.process import Answer, run_worker
 

@@ -1,13 +1,17 @@
 """From logs to results: one run's times and counts, and the score of a set of runs."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
-from rules.logs import intervals, keys
-from rules.logs.log import LogLine, RunLog, as_number, as_whole, printable
+from rules.logs import keys
+from rules.logs.log import LogLine, RunLog, as_number, as_whole
+from rules.logs.text import printable
+
+Interval = tuple[float, float]
+"""Start and stop, in milliseconds."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -192,14 +196,14 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
     if start is None or stop is None or stop.time_ms < start.time_ms:
         return None, None
     low, high = start.time_ms, stop.time_ms
-    evals = intervals.union(_pairs(log, keys.EVAL_START, keys.EVAL_STOP, high), low=low, high=high)
-    blocks = intervals.union(_pairs(log, keys.BLOCK_START, keys.BLOCK_STOP, high), low=low, high=high)
+    evals = union(_pairs(log, keys.EVAL_START, keys.EVAL_STOP, high), low=low, high=high)
+    blocks = union(_pairs(log, keys.BLOCK_START, keys.BLOCK_STOP, high), low=low, high=high)
     train = blocks if blocks else ((low, high),)
-    train_ms = intervals.length(train) - intervals.overlap(train, evals)
-    return (train_ms / 1e3 if train_ms > 0 else None), (intervals.length(evals) / 1e3 if evals else None)
+    train_ms = length(train) - overlap(train, evals)
+    return (train_ms / 1e3 if train_ms > 0 else None), (length(evals) / 1e3 if evals else None)
 
 
-def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[intervals.Interval, ...]:
+def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[Interval, ...]:
     """Intervals between starts and the next stop in order of time; one left open ends at `end_ms`."""
     stops = sorted(line.time_ms for line in log.all(stop_key))
     found, position = [], 0
@@ -235,3 +239,33 @@ def _cache_clear(line: LogLine | None) -> str | None:
     method = _text(line.metadata.get("method"))
     done = "cleared" if line.value is True else "not cleared" if line.value is False else "logged"
     return f"{done}: {method}" if method else done
+
+
+def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
+    """Disjoint sorted intervals that cover the same time within [low, high]."""
+    merged: list[Interval] = []
+    for start, stop in sorted((max(a, low), min(b, high)) for a, b in intervals):
+        if stop <= start:
+            continue
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+        else:
+            merged.append((start, stop))
+    return tuple(merged)
+
+
+def length(intervals: Iterable[Interval]) -> float:
+    return sum(stop - start for start, stop in intervals)
+
+
+def overlap(some: tuple[Interval, ...], others: tuple[Interval, ...]) -> float:
+    """Time that lies in both; each argument is disjoint and sorted, as `union` returns."""
+    total, i, j = 0.0, 0, 0
+    while i < len(some) and j < len(others):
+        start, stop = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
+        total += max(0.0, stop - start)
+        if some[i][1] <= others[j][1]:
+            i += 1
+        else:
+            j += 1
+    return total

@@ -6,10 +6,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.lookup import find_definition
-from rules.benchmarks.rounds import infer_round
+from rules.benchmarks.rounds import find_definition, infer_round
 from rules.logs import keys
-from rules.logs.log import printable, read_log
+from rules.logs.log import read_log
+from rules.logs.text import printable
 from rules.scoring.energy import olympic_energy_j, read_set_power
 from rules.scoring.rcp import Convergence, judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean, read_run_result

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 from rules.errors import InputError, NothingToJudgeError
-from rules.logs.log import printable
+from rules.logs.text import printable
 
 RESULT_FILE = re.compile(r"result_.*\.txt\Z")
 _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")

@@ -18,9 +18,10 @@ from harness.cli.score_view import describe_score
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import judge
 from rules.checks.subject import make_log_subject
-from rules.checks.verdict import Verdict, verdicts_to_json
+from rules.checks.verdict import Verdict
 from rules.errors import DefinitionError, InputError
 from rules.judge.checker import LOG_RULES, check_log, check_path
+from rules.judge.document import verdicts_to_json
 from rules.logs.log import parse_lines
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import score_set

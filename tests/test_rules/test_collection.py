@@ -4,7 +4,7 @@ import gc
 
 import pytest
 
-from rules.judge.garbage import no_full_collections
+from rules.judge.parallel import no_full_collections
 
 
 def test_thresholds_are_restored_after_an_error() -> None:

@@ -11,9 +11,10 @@ from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_publish
 from submission_builder import DCNV2, set_folder, write, write_submission
 
 from rules.benchmarks.loader import load_benchmark
-from rules.checks.verdict import Verdict, verdicts_to_json
+from rules.checks.verdict import Verdict
 from rules.errors import InputError
 from rules.judge.checker import check_paths
+from rules.judge.document import verdicts_to_json
 from rules.judge.parallel import map_in_order
 from rules.tree.submission import OTHER_BENCHMARKS, Round, Submission, find_targets
 

@@ -23,9 +23,9 @@ from rules.logs.log import (
     as_number,
     as_whole,
     parse_lines,
-    printable,
     read_log,
 )
+from rules.logs.text import printable
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import score_runs
 from rules.tree.result_set import ResultSet

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode
-from rules.checks.codes import FAMILIES, family_of
+from rules.checks.rule import FAMILIES, family_of
 from rules.judge.handbook import REGISTRY, render_reference
 
 README = Path(__file__).resolve().parents[2] / "rules" / "README.md"

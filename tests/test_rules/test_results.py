@@ -5,9 +5,8 @@ from log_builder import START_MS, make_records, to_log, with_record, without
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 
 from rules.benchmarks.loader import load_benchmark
-from rules.logs.intervals import length, overlap, union
 from rules.logs.log import parse_lines, read_log
-from rules.scoring.results import read_run_result
+from rules.scoring.results import length, overlap, read_run_result, union
 
 TINY, DLRM = load_benchmark("dlrm_tiny"), load_benchmark("dlrm")
 

@@ -6,8 +6,9 @@ import pytest
 from log_builder import make_records, to_log
 
 from rules.benchmarks.loader import load_benchmark
-from rules.benchmarks.rounds import infer_round, why_not_comparable
+from rules.benchmarks.rounds import infer_round
 from rules.errors import DefinitionError
+from rules.scoring.comparable import why_not_comparable
 from rules.scoring.results import read_run_result
 
 TINY, DCNV2, DLRM = (load_benchmark(name) for name in ("dlrm_tiny", "dlrm_dcnv2", "dlrm"))

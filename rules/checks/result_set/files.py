@@ -7,9 +7,10 @@ from typing import Any
 
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.result_set.records import read_object
-from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
+from rules.logs.text import show
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
 _BELONGING = ("scaling.json", "package_checker_params")

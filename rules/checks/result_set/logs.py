@@ -3,11 +3,12 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import RunLog
+from rules.logs.text import show
 from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'

@@ -7,8 +7,9 @@ and the summarizer divides by zero where a measurement has no length.
 from collections import Counter
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.rule import Problem, Rule, at, rule
 from rules.checks.subject import SetSubject
+from rules.logs.text import show
 from rules.scoring.energy import Kind, PowerFile, RunPower
 from rules.scoring.results import RunResult
 

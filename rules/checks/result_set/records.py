@@ -6,10 +6,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from rules.checks.rule import Problem, Rule, rule, show
+from rules.checks.rule import Problem, Rule, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
+from rules.logs.text import show
 from rules.tree.result_set import leads_out
 
 RECORD_FILE = "run.json"

@@ -4,10 +4,11 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rules.benchmarks.rounds import round_number
-from rules.checks.rule import Problem, Rule, Severity, at, rule, show
+from rules.checks.rule import Problem, Rule, Severity, at, rule
 from rules.checks.subject import LogSubject, SetSubject
 from rules.logs import keys
 from rules.logs.log import as_number
+from rules.logs.text import show
 
 
 @rule(

@@ -5,8 +5,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from rules.benchmarks.rounds import round_number
-from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SetSubject
+from rules.logs.text import show
 from rules.tree.system_desc import COUNTS, STATUSES, SYSTEM_FIELDS
 
 _JOINED = (

@@ -5,10 +5,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rules.benchmarks.loader import Quality
-from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.rule import Problem, Rule, at, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
+from rules.logs.text import show
 
 _EVALUATION = 'training_rules.adoc, "Evaluation": FLOOR(train_samples / (global_batch_size * evaluations per epoch))'
 _OFF_BY_STEPS = 2

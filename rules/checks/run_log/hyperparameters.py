@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, at, rule, show
+from rules.checks.rule import Problem, Rule, at, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import as_number, as_whole
+from rules.logs.text import show
 
 PRECISIONS = (
     "fp64",

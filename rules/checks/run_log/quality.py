@@ -2,10 +2,11 @@
 
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, Severity, at, rule, show
+from rules.checks.rule import Problem, Rule, Severity, at, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number
+from rules.logs.text import show
 from rules.scoring.results import evaluations_inside_run
 
 NOT_CONVERGED = "QU103"

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Rule, Severity, at, rule, show
+from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Rule, Severity, at, rule
 from rules.checks.run_log.required_keys import (
     EITHER_OR,
     EVENT_TYPES,
@@ -16,6 +16,7 @@ from rules.checks.run_log.required_keys import (
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
+from rules.logs.text import show
 
 _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
 _CLOCK_SKEW_MS = 1000

@@ -3,11 +3,12 @@
 from collections.abc import Iterator
 from itertools import pairwise
 
-from rules.benchmarks.divisions import max_init_s
-from rules.checks.rule import Problem, Rule, Severity, at, rule, show
+from rules.benchmarks.rounds import max_init_s
+from rules.checks.rule import Problem, Rule, Severity, at, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine
+from rules.logs.text import show
 
 _RUN_RESULTS = 'training_rules.adoc, "Run Results"'
 _CLOCK_STEP_MS = 1000

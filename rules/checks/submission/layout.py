@@ -9,8 +9,9 @@ from collections.abc import Iterator
 from pathlib import PurePosixPath
 
 from rules.benchmarks.loader import shipped_names
-from rules.checks.rule import Problem, Rule, Severity, rule, show
+from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SubmissionSubject
+from rules.logs.text import show
 from rules.tree.result_set import RESULT_FILE
 from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, Entry
 

@@ -3,8 +3,9 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rules.checks.rule import Problem, Rule, rule, show
+from rules.checks.rule import Problem, Rule, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
+from rules.logs.text import show
 from rules.scoring.results import RunResult
 from rules.tree.system_desc import SYSTEM_FIELDS
 

@@ -1,0 +1,64 @@
+"""Verdicts as the JSON document that `check --format json` prints (schemas/verdict.schema.json)."""
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
+
+from rules.checks.verdict import Verdict
+from rules.judge.agreement import compare_opinions
+from rules.logs.text import printable
+from rules.tree.skipped import Unjudged
+
+SCHEMA_VERSION = 2
+
+
+def verdicts_to_json(verdicts: Sequence[Verdict], unjudged: Sequence[Unjudged] = ()) -> dict[str, Any]:
+    """The document that `check --format json` prints, as plain values.
+
+    Findings stand at every level that they concern. What became of each rule stands at its own level only: a set
+    lists its logs' rules, a submission and a round their own. `unjudged` is what was passed over.
+    """
+    return {
+        "schema_version": SCHEMA_VERSION,
+        "verdicts": [_to_json(one) for one in verdicts],
+        "not_judged": [
+            {"path": printable(str(one.path)), "reason": one.reason, "remedy": one.remedy} for one in unjudged
+        ],
+    }
+
+
+def _to_json(verdict: Verdict) -> dict[str, Any]:
+    return {
+        "subject": verdict.subject,
+        "level": verdict.level,
+        "outcome": verdict.outcome,
+        "benchmark": verdict.benchmark,
+        "round": verdict.round,
+        "ruleset": verdict.ruleset,
+        "ruleset_source": verdict.ruleset_source,
+        "num_errors": verdict.count("error"),
+        "num_warnings": verdict.count("warning"),
+        "findings": [asdict(finding) for finding in verdict.findings],
+        "rules": [
+            {
+                "code": one.code,
+                "title": one.title,
+                "subject": one.subject,
+                "status": one.status,
+                "reason": one.reason,
+            }
+            for one in verdict.outcomes
+            if verdict.level in ("log", "set") or one.subject == verdict.subject
+        ],
+        "official": [asdict(one) for one in verdict.official],
+        "agreement": [asdict(one) for one in compare_opinions(verdict)],
+        "logs": [
+            {
+                "subject": one.subject,
+                "outcome": one.outcome,
+                "official": [asdict(opinion) for opinion in one.official],
+            }
+            for one in (verdict.parts if verdict.level == "set" else ())
+        ],
+        "parts": [_to_json(one) for one in (verdict.parts if verdict.level != "set" else ())],
+    }

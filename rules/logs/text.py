@@ -1,0 +1,24 @@
+"""Text and values from strangers, made safe to print."""
+
+import json
+from typing import Any
+
+_SHOWN_CHARS = 80
+_ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
+
+
+def printable(text: str) -> str:
+    """`text` with control characters and lone surrogates escaped: safe on any terminal."""
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
+
+
+def show(value: Any) -> str:
+    """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
+    try:
+        text = _ENCODER.encode(value)
+    except (ValueError, RecursionError):
+        text = f"a {type(value).__name__} that is too large to show"
+    text = printable(text[: 4 * _SHOWN_CHARS])
+    return text if len(text) <= _SHOWN_CHARS else text[: _SHOWN_CHARS - 1] + "…"

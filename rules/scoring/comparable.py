@@ -1,0 +1,35 @@
+"""Which results may be compared (training_rules.adoc, compatibility table)."""
+
+from rules.scoring.results import RunResult
+
+
+def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
+    """Why two runs' results may not be compared, or None.
+
+    Other benchmark, version, target, definition, dataset or division is another problem. What one side does
+    not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,
+    which the rules allow: some submitters leave it out of train_samples.
+    """
+    for what, one, other in (
+        ("benchmark", a.benchmark, b.benchmark),
+        ("benchmark version", a.benchmark_version, b.benchmark_version),
+        ("quality target", a.quality_target, b.quality_target),
+        ("definition", a.definition_sha256, b.definition_sha256),
+        ("dataset", a.dataset_sha256, b.dataset_sha256),
+        ("training samples", *_whole_batches(a, b)),
+        ("evaluation samples", a.eval_samples, b.eval_samples),
+        ("division", a.division, b.division),
+    ):
+        if one is not None and other is not None and one != other:
+            return f"different {what}: {one} and {other}"
+    if a.benchmark is None or b.benchmark is None:
+        return "a log does not name its benchmark"
+    return None
+
+
+def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
+    """Both counts of training samples; the same count twice where less than one batch lies between them."""
+    one, other = a.train_samples, b.train_samples
+    batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
+    same = one is not None and other is not None and abs(one - other) < batch_size
+    return (one, one) if same else (one, other)
