@@ -1,0 +1,27 @@
+"""One type per JSON file beside the logs. Writer and readers share it, and its JSON Schema is generated from it.
+
+    record = decode(path, RunRecord)        # RunRecord | Damage; never raises for what the file holds
+    if isinstance(record, Damage): ...      # .path, .member, .found, .expected; str() is one sentence
+    text = encode(record)                   # JSON text, as all files beside the logs are written
+    schema = json_schema(RunRecord)         # also: python -m rules.records run
+
+| file                                | type             | in             |
+|-------------------------------------|------------------|----------------|
+| extra/run_set.json                  | RunSetRecord     | run_set        |
+| extra/run_<i>/attempt_<k>/run.json  | RunRecord        | run            |
+| extra/throughput.json               | ThroughputRecord | throughput     |
+| extra/profile.json                  | ProfileRecord    | profile        |
+| sweep.json                          | SweepRecord      | sweep          |
+| systems/<system>.json               | SystemRecord     | system         |
+
+Versions: files say `schema_version`. Version 2 has every member, null where nothing was measured; a record has no
+defaults, so that a writer forgets none. Version 1 is read through each type's `upgrade`; a newer one is damage that
+says so. Unknown members are ignored, a key given twice is damage. Where an attribute has a better name than its
+member in the file (`traffic` for "exchange"), `msgspec.field` holds the member's name; keyword arguments take the
+attribute's.
+
+The type of a kind of measurement has a `MEASURE`: what is measured, its unit, scale and direction, and the columns of
+one repetition; `repetitions()` are what a comparison takes as its sample. KINDS in `kinds` has them by name.
+
+Nothing here imports more than msgspec and rules.logs.text.
+"""

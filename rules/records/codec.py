@@ -1,0 +1,268 @@
+"""Read and write records: every file beside the logs passes here, whoever wrote it."""
+
+import json
+import math
+import re
+import stat
+import types
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+
+import msgspec
+from msgspec import Meta
+
+from rules.logs.text import printable, show
+
+MAX_BYTES = 16 << 20
+MAX_DEPTH = 32
+"""Of nested arrays and objects; no file of ours has more than 8."""
+VERSION: Final = 2
+
+Index = Annotated[int, Meta(ge=0)]
+Count = Annotated[int, Meta(ge=0)]
+PositiveCount = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+PositiveAmount = Annotated[float, Meta(gt=0)]
+Share = Annotated[float, Meta(ge=0, le=1)]
+Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
+
+_ERROR = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$?(?P<path>[^`]*)`)?\Z")
+_STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
+_MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+
+
+class Record(msgspec.Struct, frozen=True, kw_only=True):
+    """An object of a file: typed, bounded, unchangeable."""
+
+
+class Document(Record, frozen=True, kw_only=True):
+    """A whole file that says its version."""
+
+    schema_version: Literal[2] = VERSION
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Return what version 1 wrote as the members of this version. Raises DamageError; types are checked after."""
+        return content
+
+
+T = TypeVar("T", bound=Record)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Damage:
+    """Why a file is not used: the member (empty for the file as a whole), what it holds, what was expected."""
+
+    path: Path
+    member: str
+    found: str
+    expected: str
+
+    def __str__(self) -> str:
+        member = f"{self.member}: " if self.member else ""
+        return f"{printable(str(self.path))}: {member}found {self.found}, expected {self.expected}"
+
+
+class DamageError(ValueError):
+    """A member is not what it must be."""
+
+    def __init__(self, member: str, found: str, expected: str) -> None:
+        super().__init__(f"{member}: found {found}, expected {expected}")
+        self.member, self.found, self.expected = member, found, expected
+
+
+def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
+    """Read a file as a record. `clean` is applied to its JSON value before types are checked."""
+    content = read_object(path)
+    if isinstance(content, Damage):
+        return content
+    try:
+        return convert(content if clean is None else clean(content), record_type)
+    except DamageError as damage:
+        return Damage(path=path, member=damage.member, found=damage.found, expected=damage.expected)
+
+
+def read_object(path: Path) -> dict[str, Any] | Damage:
+    """Read a file of any content as a JSON object: of finite numbers, not too deep, no key given twice."""
+    try:
+        return _parse(_read(path))
+    except DamageError as damage:
+        return Damage(path=path, member=damage.member, found=damage.found, expected=damage.expected)
+
+
+def convert(content: dict[str, Any], record_type: type[T]) -> T:
+    """Check a JSON object of any version. Raises DamageError."""
+    if issubclass(record_type, Document):
+        content = _as_current(content, record_type)
+    try:
+        return msgspec.convert(content, record_type)
+    except msgspec.ValidationError as error:
+        raise _explain(str(error), content, record_type) from None
+    except RecursionError:
+        raise DamageError("", "deeply nested values", f"at most {MAX_DEPTH} levels") from None
+
+
+def encode(record: Record) -> str:
+    """Write a record as JSON text. Raises ValueError where a number is not finite."""
+    return json.dumps(msgspec.to_builtins(record, enc_hook=str), indent=1, allow_nan=False) + "\n"
+
+
+def json_schema(record_type: type[Record]) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of a record."""
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_in_order(msgspec.json.schema(record_type))}
+
+
+def _in_order(schema: Any) -> Any:
+    """The schema with its enumerations sorted: msgspec holds them in sets."""
+    if isinstance(schema, list):
+        return [_in_order(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    return {key: sorted(part, key=str) if key == "enum" else _in_order(part) for key, part in schema.items()}
+
+
+def require(condition: bool, member: str, value: object, expected: str) -> None:
+    """Raise DamageError unless `condition` holds of a member's value."""
+    if not condition:
+        raise DamageError(member, show(value), expected)
+
+
+def _read(path: Path) -> bytes:
+    """FIFOs, devices and huge files are not opened."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise DamageError("", "something that is no regular file", "a JSON file")
+        if about.st_size > MAX_BYTES:
+            raise DamageError("", f"{about.st_size:,} bytes", f"at most {MAX_BYTES:,} bytes")
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise DamageError("", "no file", "a JSON file") from None
+    except (OSError, ValueError) as error:
+        if isinstance(error, DamageError):
+            raise
+        raise DamageError("", show(str(error)), "a file that can be read") from None
+
+
+class _Twice(dict[str, Any]):
+    """An object with a key given twice."""
+
+
+def _parse(data: bytes) -> dict[str, Any]:
+    def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
+        content = dict(found)
+        return content if len(content) == len(found) else _Twice(found)
+
+    try:
+        content = json.loads(data.decode("utf-8"), object_pairs_hook=pairs)
+    except UnicodeDecodeError as error:
+        raise DamageError("", f"byte {error.object[error.start]:#04x} at byte {error.start}", "UTF-8") from None
+    except RecursionError:
+        raise DamageError("", "deeply nested values", f"at most {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        raise DamageError("", printable(str(error))[:120], "JSON") from None
+    if not isinstance(content, dict):
+        raise DamageError("", show(content), "a JSON object")
+    _refuse_odd(content)
+    return content
+
+
+def _refuse_odd(content: dict[str, Any]) -> None:
+    """Keys given twice, numbers that JSON or a double does not have, and depth that a reader's stack does not."""
+    waiting: list[tuple[str, int, Any]] = [("", 0, content)]
+    while waiting:
+        member, depth, value = waiting.pop()
+        if isinstance(value, _Twice):
+            raise DamageError(member, "a key that is given more than once", "each key once")
+        if isinstance(value, float) and not math.isfinite(value):
+            raise DamageError(member, str(value), "a finite number")
+        if isinstance(value, dict | list):
+            if depth == MAX_DEPTH:
+                raise DamageError(member, "deeply nested values", f"at most {MAX_DEPTH} levels")
+            waiting += [(name, depth + 1, inner) for name, inner in _children(member, value)]
+
+
+def _children(member: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, list):
+        return ((f"{member}[{index}]", inner) for index, inner in enumerate(value))
+    return ((_join(member, key), inner) for key, inner in value.items())
+
+
+def _join(member: str, key: str) -> str:
+    if not (key.isidentifier() and len(key) < 80):
+        return f"{member}[{show(key)}]"
+    return f"{member}.{key}" if member else key
+
+
+def _as_current(content: dict[str, Any], record_type: type[Document]) -> dict[str, Any]:
+    version: Any = content.get("schema_version")
+    expected = f"a version up to {VERSION}"
+    if "schema_version" not in content:
+        raise DamageError("schema_version", "nothing", expected)
+    require(type(version) is int and version >= 1, "schema_version", version, expected)
+    require(
+        version <= VERSION, "schema_version", version,
+        f"at most {VERSION}: the file is newer than this version reads; update dlrmbench",
+    )  # fmt: skip
+    return content if version == VERSION else {**record_type.upgrade(dict(content)), "schema_version": VERSION}
+
+
+def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:
+    """What msgspec says, with the member by its full name and the value that is there."""
+    match = _ERROR.match(error)
+    assert match is not None
+    what = match["what"]
+    member, value = "", content
+    annotation: Any = record_type
+    for step in _STEP.finditer(match["path"] or ""):
+        member, value, annotation = _descend(member, value, annotation, step)
+    if (missing := _MISSING.match(what)) is not None:
+        return DamageError(_join(member, missing["name"]), "nothing", "a value: the member is missing")
+    if what.startswith("Invalid enum value"):
+        options = [show(option) for literal in _parts(annotation, Literal) for option in get_args(literal)]
+        return DamageError(member, show(value), " or ".join(options))
+    return DamageError(
+        member, show(value), printable(what.partition(", got ")[0].removeprefix("Expected ").replace("`", ""))
+    )
+
+
+def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:
+    """One step of a path of msgspec's, which names no key of a mapping: the first wrong entry is looked up."""
+    if (name := step["name"]) is not None:
+        hints = next(
+            (
+                {field.encode_name: field.type for field in msgspec.structs.fields(part)}
+                for part in _parts(annotation, msgspec.Struct)
+            ),
+            {},
+        )
+        return _join(member, name), value.get(name), hints.get(name, Any)
+    if step["index"] != "...":
+        index = int(step["index"])
+        inner = [argument for part in _parts(annotation, tuple) for argument in get_args(part) if argument is not ...]
+        return f"{member}[{index}]", value[index], inner[min(index, len(inner) - 1)] if inner else Any
+    key_type, entry_type = next((get_args(part) for part in _parts(annotation, dict)), (Any, Any))
+    for key, entry in value.items():
+        try:
+            msgspec.convert(key, key_type)
+        except msgspec.ValidationError:
+            return member, key, key_type
+        try:
+            msgspec.convert(entry, entry_type)
+        except msgspec.ValidationError:
+            return _join(member, key), entry, entry_type
+    return member, value, entry_type
+
+
+def _parts(annotation: Any, kind: Any) -> list[Any]:
+    """The alternatives of an annotation that are of a kind: a struct, tuple[...], dict[...], Literal[...]."""
+    origin = get_origin(annotation)
+    if origin is Annotated:
+        return _parts(get_args(annotation)[0], kind)
+    if origin in (Union, types.UnionType):
+        return [part for each in get_args(annotation) for part in _parts(each, kind)]
+    if kind is msgspec.Struct:
+        return [annotation] if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct) else []
+    return [annotation] if origin is kind else []

@@ -1,0 +1,26 @@
+"""The kinds of measurement and all files beside the logs, by name."""
+
+from collections.abc import Mapping
+
+from rules.records.codec import Document, Record
+from rules.records.profile import ProfileRecord
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord, SystemChecks
+from rules.records.sweep import SweepRecord
+from rules.records.system import SystemRecord
+from rules.records.throughput import ThroughputRecord
+
+KINDS: Mapping[str, type[Document]] = {
+    "training": RunRecord,
+    "throughput": ThroughputRecord,
+    "profile": ProfileRecord,
+}
+RECORDS: Mapping[str, type[Record]] = {
+    "run_set": RunSetRecord,
+    "run": RunRecord,
+    "throughput": ThroughputRecord,
+    "profile": ProfileRecord,
+    "sweep": SweepRecord,
+    "system": SystemRecord,
+    "preflight": SystemChecks,
+}

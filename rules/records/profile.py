@@ -1,0 +1,277 @@
+"""extra/profile.json: one training step by phases, held against ceilings of the same system; never a score.
+
+Every number is under `measured` or `computed`; computed ones follow from measured times, ceilings and counts.
+"""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, field
+
+from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record, Share
+from rules.records.measure import Column, Measure
+
+Bound = Literal["compute", "memory", "gather", "overhead"]
+
+
+class Rate(Record, frozen=True, kw_only=True):
+    """Per second: the best of several trials and their median."""
+
+    best: PositiveAmount
+    median: PositiveAmount
+
+
+class MeasuredStep(Record, frozen=True, kw_only=True):
+    """Times of a step, medians over blocks of steps."""
+
+    num_blocks: PositiveCount
+    steps_per_block: PositiveCount
+    step_s: PositiveAmount
+    fastest_step_s: PositiveAmount
+    instrumented_step_s: PositiveAmount | None = field(name="told_step_s")
+    """With phases timed apart."""
+    fastest_instrumented_step_s: PositiveAmount | None = field(name="fastest_told_step_s")
+    samples_per_s: PositiveAmount
+    named_share: Share
+    instrumentation_cost: Annotated[
+        float, Meta(description="Extra time of an instrumented step, as a fraction; median over neighbouring blocks.")
+    ]
+    instrumentation_cost_interval: tuple[float | None, float | None]
+
+
+class StepLimit(Record, frozen=True, kw_only=True):
+    """The speed of a step at some ceilings; `fraction` of the measured time."""
+
+    step_s: float
+    samples_per_s: float | None
+    fraction: float
+
+
+class StepLimits(Record, frozen=True, kw_only=True):
+    """Limits by the ceilings that they take."""
+
+    matmul: StepLimit
+    matmul_median: StepLimit
+    matmul_best_shape: StepLimit
+    all_phases: StepLimit
+
+
+class ComputedStep(Record, frozen=True, kw_only=True):
+    """What a step does, and what bounds it."""
+
+    matmul_flop: float
+    bytes: float
+    flop_per_s: float
+    flop_per_byte: float
+    ridge_side: Literal["compute", "memory"]
+    bound_shares: dict[Bound, float]
+    limits: StepLimits
+
+
+class StepRecord(Record, frozen=True, kw_only=True):
+    """A whole step."""
+
+    measured: MeasuredStep
+    computed: ComputedStep
+
+
+class MeasuredPhase(Record, frozen=True, kw_only=True):
+    """The time of a phase; None where no clock can tell it apart."""
+
+    time_s: float | None
+
+
+class ComputedPhase(Record, frozen=True, kw_only=True):
+    """What a phase does, its limits by ceiling, and what bounds it."""
+
+    share: Share | None
+    matmul_flop: Count
+    elementwise_flop: Count
+    bytes: Count
+    rows: Count
+    flop_per_byte: float | None
+    flop_per_s: float | None
+    bytes_per_s: float | None
+    rows_per_s: float | None
+    compute_limit_s: float
+    memory_limit_s: float
+    gather_limit_s: float
+    ceiling_fraction: float | None
+    bound: Bound | None
+
+
+class PhaseRecord(Record, frozen=True, kw_only=True):
+    """One phase of a step."""
+
+    phase: str
+    measured: MeasuredPhase
+    computed: ComputedPhase
+
+
+class MeasuredEvaluation(Record, frozen=True, kw_only=True):
+    """One evaluation of the whole split."""
+
+    duration_s: PositiveAmount
+    num_samples: PositiveCount
+    samples_per_s: PositiveAmount
+
+
+class ComputedEvaluation(Record, frozen=True, kw_only=True):
+    """What an evaluation does."""
+
+    matmul_flop: Count
+    flop_per_s: float
+
+
+class ProfiledEvaluation(Record, frozen=True, kw_only=True):
+    """One evaluation after one that warms up."""
+
+    measured: MeasuredEvaluation
+    computed: ComputedEvaluation
+
+
+class SquareProduct(Record, frozen=True, kw_only=True):
+    """The rate of `num` matrix products [m, k] x [k, n]."""
+
+    num: PositiveCount
+    m: PositiveCount
+    k: PositiveCount
+    n: PositiveCount
+    layout: str
+    flop_per_s: Rate
+
+
+class LayerProduct(SquareProduct, frozen=True, kw_only=True):
+    """A product of the model's own shape."""
+
+    used_by: Annotated[tuple[str, ...], Meta(min_length=1)]
+
+
+class CopyRate(Record, frozen=True, kw_only=True):
+    """A copy of memory; `bytes` are those read and written."""
+
+    bytes: PositiveCount
+    bytes_per_s: Rate
+
+
+class GatherRate(Record, frozen=True, kw_only=True):
+    """Rows gathered from one table."""
+
+    ids: str
+    method: str
+    table_rows: PositiveCount
+    row_bytes: PositiveCount
+    rows_per_s: Rate
+
+
+class TransferRate(Record, frozen=True, kw_only=True):
+    """Pinned copies between host and device."""
+
+    bytes: PositiveCount
+    to_device_bytes_per_s: Rate
+    to_host_bytes_per_s: Rate
+
+
+class MeasuredCeilings(Record, frozen=True, kw_only=True):
+    """What this system reaches at best."""
+
+    matmul: Annotated[tuple[LayerProduct, ...], Meta(min_length=1)]
+    square: Annotated[tuple[SquareProduct, ...], Meta(min_length=1)]
+    copies: Annotated[tuple[CopyRate, ...], Meta(min_length=1)]
+    random_rows: GatherRate
+    batch_rows: GatherRate
+    transfer: TransferRate | None
+    """None where there is no device beside the host."""
+
+
+class ComputedCeilings(Record, frozen=True, kw_only=True):
+    """What the roofline takes from the measured ones."""
+
+    best_matmul_flop_per_s: PositiveAmount
+    memory_bytes_per_s: PositiveAmount
+    ridge_flop_per_byte: PositiveAmount
+    random_rows_bytes_per_s: PositiveAmount
+    batch_rows_bytes_per_s: PositiveAmount
+
+
+class CeilingsRecord(Record, frozen=True, kw_only=True):
+    """Ceilings of this system."""
+
+    measured: MeasuredCeilings
+    computed: ComputedCeilings
+
+
+class OperatorRecord(Record, frozen=True, kw_only=True):
+    """One operator under torch.profiler; `flop` and `bytes` are computed, per call, None where not known."""
+
+    name: str
+    shapes: tuple[tuple[int, ...], ...]
+    calls_per_step: PositiveAmount
+    self_s_per_step: float
+    share: float | None
+    flop: int | None
+    bytes: int | None
+
+
+class MeasuredOperators(Record, frozen=True, kw_only=True):
+    """The operators that take most of a step."""
+
+    num_steps: PositiveCount
+    step_s: PositiveAmount
+    outside_share: float | None
+    table: Annotated[tuple[OperatorRecord, ...], Meta(max_length=15)]
+
+
+class OperatorsRecord(Record, frozen=True, kw_only=True):
+    """Operators under torch.profiler."""
+
+    measured: MeasuredOperators
+
+
+class ProfileRecord(Document, frozen=True, kw_only=True):
+    """One training step by phases, held against ceilings of the same system."""
+
+    MEASURE: ClassVar[Measure] = Measure(
+        title="Time of a step",
+        value="step_s",
+        unit="s",
+        scale="ratio",
+        direction="lower",
+        columns=(
+            Column(member="num_blocks", title="Blocks", unit=None),
+            Column(member="steps_per_block", title="Steps", unit=None),
+            Column(member="step_s", title="Step", unit="s"),
+            Column(member="samples_per_s", title="Samples/s", unit="samples/s"),
+        ),
+    )
+
+    benchmark: str
+    definition_sha256: str
+    implementation: str
+    device: str
+    precision: str
+    num_threads: PositiveCount
+    global_batch_size: PositiveCount
+    unique_rows_per_step: Annotated[
+        int,
+        Meta(ge=0, description="Rows of all tables that one batch's ids name: counted in real batches, their mean."),
+    ]
+    hyperparameters: dict[str, Any]
+    step: StepRecord
+    phases: Annotated[tuple[PhaseRecord, ...], Meta(min_length=1)]
+    evaluation: ProfiledEvaluation
+    ceilings: CeilingsRecord
+    operators: OperatorsRecord
+
+    def repetitions(self) -> tuple[MeasuredStep, ...]:
+        """What a comparison takes as its sample."""
+        return (self.step.measured,)
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """The first profiles did not say the time of an instrumented step."""
+        step = content.get("step")
+        measured = step.get("measured") if isinstance(step, dict) else None
+        if not isinstance(step, dict) or not isinstance(measured, dict):
+            return content
+        measured = {"told_step_s": None, "fastest_told_step_s": None} | measured
+        return content | {"step": step | {"measured": measured}}

@@ -1,0 +1,190 @@
+"""run.json: one attempt at one run, with the parts that other measurements record too. SI units in names."""
+
+from typing import Annotated, Any, ClassVar, Literal
+
+from msgspec import Meta, field
+
+from rules.records.codec import Amount, Count, Document, Index, PositiveAmount, PositiveCount, Record, Sha256
+from rules.records.measure import Column, Measure
+
+
+class CacheClear(Record, frozen=True, kw_only=True):
+    """What was done before the run so that the dataset is read from its disk."""
+
+    cleared: bool
+    method: str
+    resident_bytes_before: int | None
+    resident_bytes_after: int | None
+
+
+class BlockRecord(Record, frozen=True, kw_only=True):
+    """Training between two evaluations."""
+
+    first_sample: Index
+    num_samples: Count
+    duration_s: Amount
+
+
+class EvaluationRecord(Record, frozen=True, kw_only=True):
+    """One evaluation."""
+
+    samples_count: Count
+    duration_s: Amount
+    quality: float
+
+
+class EnergyPart(Record, frozen=True, kw_only=True):
+    """What one counter measured."""
+
+    name: str
+    source: str
+    energy_j: Amount
+
+
+class EnergyGap(Record, frozen=True, kw_only=True):
+    """What no counter measured, and why."""
+
+    what: str
+    reason: str
+
+
+class EnergyRecord(Record, frozen=True, kw_only=True):
+    """Of the timed part. RAPL counts whole CPU packages, NVML whole accelerators: other processes' work is in it."""
+
+    energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where none was measured.")] | None
+    duration_s: Amount
+    sampling_interval_s: PositiveAmount | None
+    parts: tuple[EnergyPart, ...]
+    not_measured: tuple[EnergyGap, ...]
+
+
+class RankRecord(Record, frozen=True, kw_only=True):
+    """Where one process of several ranks was, and the most memory that it took."""
+
+    rank: Index
+    host: str
+    peak_rss_bytes: PositiveCount
+    peak_device_bytes: PositiveCount | None
+
+
+class TrafficBytes(Record, frozen=True, kw_only=True):
+    """What all ranks together send to others, by kind, without what the transport adds."""
+
+    input_redistribution: Count
+    embedding_forward: Count
+    embedding_backward: Count
+    dense_reduce: Count
+    evaluation_gather: Count
+
+
+class ShardRecord(Record, frozen=True, kw_only=True):
+    """The part of a table that one rank holds."""
+
+    rank: Index
+    first_row: Count
+    num_rows: Count
+    first_column: Count
+    num_columns: Count
+
+
+class PlacementRecord(Record, frozen=True, kw_only=True):
+    """How one table is laid over ranks, read from the built model."""
+
+    table: Index
+    sharding: str
+    shards: Annotated[tuple[ShardRecord, ...], Meta(min_length=1)]
+
+
+_Measured = Annotated[
+    float,
+    Meta(
+        ge=0,
+        description="Median over steps after the timed part, mean over ranks, every call waited for at once: waiting"
+        " for slower ranks is in it, overlap is not.",
+    ),
+]
+
+
+class TrafficRecord(Record, frozen=True, kw_only=True):
+    """What ranks send to each other: counted bytes, measured seconds, a measured bandwidth."""
+
+    num_ranks: Annotated[int, Meta(ge=2)]
+    bytes_per_step: TrafficBytes
+    bytes_per_evaluation: TrafficBytes | None
+    """None where nothing is evaluated."""
+    sent_bytes_per_step_by_rank: Annotated[tuple[Count, ...], Meta(min_length=2)]
+    formulas: Annotated[
+        dict[str, tuple[str, ...]],
+        Meta(description="By kind, the operators seen on rank 0 and how bytes follow from tensors; N is num_ranks."),
+    ]
+    step_s: Annotated[float, Meta(ge=0, description="An undisturbed step, measured as all_to_all_s.")]
+    all_to_all_s: _Measured
+    all_reduce_s: _Measured
+    compute_s: Amount | None
+    """step_s - all_to_all_s - all_reduce_s; None where they exceed step_s."""
+    bandwidth_sent_bytes: Count | None = field(name="link_sent_bytes", default=None)
+    """What each of two ranks sent to measure the bandwidth."""
+    bandwidth_bytes_per_s: PositiveAmount | None = field(name="link_bytes_per_s", default=None)
+    """One way, of 1 MiB messages between rank 0 and the last rank, from a round trip."""
+    placement: tuple[PlacementRecord, ...] = ()
+
+
+class RunRecord(Document, frozen=True, kw_only=True):
+    """One attempt at one run; null means not measured."""
+
+    MEASURE: ClassVar[Measure] = Measure(
+        title="Time to train",
+        value="duration_s",
+        unit="s",
+        scale="ratio",
+        direction="lower",
+        columns=(
+            Column(member="run_index", title="Run", unit=None),
+            Column(member="seed", title="Seed", unit=None),
+            Column(member="status", title="Status", unit=None),
+            Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
+        ),
+    )
+
+    run_index: Index
+    attempt: Index
+    seed: int | None
+    status: Literal["success", "not_converged", "interrupted"]
+    reason: Annotated[
+        str, Meta(description="max_epochs, timeout, not_learning, not_finite, or the interruption in words.")
+    ] | None  # fmt: skip
+    exit_code: int | None
+    started_utc: str | None
+    ended_utc: str | None
+    peak_rss_bytes: Count | None
+    """Of all processes together: Python, torch, weights, optimizer and data."""
+    peak_device_bytes: Count | None
+    energy: EnergyRecord | None
+    cache_clear: CacheClear | None
+    blocks: tuple[BlockRecord, ...]
+    evaluations: tuple[EvaluationRecord, ...]
+    log_sha256: Sha256 | None
+    """Of the log as it was closed; None for an attempt that closed none."""
+    ranks: tuple[RankRecord, ...]
+    """Of a run of several processes; empty for one."""
+    traffic: TrafficRecord | None = field(name="exchange")
+    """None for one process, and where the implementation does not report it."""
+
+    @property
+    def duration_s(self) -> float:
+        """Seconds of all blocks and evaluations; the log's stamps, which decide the score, hold a little more."""
+        return sum(block.duration_s for block in self.blocks) + sum(one.duration_s for one in self.evaluations)
+
+    def repetitions(self) -> tuple["RunRecord", ...]:
+        """What a comparison takes as its sample."""
+        return (self,) if self.status == "success" else ()
+
+    @property
+    def is_finished(self) -> bool:
+        """Whether the attempt became a run: met the target, or ended without."""
+        return self.status != "interrupted"
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 left out what it had not measured, and its first files knew neither energy nor digest."""
+        return {"energy": None, "log_sha256": None, "ranks": [], "exchange": None} | content

@@ -1,0 +1,102 @@
+"""extra/run_set.json: what a set was asked to do, with what, and where; and the system checks before it."""
+
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from rules.records.codec import Count, Document, PositiveCount, Record, Sha256, require
+from rules.records.system import SYSTEM_FIELDS
+
+Kind = Literal["training", "throughput", "profile"]
+"""Of measurement: what one fresh process does."""
+
+
+class BenchmarkRecord(Record, frozen=True, kw_only=True):
+    """The benchmark, by name and by digest."""
+
+    name: str
+    version: PositiveCount
+    status: Literal["own", "official"]
+    definition_sha256: Sha256
+
+
+class ConfigValue(Record, frozen=True, kw_only=True):
+    """One resolved value and where it came from."""
+
+    value: Any
+    source: str
+
+
+class GivenField(Record, frozen=True, kw_only=True):
+    """One field of the submission and where it came from."""
+
+    value: str
+    source: str
+
+
+class DatasetRecord(Record, frozen=True, kw_only=True):
+    """Where the data is, and what it is."""
+
+    dir: str
+    dataset_sha256: Sha256 | None
+
+
+class DescribedSystem(Record, frozen=True, kw_only=True):
+    """The system description as detected and given when the set began."""
+
+    name: str
+    fields: Annotated[dict[str, str], Meta(min_length=len(SYSTEM_FIELDS), max_length=len(SYSTEM_FIELDS))]
+    provenance: dict[str, str]
+
+
+class PreflightCheck(Record, frozen=True, kw_only=True):
+    """One look at the system before the first run."""
+
+    name: str
+    value: str
+    status: Literal["ok", "warning", "unknown"]
+    why: str
+    remedy: str
+
+
+class RunSetRecord(Document, frozen=True, kw_only=True):
+    """What a set was asked to do, and where."""
+
+    name: str
+    created_utc: str
+    harness_version: str
+    command: str
+    kind: Kind
+    num_steps: Annotated[int, Meta(ge=1, description="Of a throughput measurement.")] | None
+    benchmark: BenchmarkRecord
+    config: Annotated[dict[str, ConfigValue], Meta(description="Resolved values by section.key.")]
+    num_runs: PositiveCount
+    base_seed: Count
+    seeds: tuple[Count, ...]
+    division: Literal["closed", "open"]
+    timeout_s: float | None
+    num_threads: PositiveCount
+    dataset: DatasetRecord
+    submission: dict[str, GivenField]
+    system: DescribedSystem
+    environment: dict[str, Any]
+    preflight: tuple[PreflightCheck, ...]
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 said the kind by `throughput_steps` and `is_profile`; its first sets had no system's fields."""
+        steps, is_profile = content.get("throughput_steps"), content.get("is_profile", False)
+        require(steps is None or type(steps) is int, "throughput_steps", steps, "int | null")
+        require(isinstance(is_profile, bool), "is_profile", is_profile, "bool")
+        system = content.get("system")
+        if isinstance(system, dict):
+            system = {"fields": dict.fromkeys(SYSTEM_FIELDS, ""), "provenance": {}} | system
+        kind = "profile" if is_profile else "training" if steps is None else "throughput"
+        return content | {"kind": kind, "num_steps": steps, "system": system}
+
+
+class SystemChecks(Record, frozen=True, kw_only=True):
+    """What `dlrmbench doctor --format json` prints. Additive changes only within one schema_version."""
+
+    schema_version: Literal[1] = 1
+    checks: Annotated[tuple[PreflightCheck, ...], Meta(min_length=1)]

@@ -1,0 +1,74 @@
+"""extra/throughput.json: samples per second over a fixed number of steps, one entry per fresh process; no score."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, field
+
+from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record
+from rules.records.measure import Column, Measure
+from rules.records.run import EnergyRecord, RankRecord, TrafficRecord
+
+
+class ModelCosts(Record, frozen=True, kw_only=True):
+    """What the model holds and does, computed from the configuration alone."""
+
+    num_parameters: Count
+    embedding_bytes: Count
+    num_lookups_per_sample: Count
+    embedding_bytes_per_sample: Count
+    forward_flop_per_sample: Count
+    training_flop_per_sample: Count
+
+
+class ProcessRecord(Record, frozen=True, kw_only=True):
+    """One fresh process; of several ranks, all of them together."""
+
+    num_steps: PositiveCount
+    num_samples: PositiveCount
+    duration_s: PositiveAmount
+    samples_per_s: PositiveAmount
+    cache_cleared: bool
+    hyperparameters: dict[str, Any]
+    peak_device_bytes: Count | None
+    peak_rss_bytes: PositiveCount | None
+    energy: EnergyRecord | None
+    ranks: tuple[RankRecord, ...]
+    traffic: TrafficRecord | None = field(name="exchange")
+
+
+class ThroughputRecord(Document, frozen=True, kw_only=True):
+    """Samples per second, measured in fresh processes."""
+
+    MEASURE: ClassVar[Measure] = Measure(
+        title="Throughput",
+        value="samples_per_s",
+        unit="samples/s",
+        scale="ratio",
+        direction="higher",
+        columns=(
+            Column(member="num_steps", title="Steps", unit=None),
+            Column(member="num_samples", title="Samples", unit=None),
+            Column(member="duration_s", title="Time", unit="s"),
+            Column(member="samples_per_s", title="Samples/s", unit="samples/s"),
+            Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
+        ),
+    )
+
+    warm_up_steps: Count
+    data_kind: str | None
+    """"made_up": batches held in memory, no input in the time; else the kind of the dataset read."""
+    computed: ModelCosts | None
+    processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=5)]
+
+    def repetitions(self) -> tuple[ProcessRecord, ...]:
+        """What a comparison takes as its sample."""
+        return self.processes
+
+    @classmethod
+    def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
+        """The first files knew nothing of data, costs, energy and memory; one process has no ranks."""
+        absent: dict[str, Any] = {"peak_rss_bytes": None, "energy": None, "ranks": [], "exchange": None}
+        processes = content.get("processes")
+        if isinstance(processes, list):
+            processes = [absent | process if isinstance(process, dict) else process for process in processes]
+        return {"data_kind": None, "computed": None} | content | {"processes": processes}

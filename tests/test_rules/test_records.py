@@ -1,0 +1,394 @@
+"""Records: every file beside the logs is read by its type, and whatever else it holds is one finding."""
+
+import copy
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+from typing import Annotated, Any, get_args, get_origin
+
+import jsonschema
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from rules.records import codec
+from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
+from rules.records.kinds import KINDS, RECORDS
+from rules.records.profile import ProfileRecord
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
+from rules.records.sweep import SweepRecord
+from rules.records.system import SYSTEM_FIELDS, SystemRecord
+from rules.records.throughput import ThroughputRecord
+
+VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
+FILES = {
+    RunSetRecord: "runs/extra/run_set.json",
+    RunRecord: "two_ranks/extra/run_0/attempt_0/run.json",
+    ThroughputRecord: "throughput_sweep/01-global_batch_size-128/extra/throughput.json",
+    ProfileRecord: "throughput_sweep/01-global_batch_size-128/extra/profile.json",
+    SweepRecord: "throughput_sweep/sweep.json",
+    SystemRecord: "runs/systems/1x-intel-xeon_torch-2.13.0.json",
+}
+TYPES = list(FILES)
+WRONG: tuple[Any, ...] = ({"zz": 1}, [[]], "?", True, None, -1.5)
+"""A value of each JSON type; where one is right, it is left out."""
+
+
+def content_of(record_type: type[Record]) -> dict[str, Any]:
+    """The example of version 1 as this version writes it."""
+    return copy.deepcopy(_content_of(record_type))
+
+
+@cache
+def _content_of(record_type: type[Record]) -> dict[str, Any]:
+    record = decode(VERSION_1 / FILES[record_type], record_type)
+    assert not isinstance(record, Damage), record
+    return json.loads(encode(record))  # type: ignore[no-any-return]
+
+
+@cache
+def validator(record_type: type[Record]) -> jsonschema.Draft202012Validator:
+    return jsonschema.Draft202012Validator(json_schema(record_type))
+
+
+def read(tmp_path: Path, text: str | bytes, record_type: type[Record] = RunRecord) -> Record | Damage:
+    path = tmp_path / "file.json"
+    path.write_bytes(text if isinstance(text, bytes) else text.encode())
+    return decode(path, record_type)
+
+
+def damage(tmp_path: Path, text: str | bytes, record_type: type[Record] = RunRecord) -> tuple[str, str, str]:
+    found = read(tmp_path, text, record_type)
+    assert isinstance(found, Damage), found
+    assert found.path == tmp_path / "file.json"
+    return found.member, found.found, found.expected
+
+
+def places(value: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
+    """Every member and element at any depth."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, entry in inner:
+        yield (*path, key)
+        yield from places(entry, (*path, key))
+
+
+def put(content: Any, path: tuple[str | int, ...], value: Any) -> None:
+    for key in path[:-1]:
+        content = content[key]
+    content[path[-1]] = value
+
+
+def spelled(path: tuple[str | int, ...]) -> str:
+    text = ""
+    for key in path:
+        if isinstance(key, int):
+            text += f"[{key}]"
+        elif key.isidentifier():
+            text += f".{key}" if text else key
+        else:
+            text += f"[{json.dumps(key)}]"
+    return text
+
+
+@pytest.mark.parametrize("path", sorted(VERSION_1.rglob("*.json")), ids=lambda path: str(path.relative_to(VERSION_1)))
+def test_every_file_of_version_1_is_read_and_written_as_version_2(path: Path, tmp_path: Path) -> None:
+    if path.name == "measured.json":
+        pytest.skip("what a resumed sweep need not measure again: an entry of throughput.json, no file of its own")
+    record_type = SystemRecord if path.parent.name == "systems" else RECORDS[path.stem]
+    record = decode(path, record_type)
+    assert isinstance(record, record_type)
+    assert read(tmp_path, encode(record), record_type) == record
+    jsonschema.validate(json.loads(encode(record)), json_schema(record_type))
+    before, after = json.loads(path.read_text()), json.loads(encode(record))
+    gone = {"schema_version", "throughput_steps", "is_profile", "mode"}
+    assert {key: after[key] for key in before if key not in gone and key != "processes"} == {
+        key: value for key, value in before.items() if key not in gone and key != "processes"
+    }
+
+
+def test_every_member_set_that_version_1_ever_wrote_is_read() -> None:
+    run = json.loads((VERSION_1 / "runs/extra/run_0/attempt_0/run.json").read_text())
+    for absent in ([], ["log_sha256"], ["log_sha256", "energy"]):
+        record = convert({key: value for key, value in run.items() if key not in absent}, RunRecord)
+        assert (record.log_sha256 is None, record.energy is None) == ("log_sha256" in absent, "energy" in absent)
+        assert record.ranks == () and record.traffic is None
+    ranked = json.loads((VERSION_1 / FILES[RunRecord]).read_text())
+    for name in ("link_sent_bytes", "link_bytes_per_s", "placement"):
+        del ranked["exchange"][name]
+    traffic = convert(ranked, RunRecord).traffic
+    assert traffic is not None and traffic.bandwidth_bytes_per_s is None and traffic.placement == ()
+    run_set = json.loads((VERSION_1 / FILES[RunSetRecord]).read_text())
+    del run_set["throughput_steps"], run_set["system"]["fields"], run_set["system"]["provenance"]
+    read_set = convert(run_set, RunSetRecord)
+    assert (read_set.kind, read_set.num_steps, set(read_set.system.fields)) == ("training", None, set(SYSTEM_FIELDS))
+    assert convert(run_set | {"throughput_steps": 7}, RunSetRecord).num_steps == 7
+    assert convert(run_set | {"throughput_steps": 7}, RunSetRecord).kind == "throughput"
+    assert convert(run_set | {"is_profile": True}, RunSetRecord).kind == "profile"
+    measured = json.loads((VERSION_1 / FILES[ThroughputRecord]).read_text())
+    del measured["data_kind"], measured["computed"]
+    for process in measured["processes"]:
+        del process["energy"], process["peak_rss_bytes"]
+    assert convert(measured, ThroughputRecord).processes[0].energy is None
+    sweep = json.loads((VERSION_1 / FILES[SweepRecord]).read_text())
+    del sweep["with_profile"]
+    for one in sweep["configurations"]:
+        del one["profile_failure"]
+    assert convert(sweep, SweepRecord).with_profile is False
+    assert convert(sweep | {"mode": "to_target", "throughput_steps": None}, SweepRecord).kind == "training"
+    profile = json.loads((VERSION_1 / FILES[ProfileRecord]).read_text())
+    step = profile["step"]["measured"]
+    step["step_with_phases_s"] = step.pop("told_step_s")
+    del step["fastest_told_step_s"]
+    assert convert(profile, ProfileRecord).step.measured.instrumented_step_s is None
+
+
+@pytest.mark.parametrize(
+    ("record_type", "member", "value", "expected"),
+    [
+        (RunSetRecord, "throughput_steps", "7", "int | null"),
+        (RunSetRecord, "is_profile", 1, "bool"),
+        (SweepRecord, "mode", "both", '"to_target" or "throughput"'),
+        (SweepRecord, "throughput_steps", 0, "int >= 1 | null"),
+    ],
+)
+def test_a_member_that_only_version_1_has_is_named_as_the_file_names_it(
+    record_type: type[Record], member: str, value: object, expected: str, tmp_path: Path
+) -> None:
+    content = json.loads((VERSION_1 / FILES[record_type]).read_text()) | {member: value}
+    assert damage(tmp_path, json.dumps(content), record_type) == (member, json.dumps(value), expected)
+
+
+@pytest.mark.parametrize("record_type", [one for one in TYPES if issubclass(one, Document)])
+def test_a_newer_version_says_so_and_a_version_that_is_none_too(record_type: type[Record], tmp_path: Path) -> None:
+    content = content_of(record_type)
+    member, found, expected = damage(tmp_path, json.dumps(content | {"schema_version": 3}), record_type)
+    assert (member, found) == ("schema_version", "3") and "newer than this version reads" in expected
+    for wrong in (0, -1, "1", True, 1.0, None):
+        member, found, _ = damage(tmp_path, json.dumps(content | {"schema_version": wrong}), record_type)
+        assert (member, found) == ("schema_version", json.dumps(wrong))
+    del content["schema_version"]
+    assert damage(tmp_path, json.dumps(content), record_type)[:2] == ("schema_version", "nothing")
+
+
+@pytest.mark.parametrize("record_type", TYPES)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_a_wrong_value_at_any_depth_is_one_finding_that_names_the_member(
+    record_type: type[Record], data: st.DataObject, tmp_path: Path
+) -> None:
+    content = content_of(record_type)
+    path = data.draw(st.sampled_from([path for path in places(content) if path != ("schema_version",)]))
+    wrong = data.draw(st.sampled_from(WRONG))
+    changed = copy.deepcopy(content)
+    put(changed, path, wrong)
+    schema_says = validator(record_type).is_valid(changed)
+    found = read(tmp_path, json.dumps(changed), record_type)
+    assert isinstance(found, Damage) != schema_says, (path, wrong, found)
+    if isinstance(found, Damage) and not isinstance(wrong, dict | list):
+        assert (found.member, found.found) == (spelled(path), json.dumps(wrong))
+    if isinstance(found, Damage):
+        assert found.member.startswith(spelled(path)) and found.expected and str(found).count("\n") == 0
+
+
+@pytest.mark.parametrize("record_type", TYPES)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(data=st.data())
+def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
+    record_type: type[Record], data: st.DataObject, tmp_path: Path
+) -> None:
+    content = content_of(record_type)
+    objects = [path for path in places(content) if isinstance(at(content, path), dict)]
+    path = data.draw(st.sampled_from([(), *objects]))
+    changed = copy.deepcopy(content)
+    at(changed, path)["a member of a later version"] = [1]
+    names = [name for name in at(content, path) if name != "schema_version"]
+    if is_struct(record_type, path):
+        assert not isinstance(read(tmp_path, json.dumps(changed), record_type), Damage)
+        name = data.draw(st.sampled_from(names))
+        del at(changed, path)[name]
+        found = read(tmp_path, json.dumps(changed), record_type)
+        if isinstance(found, Damage):
+            assert (found.member, found.found) == (spelled((*path, name)), "nothing")
+        else:
+            assert name in ("link_sent_bytes", "link_bytes_per_s", "placement")
+
+
+def at(content: Any, path: tuple[str | int, ...]) -> Any:
+    for key in path:
+        content = content[key]
+    return content
+
+
+def is_struct(record_type: Any, path: tuple[str | int, ...]) -> bool:
+    """Whether the type names the members of the object at `path`."""
+    if get_origin(record_type) is Annotated:
+        return is_struct(get_args(record_type)[0], path)
+    if not isinstance(record_type, type) or not issubclass(record_type, msgspec.Struct):
+        options = [
+            one
+            for one in get_args(record_type)
+            if one not in (type(None), Ellipsis, str) and get_origin(one) is not str
+        ]
+        is_list = get_origin(record_type) in (tuple, dict)
+        return bool(options) and is_struct(options[-1], path[1:] if is_list else path) and (bool(path) or not is_list)
+    if not path:
+        return True
+    return is_struct({f.encode_name: f.type for f in msgspec.structs.fields(record_type)}[str(path[0])], path[1:])
+
+
+@pytest.mark.parametrize(
+    ("text", "member", "found", "expected"),
+    [
+        (b"", "", "Expecting value", "JSON"),
+        (b"{", "", "Expecting property name", "JSON"),
+        (b"[]", "", "[]", "a JSON object"),
+        (b"null", "", "null", "a JSON object"),
+        (b'{"a": "\xff"}', "", "byte 0xff at byte 7", "UTF-8"),
+        ('{"a": 1}'.encode("utf-16"), "", "byte 0xff at byte 0", "UTF-8"),
+        (b"\xef\xbb\xbf{}", "", "Unexpected UTF-8 BOM", "JSON"),
+        (b"[" * 200_000, "", "deeply nested values", "at most 32 levels"),
+        (b'{"a":' * 60 + b"1" + b"}" * 60, "a" + ".a" * 31, "deeply nested values", "at most 32 levels"),
+        (b'{"run_index": 0, "run_index": 1}', "", "a key that is given more than once", "each key once"),
+        (b'{"a": [{"b": 1, "b": 1}]}', "a[0]", "a key that is given more than once", "each key once"),
+        (b'{"evaluations": [{"quality": NaN}]}', "evaluations[0].quality", "nan", "a finite number"),
+        (b'{"a": -Infinity}', "a", "-inf", "a finite number"),
+        (b'{"a b": 1e999}', '["a b"]', "inf", "a finite number"),
+        (b'{"a": ' + b"9" * 5000 + b"}", "", "Exceeds the limit", "JSON"),
+    ],
+)
+def test_what_is_no_json_object_is_one_finding(
+    text: bytes, member: str, found: str, expected: str, tmp_path: Path
+) -> None:
+    said = damage(tmp_path, text)
+    assert (said[0], said[2]) == (member, expected) and said[1].startswith(found)
+
+
+def test_what_is_no_ordinary_file_is_not_opened(tmp_path: Path) -> None:
+    big = tmp_path / "big.json"
+    with big.open("wb") as file:
+        file.truncate(100_000_000)
+    os.mkfifo(tmp_path / "pipe.json")
+    for name, found in (("big", "100,000,000 bytes"), ("pipe", "something that"), ("none", "no file")):
+        said = decode(tmp_path / f"{name}.json", RunRecord)
+        assert isinstance(said, Damage) and said.member == "" and said.found.startswith(found)
+    folder = decode(tmp_path, RunRecord)
+    assert isinstance(folder, Damage) and folder.found == "something that is no regular file"
+    odd = decode(Path("a\0b"), RunRecord)
+    assert isinstance(odd, Damage) and "null" in odd.found
+
+
+def test_numbers_beyond_what_a_type_holds_are_findings_or_exact(tmp_path: Path) -> None:
+    content = content_of(RunRecord)
+    huge = int("9" * 400)
+    assert read(tmp_path, json.dumps(content | {"peak_rss_bytes": huge})) == convert(
+        content | {"peak_rss_bytes": huge}, RunRecord
+    )
+    content["blocks"][0]["duration_s"] = huge
+    assert damage(tmp_path, json.dumps(content))[::2] == ("blocks[0].duration_s", "Number out of range")
+
+
+def test_a_finding_is_safe_to_print(tmp_path: Path) -> None:
+    content = content_of(RunSetRecord) | {"division": "\x1b[2J\u202eopen"}
+    found = read(tmp_path, json.dumps(content), RunSetRecord)
+    assert str(found).isprintable() and "division" in str(found) and '"closed" or "open"' in str(found)
+    content = content_of(RunSetRecord)
+    content["config"]["\x1b]0;"] = {"value": 1}
+    found = read(tmp_path, json.dumps(content), RunSetRecord)
+    assert str(found).isprintable() and "config" in str(found) and found.expected.startswith("a value")  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize("record_type", TYPES)
+@settings(max_examples=15, deadline=None)
+@given(data=st.data())
+def test_a_record_that_can_be_built_reads_back_as_itself(record_type: type[Record], data: st.DataObject) -> None:
+    record = data.draw(records(record_type))
+    text = encode(record)
+    assert convert(json.loads(text), record_type) == record
+    validator(record_type).validate(json.loads(text))
+
+
+def records(annotation: Any, bounds: msgspec.Meta | None = None) -> st.SearchStrategy[Any]:
+    """Values of an annotation within its bounds."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    low = (bounds.ge if bounds.ge is not None else bounds.gt) if bounds else None
+    high = bounds.le if bounds else None
+    if origin is Annotated:
+        return records(arguments[0], arguments[1])
+    if str(origin) == "typing.Literal":
+        return st.sampled_from(arguments)
+    if origin is tuple:
+        if arguments[-1] is not Ellipsis:
+            return st.tuples(*map(records, arguments))
+        least, most = (bounds.min_length or 0, bounds.max_length) if bounds else (0, None)
+        return st.lists(records(arguments[0]), min_size=least, max_size=min(most or 3 + least, 3 + least)).map(tuple)
+    if origin is dict:
+        if bounds and bounds.min_length:
+            return st.fixed_dictionaries(dict.fromkeys(SYSTEM_FIELDS, st.text(max_size=5)))
+        return st.dictionaries(records(arguments[0]), records(arguments[1]), max_size=3)
+    if arguments:  # a union
+        return st.one_of(*map(records, arguments))
+    if annotation is int:
+        return st.integers(min_value=low, max_value=high)
+    if annotation is float:
+        exclusive = bool(bounds and bounds.gt is not None)
+        return st.floats(low, high, allow_nan=False, allow_infinity=False, exclude_min=exclusive)
+    if annotation is str:
+        if bounds and bounds.pattern:
+            return st.from_regex(bounds.pattern.removesuffix("$") + r"\Z")
+        return st.text(min_size=(bounds.min_length or 0) if bounds else 0, max_size=8)
+    if isinstance(annotation, type) and issubclass(annotation, msgspec.Struct):
+        return st.builds(annotation, **{f.name: records(f.type) for f in msgspec.structs.fields(annotation)})
+    simple = {bool: st.booleans(), type(None): st.none(), Any: st.none() | st.integers() | st.text(max_size=5)}
+    return simple[annotation]
+
+
+def test_a_record_with_a_number_that_is_none_is_not_written() -> None:
+    record = msgspec.structs.replace(convert(content_of(RunSetRecord), RunSetRecord), timeout_s=float("nan"))
+    with pytest.raises(ValueError, match="nan"):
+        encode(record)
+
+
+def test_bounds_reach_the_schema() -> None:
+    run = json_schema(RunRecord)["$defs"]["BlockRecord"]["properties"]
+    assert (run["first_sample"]["minimum"], run["duration_s"]["minimum"]) == (0, 0)
+    assert json_schema(ThroughputRecord)["$defs"]["ThroughputRecord"]["properties"]["processes"]["minItems"] == 5
+    with pytest.raises(DamageError, match="closed"):
+        convert(content_of(RunSetRecord) | {"division": "half"}, RunSetRecord)
+
+
+def test_every_kind_says_what_it_measures_and_its_columns_are_members() -> None:
+    for name, record_type in KINDS.items():
+        file = FILES[record_type] if name != "training" else "runs/extra/run_0/attempt_0/run.json"
+        record = decode(VERSION_1 / file, record_type)
+        assert not isinstance(record, Damage)
+        repetitions = record.repetitions()  # type: ignore[attr-defined]
+        assert len(repetitions) == (5 if name == "throughput" else 1)
+        for repetition in repetitions:
+            assert getattr(repetition, record_type.MEASURE.value) > 0  # type: ignore[attr-defined]
+            for column in record_type.MEASURE.columns:  # type: ignore[attr-defined]
+                assert getattr(repetition, column.member) is not None
+
+
+def test_the_schema_of_each_record_is_printed_without_loading_what_computes() -> None:
+    code = (
+        "import sys\nfrom rules.records.__main__ import main\n"
+        "assert main(sys.argv[1:]) == 0\nassert not {'torch', 'pandas', 'numpy', 'scipy'} & set(sys.modules)\n"
+    )
+    for name, record_type in RECORDS.items():
+        done = subprocess.run([sys.executable, "-c", code, name], capture_output=True, text=True, check=True)
+        assert json.loads(done.stdout) == json_schema(record_type)
+    wrong = subprocess.run(
+        [sys.executable, "-m", "rules.records", "log"], capture_output=True, text=True, check=False
+    )
+    assert wrong.returncode == 2 and "run_set" in wrong.stderr
+
+
+def test_no_file_of_ours_is_near_the_bounds_of_what_is_read() -> None:
+    sizes = [path.stat().st_size for path in VERSION_1.rglob("*.json")]
+    assert max(sizes) * 100 < codec.MAX_BYTES
