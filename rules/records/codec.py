@@ -116,7 +116,7 @@ def json_schema(record_type: type[Record]) -> dict[str, Any]:
 
 def _in_order(schema: Any) -> Any:
     """The schema with its enumerations sorted: msgspec holds them in sets."""
-    if isinstance(schema, list):
+    if isinstance(schema, list | tuple):
         return [_in_order(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
