@@ -18,9 +18,9 @@ def _reference(spec: WorkloadSpec, world: World) -> Workload:
 
 def _optimized(spec: WorkloadSpec, world: World) -> Workload:
     if spec.runtime.device.startswith("cuda"):
-        from reference_models.dlrm.cuda import CapturedWorkload
+        from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
 
-        return CapturedWorkload(spec, world)
+        return CUDAGraphWorkload(spec, world)
     from reference_models.dlrm.optimized import OptimizedWorkload
 
     return OptimizedWorkload(spec, world)

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.config.catalog import Entry, has_implementation, load_entry
 from reference_models.data.registry import dataset_digest
-from reference_models.dlrm.costs import count_model, estimate_memory
+from reference_models.dlrm.costs import estimate_memory, model_costs
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, workload_names
 
 
@@ -93,7 +93,7 @@ def _size(entry: Entry) -> Mapping[str, int | None] | None:
     model, data, train = entry.workload.model, entry.workload.data, entry.workload.train
     if data.num_embeddings is None:
         return None
-    counts = count_model(model, data)
+    counts = model_costs(model, data)
     memory = estimate_memory(model, data, train, eval_samples=data.eval_samples) if data.eval_samples else None
     return {
         "num_parameters": counts.num_parameters,

@@ -12,9 +12,10 @@ from harness.launch.process import WORKER_VARIABLES
 from harness.measure.clock import Clock
 from harness.system.resources import Resources, read_resources
 from reference_models.config.sections import DataConfig
+from reference_models.costs.model import MemoryEstimate, ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset
 from reference_models.distributed.limits import refuse_impossible_runtime
-from reference_models.dlrm.costs import MemoryEstimate, ModelCounts, count_model, estimate_memory
+from reference_models.dlrm.costs import estimate_memory, model_costs
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
@@ -57,7 +58,7 @@ class Plan:
     data_ready: bool
     data_problem: str | None
     schedule: Schedule | None
-    counts: ModelCounts | None
+    counts: ModelCosts | None
     memory: MemoryEstimate | None
     resources: Resources
     time: TimeEstimate | None
@@ -82,7 +83,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     counts = memory = schedule = None
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
-        counts = count_model(config.workload.model, data, num_embeddings)
+        counts = model_costs(config.workload.model, data, num_embeddings)
         memory = estimate_memory(
             config.workload.model, data, train, eval_samples=eval_samples, num_embeddings=num_embeddings
         )
@@ -134,7 +135,7 @@ def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Sched
     )
 
 
-def _estimate_time(config: RunConfig, counts: ModelCounts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
+def _estimate_time(config: RunConfig, counts: ModelCosts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
     """From a few real steps and one evaluation where the dataset is ready; else a bound from matrix products."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     num_steps = schedule.num_evals * schedule.steps_between_evals

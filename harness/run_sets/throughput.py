@@ -23,8 +23,9 @@ from harness.measure.training import EXCHANGE_STEPS, describe_rank, interrupt, w
 from harness.run_sets.folder import RunSet
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
+from reference_models.costs.model import ModelCosts
 from reference_models.data.registry import open_dataset
-from reference_models.dlrm.costs import ModelCounts, count_model
+from reference_models.dlrm.costs import model_costs
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_implementation
@@ -79,7 +80,7 @@ def measure(spec: ThroughputSpec, world: World | None = None) -> dict[str, Any]:
     exchange = None
     if world.size > 1 and isinstance(workload, Exchanges):
         exchange = workload.measure_exchange(EXCHANGE_STEPS, with_evaluation=False)
-    counts = count_model(config.model, config.data, dataset.train.num_embeddings)
+    counts = model_costs(config.model, config.data, dataset.train.num_embeddings)
     return {
         "num_steps": spec.num_steps,
         "num_samples": num_samples,
@@ -96,7 +97,7 @@ def measure(spec: ThroughputSpec, world: World | None = None) -> dict[str, Any]:
     }
 
 
-def describe_counts(counts: ModelCounts) -> dict[str, int]:
+def describe_counts(counts: ModelCosts) -> dict[str, int]:
     """What the model holds and does per sample, as throughput.json says it."""
     return {
         "num_parameters": counts.num_parameters,

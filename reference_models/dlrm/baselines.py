@@ -6,17 +6,15 @@ They share the reference implementation's loop, optimizer and evaluation; only t
 import torch
 from torch import nn
 
-from reference_models.config.sections import TrainConfig
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.layers.mlp import build_embedding_bag, build_mlp
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.process.world import World
-from reference_models.training.optimizers import build_optimizers
+from reference_models.training.loop import Built, TrainingLoop
+from reference_models.training.optimizers import build_dense_optimizer, build_optimizers
 from reference_models.training.workload import Workload, WorkloadSpec
-
-Built = tuple[nn.Module, list[torch.optim.Optimizer]]
 
 
 class DenseOnly(nn.Module):
@@ -51,15 +49,15 @@ class LogisticRegression(nn.Module):
         return logits.squeeze(1)
 
 
-class _DenseOnlyWorkload(ReferenceWorkload):
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+class _DenseOnlyWorkload(TrainingLoop):
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self._device:
             model = DenseOnly(self._spec.model, self._data.train.num_dense)
-        return model, [_dense_optimizer(self._spec.train, model)]
+        return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
 
 
-class _LogisticRegressionWorkload(ReferenceWorkload):
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+class _LogisticRegressionWorkload(TrainingLoop):
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         train = self._data.train
         with self._device:
             model = LogisticRegression(train.num_dense, num_embeddings, train.multi_hot)
@@ -72,19 +70,14 @@ class _LogisticRegressionWorkload(ReferenceWorkload):
 
 
 class _FrozenEmbeddingsWorkload(ReferenceWorkload):
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:  # type: ignore[override]
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super()._build_model(num_embeddings)
         for parameter in model.embedding_parameters():
             parameter.requires_grad_(False)
         return model, optimizers[1:]
 
 
-def _dense_optimizer(train: TrainConfig, model: nn.Module) -> torch.optim.Optimizer:
-    placeholder = [nn.Parameter(torch.zeros(1, 1))]
-    return build_optimizers(train, embedding_parameters=placeholder, dense_parameters=list(model.parameters()))[1]
-
-
-CONTROLS: dict[str, type[ReferenceWorkload]] = {
+CONTROLS: dict[str, type[TrainingLoop]] = {
     "dense_only": _DenseOnlyWorkload,
     "logistic_regression": _LogisticRegressionWorkload,
     "frozen_embeddings": _FrozenEmbeddingsWorkload,

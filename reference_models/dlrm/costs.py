@@ -1,77 +1,42 @@
-"""Parameters, lookups, FLOP and memory of a DLRM, from its configuration alone (no torch).
+"""What a DLRM holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
 
-FLOP counts matrix products, two per multiply-add, as MLPerf and torch's FlopCounterMode do; embedding sums,
-biases and activations are not in it.
-"""
-
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from reference_models.config.sections import DataConfig, TrainConfig
+from reference_models.costs.model import (
+    AUC_BYTES_PER_SAMPLE,
+    FLOAT_BYTES,
+    ID_BYTES,
+    MemoryEstimate,
+    ModelCosts,
+    table_sizes,
+)
+from reference_models.costs.phases import (
+    OPTIMIZER_FLOP,
+    Matmul,
+    PhaseCosts,
+    linear_matmuls,
+    loop_costs,
+    mlp_matmuls,
+)
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.process.errors import ConfigError
-
-_FLOAT_BYTES = 4
-_ID_BYTES = 8
-_AUC_BYTES_PER_SAMPLE = 64
-"""Score, label, key and the counts per group of ties when every score is its own group."""
+from reference_models.dlrm.phases import Phase
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelCounts:
-    """What one model holds, and does per sample."""
-
-    num_embedding_rows: int
-    num_embedding_parameters: int
-    num_dense_parameters: int
-    num_lookups_per_sample: int
-    embedding_bytes_per_sample: int
-    """fp32 bytes of the rows that one forward pass reads."""
-    forward_flop_per_sample: int
-    training_flop_per_sample: int
-    """Forward and backward; the gradient of the dense input is not computed."""
-
-    @property
-    def num_parameters(self) -> int:
-        return self.num_embedding_parameters + self.num_dense_parameters
-
-    @property
-    def embedding_bytes(self) -> int:
-        """Bytes of all tables in fp32."""
-        return self.num_embedding_parameters * _FLOAT_BYTES
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class MemoryEstimate:
-    """Bytes that training in fp32 holds at its peak, beside the process itself (Python and torch)."""
-
-    weights_bytes: int
-    optimizer_bytes: int
-    gradients_bytes: int
-    activations_bytes: int
-    evaluation_bytes: int
-    """One evaluation batch, and the scores of the whole split with what their AUC takes."""
-
-    @property
-    def total_bytes(self) -> int:
-        step_bytes = self.gradients_bytes + self.activations_bytes
-        return self.weights_bytes + self.optimizer_bytes + max(step_bytes, self.evaluation_bytes)
-
-
-def count_model(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCounts:
-    """Counts of `model` on `data`; `num_embeddings` stands in where only the prepared dataset knows it.
+def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+    """Of `model` on `data`; `num_embeddings` stands in where only the prepared dataset knows it.
 
     Raises ConfigError when neither gives the tables' sizes.
     """
-    rows = sum(_table_sizes(data, num_embeddings))
+    rows = sum(table_sizes(data, num_embeddings))
     mac = _macs_per_sample(model, data)
-    return ModelCounts(
+    return ModelCosts(
         num_embedding_rows=rows,
         num_embedding_parameters=rows * model.embedding_dim,
         num_dense_parameters=_num_dense_parameters(model, data),
         num_lookups_per_sample=data.num_lookups,
-        embedding_bytes_per_sample=data.num_lookups * model.embedding_dim * _FLOAT_BYTES,
+        embedding_bytes_per_sample=data.num_lookups * model.embedding_dim * FLOAT_BYTES,
         forward_flop_per_sample=2 * mac,
         training_flop_per_sample=2 * (3 * mac - data.num_dense * model.bottom_mlp[0]),
     )
@@ -82,26 +47,26 @@ def estimate_memory(
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:  # fmt: skip
     """Peak memory of the reference: fp32, sparse gradients, one process."""
-    counts = count_model(model, data, num_embeddings)
+    costs = model_costs(model, data, num_embeddings)
     states = {
         "sgd": 0,
-        "adagrad": counts.num_parameters,
-        "rowwise_adagrad": counts.num_embedding_rows + counts.num_dense_parameters,
+        "adagrad": costs.num_parameters,
+        "rowwise_adagrad": costs.num_embedding_rows + costs.num_dense_parameters,
     }
-    gradient_row_bytes = model.embedding_dim * _FLOAT_BYTES + _ID_BYTES
+    gradient_row_bytes = model.embedding_dim * FLOAT_BYTES + ID_BYTES
     # All tables' gradients wait for the optimizer, which works on copies of one table's at a time.
     gradient_rows = data.num_lookups + 3 * max(data.multi_hot)
-    input_bytes = data.num_dense * _FLOAT_BYTES + data.num_lookups * _ID_BYTES
+    input_bytes = data.num_dense * FLOAT_BYTES + data.num_lookups * ID_BYTES
     saved, widest = _activations_per_sample(model, data)
     eval_batch_size = min(train.eval_batch_size, eval_samples)
     return MemoryEstimate(
-        weights_bytes=counts.num_parameters * _FLOAT_BYTES,
-        optimizer_bytes=states[train.opt_name] * _FLOAT_BYTES,
-        gradients_bytes=counts.num_dense_parameters * _FLOAT_BYTES
+        weights_bytes=costs.num_parameters * FLOAT_BYTES,
+        optimizer_bytes=states[train.opt_name] * FLOAT_BYTES,
+        gradients_bytes=costs.num_dense_parameters * FLOAT_BYTES
         + train.global_batch_size * gradient_rows * gradient_row_bytes,
-        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * _FLOAT_BYTES),
-        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * _FLOAT_BYTES)
-        + eval_samples * _AUC_BYTES_PER_SAMPLE,
+        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * FLOAT_BYTES),
+        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * FLOAT_BYTES)
+        + eval_samples * AUC_BYTES_PER_SAMPLE,
     )
 
 
@@ -113,14 +78,49 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
     return num_features * model.embedding_dim
 
 
-def _table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
-    sizes = data.num_embeddings if num_embeddings is None else num_embeddings
-    if sizes is None:
-        raise ConfigError(
-            f"data {data.name!r}: the sizes of its tables are known once it is prepared. "
-            "Prepare it with 'dlrmbench data prepare', or name it with --data."
-        )
-    return sizes
+def list_matmuls(model: DLRMConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
+    """Every matrix product of one training step; the first layer's input needs no gradient."""
+    features = 1 + data.num_sparse
+    top_widths = (interaction_width(model, data.num_sparse), *model.top_mlp)
+    made = mlp_matmuls("bottom_mlp", (data.num_dense, *model.bottom_mlp), batch_size, needs_input_gradient=False)
+    if model.interaction == "dot":
+        f, d = features, model.embedding_dim
+        made.append(Matmul(Phase.INTERACTION_FORWARD, "dot", f, d, f, num=batch_size, is_of_one_tensor=True))
+        # x x' is differentiated by both of its factors.
+        backward = Matmul(Phase.INTERACTION_BACKWARD, "dot", f, f, d, num=batch_size, is_of_one_tensor=True)
+        made += [backward, backward]
+    for layer in range(model.dcn_num_layers if model.interaction == "dcn" else 0):
+        wide, low = top_widths[0], model.dcn_low_rank_dim
+        phases = (Phase.INTERACTION_FORWARD, Phase.INTERACTION_BACKWARD)
+        made += linear_matmuls(f"cross.{layer}.v", phases, batch_size, wide, low, needs_input_gradient=True)
+        made += linear_matmuls(f"cross.{layer}.w", phases, batch_size, low, wide, needs_input_gradient=True)
+    return (*made, *mlp_matmuls("top_mlp", top_widths, batch_size, needs_input_gradient=True))
+
+
+def phase_costs(
+    model: DLRMConfig, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
+    entered: Collection[str] = tuple(Phase),
+) -> dict[str, PhaseCosts]:  # fmt: skip
+    """Of every phase of one step that has something to do. `unique_rows` is how many rows the step's ids name.
+
+    An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
+    one phase, the sparse optimizer's.
+    """
+    costs: dict[str, PhaseCosts] = {phase: PhaseCosts() for phase in Phase}
+    for matmul in list_matmuls(model, data, batch_size):
+        costs[matmul.phase] += PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
+    vectors = (1 + data.num_sparse) * model.embedding_dim
+    for phase, floats in _interaction_floats(model, vectors, interaction_width(model, data.num_sparse)).items():
+        costs[phase] += PhaseCosts(bytes=FLOAT_BYTES * batch_size * floats)
+    costs |= _embedding_costs(model, data, batch_size, opt_name, unique_rows)
+    costs |= loop_costs(
+        data, batch_size=batch_size, opt_name=opt_name, num_dense_parameters=_num_dense_parameters(model, data)
+    )
+    if Phase.EMBEDDING_BACKWARD not in entered:
+        # The sums are neither written nor read.
+        passed_on = PhaseCosts(bytes=-2 * unique_rows * model.embedding_dim * FLOAT_BYTES)
+        costs[Phase.SPARSE_OPTIMIZER] += costs.pop(Phase.EMBEDDING_BACKWARD) + passed_on
+    return {phase: made for phase, made in costs.items() if made != PhaseCosts()}
 
 
 def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -154,3 +154,40 @@ def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, i
     cross = model.dcn_num_layers * (2 * features + model.dcn_low_rank_dim)
     saved = sum(bottom[1:]) + features + cross + (top[0] if model.interaction == "dot" else 0) + sum(top[1:])
     return saved, max(*bottom, *top, features, products)
+
+
+def _interaction_floats(model: DLRMConfig, vectors: int, width: int) -> dict[str, int]:
+    """Floats per sample that the interaction moves beside the operands of its matrix products."""
+    if model.interaction == "dot":
+        forward, backward = vectors + width, width + 2 * vectors
+    elif model.interaction == "dcn":
+        # Each layer multiplies by x_0; its gradient needs x_0 and what was multiplied with it.
+        forward, backward = model.dcn_num_layers * vectors, 2 * model.dcn_num_layers * vectors
+    else:
+        forward = backward = 2 * vectors
+    return {Phase.INTERACTION_FORWARD: forward, Phase.INTERACTION_BACKWARD: backward}
+
+
+def _embedding_costs(
+    model: DLRMConfig, data: DataConfig, batch_size: int, opt_name: str, unique_rows: int
+) -> dict[str, PhaseCosts]:
+    """Lookups read a row each; the backward pass sums the gradients of equal rows, and each row is updated once."""
+    d, lookups = model.embedding_dim, batch_size * data.num_lookups
+    pooled = batch_size * data.num_sparse * d
+    state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]
+    return {
+        Phase.EMBEDDING_FORWARD: PhaseCosts(
+            elementwise_flop=lookups * d,
+            bytes=(lookups * d + pooled) * FLOAT_BYTES + lookups * ID_BYTES,
+            rows=lookups,
+        ),
+        Phase.EMBEDDING_BACKWARD: PhaseCosts(
+            elementwise_flop=(lookups - unique_rows) * d,
+            bytes=(pooled + unique_rows * d) * FLOAT_BYTES + lookups * ID_BYTES,
+        ),
+        Phase.SPARSE_OPTIMIZER: PhaseCosts(
+            elementwise_flop=OPTIMIZER_FLOP[opt_name] * unique_rows * d,
+            bytes=unique_rows * (3 * d + 2 * state) * FLOAT_BYTES,
+            rows=unique_rows * (1 if state == 0 else 2),
+        ),
+    }

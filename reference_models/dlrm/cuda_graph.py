@@ -1,5 +1,6 @@
-"""The training step on a CUDA device, captured once as a graph and replayed: no launch of a kernel costs host time.
+"""The optimized implementation on a CUDA device: a step that is captured once as a graph and replayed.
 
+No launch of a kernel costs host time.
 Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense part is differentiated by autograd
 while it is captured. What changes from step to step, the batch and the learning rates, lies in fixed buffers.
 """
@@ -10,10 +11,14 @@ from typing import Any
 import torch
 from torch import nn
 
-from reference_models.data.store.dataset import Batch
+from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.dense_parameters import adopt
 from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.training.loop import Built, synthetic_batch
 
 
 def pinned(batch: Batch) -> Batch:
@@ -67,7 +72,7 @@ class StepOnTensors:
         )
 
 
-class CapturedStep:
+class CUDAGraphStep:
     """`StepOnTensors.train` as a CUDA graph over buffers of one batch size. Capturing runs nothing."""
 
     def __init__(self, step: StepOnTensors, like: Batch, device: torch.device) -> None:
@@ -87,3 +92,46 @@ class CapturedStep:
         self._rates.copy_(torch.tensor(rates).pin_memory(), non_blocking=True)
         self._graph.replay()
         return self._loss.clone()
+
+
+class CUDAGraphWorkload(OptimizedWorkload):
+    """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
+
+    A replayed graph is one piece: of its phases only reading is told apart from the step.
+    """
+
+    def build(self) -> None:
+        self._graph_step: CUDAGraphStep | None = None
+        super().build()
+        train = self._data.train
+        like = synthetic_batch(train, train.num_embeddings, self.global_batch_size)
+        self._graph_step = CUDAGraphStep(self._on_tensors, like, self._device)
+
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        model, optimizers = ReferenceWorkload._build_model(self, num_embeddings)
+        model.optimizers = optimizers
+        embedding = model.merge_embedding(optimizers[0])
+        self._on_tensors = StepOnTensors(model, embedding, optimizers, autocasts=self._autocast_bf16)
+        return model, optimizers
+
+    def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        model.num_steps += 1
+        rates = (model.rates(optimizers[0])[0], model.rates(optimizers[1])[0])
+        if self._graph_step is not None:
+            return self._graph_step.run(batch, rates)
+        side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        side.wait_stream(torch.cuda.current_stream(self._device))
+        with torch.cuda.stream(side):
+            loss = self._on_tensors.train(self._to_device(batch), torch.tensor(rates, device=self._device))
+        torch.cuda.current_stream(self._device).wait_stream(side)
+        return loss
+
+    def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
+        return self._on_tensors.logits(self._to_device(batch))
+
+    def _to_device(self, batch: Batch) -> Batch:
+        parts = (batch.dense, batch.indices, batch.labels)
+        return Batch(*(part.to(self._device, non_blocking=True) for part in parts))
+
+    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
+        return pinned(super()._read(split, name, start, stop))

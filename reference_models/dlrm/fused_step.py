@@ -8,11 +8,12 @@ from torch import nn
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.phases import Phase
 from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.merged_embedding import MergedEmbedding, merge_accumulators, split_tables
-from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.phases import Enter, ignore_phase
 
 
 class FusedDLRM(DLRM):
@@ -33,7 +34,7 @@ class FusedDLRM(DLRM):
             tables=split_tables(weight, num_embeddings),
         )
         self.merged_weight, self.num_embeddings, self.num_dense = weight, num_embeddings, num_dense
-        self.enter: Enter = tell_nobody
+        self.enter: Enter = ignore_phase
         self.num_steps = 0
         self._passes: dict[tuple[int, bool], FusedPass] = {}
 

@@ -8,10 +8,9 @@ import torch
 
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.fused_step import FusedDLRM
-from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.reference import ReferenceWorkload
-from reference_models.training.optimizers import build_optimizers
-from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.loop import Built
+from reference_models.training.phases import Enter, Phase, ignore_phase
 from reference_models.training.read_ahead import read_ahead
 
 
@@ -19,31 +18,18 @@ class OptimizedWorkload(ReferenceWorkload):
     """Trains one `FusedDLRM`: merged tables, hand-written passes, batches read ahead."""
 
     name = "optimized"
+    _model_class = FusedDLRM
     _model: FusedDLRM
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> tuple[FusedDLRM, list[torch.optim.Optimizer]]:
-        train = self._data.train
-        with self._device:
-            model = FusedDLRM(
-                self._spec.model,
-                num_dense=train.num_dense,
-                num_embeddings=num_embeddings,
-                multi_hot=train.multi_hot,
-            )
-        optimizers = build_optimizers(
-            self._spec.train,
-            embedding_parameters=model.embedding_parameters(),
-            dense_parameters=model.dense_parameters(),
-        )
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        model, optimizers = super()._build_model(num_embeddings)
         model.fuse(optimizers)
         return model, optimizers
 
-    def _train_step(self, model: DLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
-        assert isinstance(model, FusedDLRM)
+    def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         return model.train_step(batch)
 
-    def _logits(self, model: DLRM, batch: Batch) -> torch.Tensor:
-        assert isinstance(model, FusedDLRM)
+    def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         return model.logits(batch)
 
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
@@ -56,12 +42,12 @@ class OptimizedWorkload(ReferenceWorkload):
             yield next(batches)
 
     @contextmanager
-    def telling_phases(self, enter: Enter) -> Iterator[None]:
+    def report_phases(self, enter: Enter) -> Iterator[None]:
         self._enter = self._model.enter = enter
         try:
             yield
         finally:
-            self._enter = self._model.enter = tell_nobody
+            self._enter = self._model.enter = ignore_phase
 
     def state(self) -> dict[str, Any]:
         self._model.count_steps()

@@ -1,60 +1,44 @@
-"""Telling the phases of `DLRM` from outside: module hooks in the forward pass, tensor hooks in the backward pass."""
+"""The phases of DLRM's training step, in the order in which the reference goes through it. Torch-free."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
+from collections.abc import Mapping
+from enum import StrEnum
 
-import torch
-from torch import nn
-
-from reference_models.dlrm.model import DLRM
-from reference_models.training.phases import Enter, Phase
+from reference_models.training.phases import Phase as LoopPhase
 
 
-@contextmanager
-def telling_model_phases(model: DLRM, enter: Enter) -> Iterator[None]:
-    """Enter the phases of the model's own forward and backward pass; the hooks are gone afterwards.
+class Phase(StrEnum):
+    """What a training step of DLRM is made of."""
 
-    A tensor's hook runs just before the operation that made the tensor is differentiated. Of the bags, which are
-    differentiated in reverse order, the last one's comes first.
-    """
-    first_bag, last_bag = model.embedding_bags[0], model.embedding_bags[-1]
-    handles = [
-        _before(model.bottom_mlp, enter, Phase.BOTTOM_MLP_FORWARD),
-        _before(first_bag, enter, Phase.EMBEDDING_FORWARD),
-        _before(model.top_mlp, enter, Phase.TOP_MLP_FORWARD),
-        _after(model.bottom_mlp, enter, None, Phase.BOTTOM_MLP_BACKWARD),
-        # The last bag's vector is followed by the stacking of all vectors, which the interaction needs.
-        _after(last_bag, enter, Phase.INTERACTION_FORWARD, Phase.EMBEDDING_BACKWARD),
-        _after(model.interaction, enter, None, Phase.INTERACTION_BACKWARD),
-        _after(model.top_mlp, enter, Phase.LOSS, Phase.TOP_MLP_BACKWARD),
-    ]
-    try:
-        yield
-    finally:
-        for handle in handles:
-            handle.remove()
+    DATA = LoopPhase.DATA
+    BOTTOM_MLP_FORWARD = "bottom_mlp_forward"
+    EMBEDDING_FORWARD = "embedding_forward"
+    INTERACTION_FORWARD = "interaction_forward"
+    """Bringing the vectors together, and the dot products or cross layers."""
+    TOP_MLP_FORWARD = "top_mlp_forward"
+    LOSS = LoopPhase.LOSS
+    ZERO_GRAD = LoopPhase.ZERO_GRAD
+    TOP_MLP_BACKWARD = "top_mlp_backward"
+    INTERACTION_BACKWARD = "interaction_backward"
+    EMBEDDING_BACKWARD = "embedding_backward"
+    BOTTOM_MLP_BACKWARD = "bottom_mlp_backward"
+    SPARSE_OPTIMIZER = LoopPhase.SPARSE_OPTIMIZER
+    DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
+    OTHER = LoopPhase.OTHER
 
 
-def _before(module: nn.Module, enter: Enter, phase: Phase) -> torch.utils.hooks.RemovableHandle:
-    def hook(module: nn.Module, inputs: Any) -> None:
-        enter(phase)
-
-    return module.register_forward_pre_hook(hook)
-
-
-def _after(
-    module: nn.Module, enter: Enter, phase: Phase | None, backward: Phase
-) -> torch.utils.hooks.RemovableHandle:
-    """Enter `phase` when the module has run, and `backward` when its output is about to be differentiated."""
-
-    def begin_backward(gradient: torch.Tensor) -> None:
-        enter(backward)
-
-    def hook(module: nn.Module, inputs: Any, output: torch.Tensor) -> None:
-        if output.requires_grad:
-            output.register_hook(begin_backward)  # type: ignore[no-untyped-call]
-        if phase is not None:
-            enter(phase)
-
-    return module.register_forward_hook(hook)
+LABELS: Mapping[str, str] = {
+    Phase.DATA: "data",
+    Phase.BOTTOM_MLP_FORWARD: "bottom MLP fwd",
+    Phase.EMBEDDING_FORWARD: "embedding fwd",
+    Phase.INTERACTION_FORWARD: "interaction fwd",
+    Phase.TOP_MLP_FORWARD: "top MLP fwd",
+    Phase.LOSS: "loss",
+    Phase.ZERO_GRAD: "zero gradients",
+    Phase.TOP_MLP_BACKWARD: "top MLP bwd",
+    Phase.INTERACTION_BACKWARD: "interaction bwd",
+    Phase.EMBEDDING_BACKWARD: "embedding bwd",
+    Phase.BOTTOM_MLP_BACKWARD: "bottom MLP bwd",
+    Phase.SPARSE_OPTIMIZER: "sparse optimizer",
+    Phase.DENSE_OPTIMIZER: "dense optimizer",
+    Phase.OTHER: "other",
+}

@@ -30,7 +30,6 @@ from reference_models.distributed.sharded_optimizers import (
     fused_parameters,
 )
 from reference_models.distributed.traffic import Carries, CollectiveCounter, Exchange, StepTimes, gather_exchange
-from reference_models.dlrm.reference import WARM_UP_ROWS, WARM_UP_STEPS, ReferenceWorkload, made_up_batch
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
     build_tables,
@@ -45,6 +44,7 @@ from reference_models.dlrm.sharding import (
     table_index,
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop, synthetic_batch
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
@@ -54,7 +54,7 @@ FILLED_UP = 2
 """The label of a row that is no sample."""
 
 
-class TorchRecWorkload(ReferenceWorkload):
+class TorchRecWorkload(TrainingLoop):
     """Trains one `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
 
     name = "torchrec"
@@ -156,7 +156,7 @@ class TorchRecWorkload(ReferenceWorkload):
         split, size = self._data.train, self._world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
-        batch = made_up_batch(split, num_embeddings, self.local_batch_size)
+        batch = synthetic_batch(split, num_embeddings, self.local_batch_size)
         with quiet_torchrec():
             for _ in range(WARM_UP_STEPS):
                 self._train_step(model, optimizers, batch)
@@ -241,7 +241,7 @@ class TorchRecWorkload(ReferenceWorkload):
     # for the harness and for tests
 
     @contextmanager
-    def telling_phases(self, enter: Enter) -> Iterator[None]:
+    def report_phases(self, enter: Enter) -> Iterator[None]:
         raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
         yield
 

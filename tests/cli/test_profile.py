@@ -14,7 +14,7 @@ from harness.config.run_config import read_set_option, resolve
 from harness.foundation.errors import HarnessError
 from harness.run_sets.profile import find_or_start_set
 from harness.run_sets.runner import RunRequest
-from reference_models.training.phases import Phase
+from reference_models.dlrm.phases import Phase
 
 
 @pytest.fixture(scope="module")

@@ -20,11 +20,11 @@ from harness.measure.profile.analysis import (
 from harness.measure.profile.ceilings import Ceilings, CopyCeiling, GatherCeiling, MatmulCeiling, Rate
 from harness.measure.profile.measure_ceilings import measure_ceilings, measure_matmul
 from reference_models.config.sections import DataConfig
+from reference_models.costs.phases import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import count_model
-from reference_models.dlrm.phase_costs import MatrixProduct, PhaseCounts, count_phases, matrix_products
-from reference_models.training.phases import Phase
+from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
+from reference_models.dlrm.phases import Phase
 
 BATCH = 512
 
@@ -39,10 +39,9 @@ MATMUL_ONLY = problem(1, 1, [512, 512])
 LOOKUP_ONLY = problem(20, 20, [])
 
 
-def counts_of(model: DLRMConfig, data: DataConfig) -> dict[Phase, PhaseCounts]:
-    return count_phases(
+def counts_of(model: DLRMConfig, data: DataConfig) -> dict[Phase, PhaseCosts]:
+    return phase_costs(
         model, data, batch_size=BATCH, opt_name="sgd", unique_rows=BATCH * data.num_lookups,
-        num_dense_parameters=count_model(model, data).num_dense_parameters,
     )  # fmt: skip
 
 
@@ -51,7 +50,7 @@ def steady(value: float) -> Rate:
 
 
 def ceilings_of(
-    products: tuple[MatrixProduct, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
+    products: tuple[Matmul, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
 ) -> Ceilings:
     def matmul(num: int, m: int, k: int, n: int, rate: float) -> MatmulCeiling:
         return MatmulCeiling(num=num, m=m, k=k, n=n, layout="any", flop_per_s=steady(rate))
@@ -86,7 +85,7 @@ def step_bytes(one: tuple[DLRMConfig, DataConfig]) -> int:
 def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
     for (model, data), side in ((MATMUL_ONLY, "compute"), (LOOKUP_ONLY, "memory")):
         ceilings = measure_ceilings(
-            matrix_products(model, data, BATCH),
+            list_matmuls(model, data, BATCH),
             batches_ids=[torch.randint(0, 20_000, (BATCH, data.num_lookups))],
             num_embeddings=data.num_embeddings or (),
             multi_hot=data.multi_hot,
@@ -102,7 +101,7 @@ def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
 
 def profile_of(time_s: float | None, *, compute_s: float, memory_s: float, gather_s: float) -> PhaseProfile:
     limit = PhaseLimit(compute_s=compute_s, memory_s=memory_s, gather_s=gather_s)
-    return PhaseProfile(phase=Phase.LOSS, time_s=time_s, share=None, counts=PhaseCounts(), limit=limit)
+    return PhaseProfile(phase=Phase.LOSS, time_s=time_s, share=None, counts=PhaseCosts(), limit=limit)
 
 
 @pytest.mark.parametrize(
@@ -119,9 +118,11 @@ def test_the_largest_part_of_the_limit_bounds_a_phase_near_it(limits: tuple[floa
 
 def test_a_phase_of_products_is_limited_by_the_rate_of_their_own_shapes() -> None:
     model, data = MATMUL_ONLY
-    products = matrix_products(model, data, BATCH)
-    phases = analyse_phases({Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products))
-    (top,) = (one for one in phases if one.phase is Phase.TOP_MLP_FORWARD)
+    products = list_matmuls(model, data, BATCH)
+    phases = analyse_phases(
+        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products), Phase
+    )
+    (top,) = (one for one in phases if one.phase == Phase.TOP_MLP_FORWARD)
     flop = 2 * BATCH * (32 * 512 + 512 * 512 + 512)
     assert top.limit.compute_s == pytest.approx(flop / 1e9)
     assert top.limit.memory_s == 0  # operands are part of a product's measured time
@@ -138,12 +139,12 @@ def test_small_phases_may_use_the_rate_of_small_copies_and_large_ones_may_not() 
 
 def test_the_steps_limits_add_up() -> None:
     model, data = MATMUL_ONLY
-    products = matrix_products(model, data, BATCH)
+    products = list_matmuls(model, data, BATCH)
     ceilings = ceilings_of(products)
     counts = counts_of(model, data)
-    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings)
+    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings, Phase)
     limits = limit_step(phases, products, ceilings)
-    flop = count_model(model, data).training_flop_per_sample * BATCH
+    flop = model_costs(model, data).training_flop_per_sample * BATCH
     assert limits.matmul_s == pytest.approx(flop / 1e9)
     assert limits.matmul_median_s == pytest.approx(2 * limits.matmul_s)
     assert limits.matmul_best_shape_s == pytest.approx(limits.matmul_s / 2)
@@ -154,9 +155,9 @@ def test_the_steps_limits_add_up() -> None:
 @given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
 def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> None:
     model, data = LOOKUP_ONLY
-    products = matrix_products(model, data, BATCH)
-    counts: dict[Any, PhaseCounts] = counts_of(model, data)
-    phases = analyse_phases(times_s, counts, products, ceilings_of(products))
+    products = list_matmuls(model, data, BATCH)
+    counts: dict[Any, PhaseCosts] = counts_of(model, data)
+    phases = analyse_phases(times_s, counts, products, ceilings_of(products), Phase)
     assert math.isclose(sum(one.share for one in phases if one.share is not None), 1.0)
     assert {one.phase for one in phases} == times_s.keys() | counts.keys()
     assert [one.phase for one in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]

@@ -19,8 +19,9 @@ from hypothesis import strategies as st
 from harness.measure.profile.operators import operator_bytes, summarise, write_trace
 from harness.measure.profile.steps import StepTimes, measure_steps, median_interval, train_steps
 from harness.measure.profile.timeline import Timeline
+from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
-from reference_models.training.phases import Enter, Phase, tell_nobody
+from reference_models.training.phases import Enter, ignore_phase
 from reference_models.training.workload import TrainCounts
 
 CPU = torch.device("cpu")
@@ -43,7 +44,7 @@ class ScriptedSteps:
 
     def __init__(self, clock: FakeTime, *, epoch: int = 1000) -> None:
         self._clock, self._epoch, self._left = clock, epoch, epoch
-        self._enter: Enter = tell_nobody
+        self._enter: Enter = ignore_phase
         self.calls: list[tuple[bool, int]] = []
 
     def synchronize(self) -> None:
@@ -55,20 +56,20 @@ class ScriptedSteps:
             for phase, milliseconds in PHASES_MS.items():
                 self._enter(phase)
                 self._clock.sleep_ms(milliseconds)
-            self._clock.sleep_ms(0 if self._enter is tell_nobody else TELLING_MS)
+            self._clock.sleep_ms(0 if self._enter is ignore_phase else TELLING_MS)
         self._enter(Phase.OTHER)
         self._clock.sleep_ms(LOOP_MS)
-        self.calls.append((self._enter is not tell_nobody, num_steps))
+        self.calls.append((self._enter is not ignore_phase, num_steps))
         self._left = self._left - num_steps or self._epoch
         return TrainCounts(num_steps=num_steps, num_samples=num_steps)
 
     @contextmanager
-    def telling_phases(self, enter: Enter) -> Iterator[None]:
+    def report_phases(self, enter: Enter) -> Iterator[None]:
         self._enter = enter
         try:
             yield
         finally:
-            self._enter = tell_nobody
+            self._enter = ignore_phase
 
 
 @pytest.fixture

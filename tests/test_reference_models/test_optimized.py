@@ -19,13 +19,13 @@ from reference_models.dlrm.cuda_graph import StepOnTensors
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.dlrm.phases import Phase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused import merged_embedding
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.optimizers import build_optimizers
-from reference_models.training.phases import Phase
 from reference_models.training.workload import TrainCounts, Workload, WorkloadSpec
 
 DOT: dict[str, Any] = {"interaction": "dot"}
@@ -346,7 +346,7 @@ def test_several_processes_are_refused(make_spec: MakeSpec) -> None:
 def test_phases_are_told_and_change_nothing(make_spec: MakeSpec, model: dict[str, Any]) -> None:
     told, silent = build(make_spec(model=model)), build(make_spec(model=model))
     phases: list[Phase] = []
-    with told.telling_phases(phases.append):
+    with told.report_phases(phases.append):
         told.train(2)
     silent.train(2)
     assert is_same(flatten(told.state()), flatten(silent.state()))

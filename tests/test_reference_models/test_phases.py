@@ -9,10 +9,10 @@ import torch
 from harness.config.catalog import load_entry
 from reference_models.dlrm.config import parse_model
 from reference_models.dlrm.model import DLRM
-from reference_models.dlrm.phases import telling_model_phases
-from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.reference import ReferenceWorkload, report_model_phases
 from reference_models.process.world import SingleProcess
-from reference_models.training.phases import Phase, TellsPhases
+from reference_models.training.phases import ReportsPhases
 
 STEP = [
     Phase.DATA, Phase.BOTTOM_MLP_FORWARD, Phase.EMBEDDING_FORWARD, Phase.INTERACTION_FORWARD, Phase.TOP_MLP_FORWARD,
@@ -33,9 +33,9 @@ def workloads(data_root: Path) -> list[ReferenceWorkload]:
 
 
 def test_every_step_goes_through_the_phases_in_order(workloads: list[ReferenceWorkload]) -> None:
-    told: list[Phase] = []
-    assert isinstance(workloads[0], TellsPhases)
-    with workloads[0].telling_phases(told.append):
+    told: list[str] = []
+    assert isinstance(workloads[0], ReportsPhases)
+    with workloads[0].report_phases(told.append):
         workloads[0].train(2)
     assert told == [*STEP, *STEP, Phase.OTHER]
     workloads[0].train(1)
@@ -43,7 +43,7 @@ def test_every_step_goes_through_the_phases_in_order(workloads: list[ReferenceWo
 
 
 def test_telling_changes_no_weight(workloads: list[ReferenceWorkload]) -> None:
-    with workloads[0].telling_phases(lambda phase: None):
+    with workloads[0].report_phases(lambda phase: None):
         workloads[0].train(3)
     workloads[1].train(3)
     first, second = (workload.state()["model"] for workload in workloads)
@@ -55,8 +55,8 @@ def test_the_models_phases_come_in_order_whatever_the_interaction(interaction: s
     layers: dict[str, Any] = {"embedding_dim": 4, "bottom_mlp": [4], "top_mlp": [3, 1], "interaction": interaction}
     layers |= {"dcn_num_layers": 2, "dcn_low_rank_dim": 2} if interaction == "dcn" else {}
     model = DLRM(parse_model(layers), num_dense=2, num_embeddings=[5, 6], multi_hot=[1, 2])
-    told: list[Phase] = []
-    with telling_model_phases(model, told.append):
+    told: list[str] = []
+    with report_model_phases(model, told.append):
         model(torch.rand(7, 2), torch.zeros(7, 3, dtype=torch.int64)).sum().backward()
     assert told == [*STEP[1:6], *STEP[8:12]]
     with torch.no_grad():
@@ -65,8 +65,8 @@ def test_the_models_phases_come_in_order_whatever_the_interaction(interaction: s
 
 
 def test_phases_are_told_until_a_failure_and_not_after_it(workloads: list[ReferenceWorkload]) -> None:
-    told: list[Phase] = []
-    with pytest.raises(KeyError), workloads[0].telling_phases(told.append):
+    told: list[str] = []
+    with pytest.raises(KeyError), workloads[0].report_phases(told.append):
         raise KeyError
     workloads[0].train(1)
     assert told == []

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from harness.measure.profile.ceilings import Ceilings
-from reference_models.dlrm.phase_costs import MatrixProduct, PhaseCounts
-from reference_models.training.phases import Phase
+from reference_models.costs.phases import Matmul, PhaseCosts
 
 OVERHEAD_BELOW = 0.5
 """Share of the limit under which a phase is bound by neither: most of its time is something else."""
@@ -36,10 +35,10 @@ class PhaseLimit:
 class PhaseProfile:
     """One phase of one step. `time_s` is measured, None where the implementation does not tell this phase apart."""
 
-    phase: Phase
+    phase: str
     time_s: float | None
     share: float | None
-    counts: PhaseCounts
+    counts: PhaseCosts
     limit: PhaseLimit
 
     @property
@@ -68,13 +67,13 @@ class StepLimits:
     """Every phase at its own limit, one after the other."""
 
 
-def limit_phase(counts: PhaseCounts, products: Iterable[MatrixProduct], ceilings: Ceilings) -> PhaseLimit:
+def limit_phase(counts: PhaseCosts, products: Iterable[Matmul], ceilings: Ceilings) -> PhaseLimit:
     """Matrix products at their shapes, bytes at the rate of copies of that size, rows at the batches' gather rate.
 
     A product's own operands are part of its measured time, so that they cannot be what bounds it.
     """
     products = tuple(products)
-    beside = counts.bytes - sum(product.bytes for product in products if product.layer != "dot")
+    beside = counts.bytes - sum(product.bytes for product in products)
     return PhaseLimit(
         compute_s=sum(ceilings.matmul_s(product) for product in products),
         memory_s=ceilings.move_s(max(beside, 0)),
@@ -83,19 +82,20 @@ def limit_phase(counts: PhaseCounts, products: Iterable[MatrixProduct], ceilings
 
 
 def analyse_phases(
-    times_s: Mapping[Phase, float],
-    counts: Mapping[Phase, PhaseCounts],
-    products: Sequence[MatrixProduct],
+    times_s: Mapping[str, float],
+    counts: Mapping[str, PhaseCosts],
+    products: Sequence[Matmul],
     ceilings: Ceilings,
+    order: Iterable[str],
 ) -> tuple[PhaseProfile, ...]:
-    """One profile per phase that has a time or something to do, in the order of `Phase`."""
+    """One profile per phase that has a time or something to do, in the model's `order` of phases."""
     total_s = sum(times_s.values())
     made = []
-    for phase in Phase:
+    for phase in order:
         time_s = times_s.get(phase)
         if time_s is None and phase not in counts:
             continue
-        own = counts.get(phase, PhaseCounts())
+        own = counts.get(phase, PhaseCosts())
         made.append(
             PhaseProfile(
                 phase=phase,
@@ -108,7 +108,7 @@ def analyse_phases(
     return tuple(made)
 
 
-def limit_step(phases: Sequence[PhaseProfile], products: Sequence[MatrixProduct], ceilings: Ceilings) -> StepLimits:
+def limit_step(phases: Sequence[PhaseProfile], products: Sequence[Matmul], ceilings: Ceilings) -> StepLimits:
     flop = sum(product.flop for product in products)
     return StepLimits(
         matmul_s=sum(ceilings.matmul_s(product) for product in products),
@@ -118,7 +118,7 @@ def limit_step(phases: Sequence[PhaseProfile], products: Sequence[MatrixProduct]
     )
 
 
-def step_intensity(counts: Mapping[Phase, PhaseCounts]) -> float:
+def step_intensity(counts: Mapping[str, PhaseCosts]) -> float:
     """FLOP per compulsory byte of the whole step."""
     return sum(one.flop for one in counts.values()) / sum(one.bytes for one in counts.values())
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from reference_models.dlrm.phase_costs import MatrixProduct
+from reference_models.costs.phases import Matmul
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -63,7 +63,7 @@ class Ceilings:
     """All ceilings of one profile. `copies` grow in size, from inside the caches to memory."""
 
     matmul: Mapping[tuple[int, int, int, int], MatmulCeiling]
-    """By `MatrixProduct.shape`: the model's own products."""
+    """By `Matmul.shape`: the model's own products."""
     square: tuple[MatmulCeiling, ...]
     """Large square products, where matrix multiplication is fastest."""
     copies: tuple[CopyCeiling, ...]
@@ -88,7 +88,7 @@ class Ceilings:
         """Work of fewer FLOP per byte is bound by memory, of more by matrix multiplication."""
         return self.best_matmul.flop_per_s.best / self.memory_bytes_per_s
 
-    def matmul_s(self, product: MatrixProduct, *, at_median: bool = False) -> float:
+    def matmul_s(self, product: Matmul, *, at_median: bool = False) -> float:
         """Seconds of one product in the fastest layout that was found for its shape."""
         rate = self.matmul[product.shape].flop_per_s
         return product.flop / (rate.median if at_median else rate.best)

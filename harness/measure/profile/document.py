@@ -10,8 +10,7 @@ from harness.measure.profile.analysis import PhaseProfile, StepLimits, side_of_r
 from harness.measure.profile.ceilings import Ceilings
 from harness.measure.profile.operators import OperatorTable
 from harness.measure.profile.steps import StepTimes
-from reference_models.dlrm.phase_costs import MatrixProduct, PhaseCounts
-from reference_models.training.phases import Phase
+from reference_models.costs.phases import Matmul, PhaseCosts
 
 SCHEMA_VERSION = 1
 
@@ -21,8 +20,8 @@ def make_document(
     *,
     times: StepTimes,
     phases: Sequence[PhaseProfile],
-    counts: Mapping[Phase, PhaseCounts],
-    products: Sequence[MatrixProduct],
+    counts: Mapping[str, PhaseCosts],
+    products: Sequence[Matmul],
     limits: StepLimits,
     ceilings: Ceilings,
     operators: OperatorTable,
@@ -69,7 +68,7 @@ def _measured_step(times: StepTimes, batch_size: int) -> dict[str, Any]:
 def _computed_step(
     times: StepTimes,
     phases: Sequence[PhaseProfile],
-    counts: Mapping[Phase, PhaseCounts],
+    counts: Mapping[str, PhaseCosts],
     limits: StepLimits,
     ceilings: Ceilings,
     batch_size: int,
@@ -128,7 +127,7 @@ def _phase(one: PhaseProfile) -> dict[str, Any]:
     }
 
 
-def _ceilings(ceilings: Ceilings, products: Sequence[MatrixProduct]) -> dict[str, Any]:
+def _ceilings(ceilings: Ceilings, products: Sequence[Matmul]) -> dict[str, Any]:
     used: dict[tuple[int, int, int, int], list[str]] = {}
     for product in products:
         used.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")

@@ -15,7 +15,7 @@ from harness.measure.profile.ceilings import (
     Rate,
     TransferCeiling,
 )
-from reference_models.dlrm.phase_costs import MatrixProduct
+from reference_models.costs.phases import Matmul
 
 Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
@@ -67,7 +67,7 @@ def rate(amount: float, took_s: Sequence[float]) -> Rate:
 
 
 def measure_ceilings(
-    products: Iterable[MatrixProduct],
+    products: Iterable[Matmul],
     *,
     batches_ids: Sequence[torch.Tensor],
     num_embeddings: Sequence[int],

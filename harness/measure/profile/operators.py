@@ -11,7 +11,6 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from harness.measure.profile.steps import ProfiledWorkload, train_steps
-from reference_models.training.phases import Phase
 
 NUM_SHOWN = 15
 _RANGE = "phase "
@@ -53,7 +52,7 @@ def profile_operators(
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     ranges = _Ranges()
     with torch.profiler.profile(activities=activities, record_shapes=True, with_flops=True) as profiler:
-        with workload.telling_phases(ranges.enter):
+        with workload.report_phases(ranges.enter):
             train_steps(workload, num_steps)
         ranges.close()
         workload.synchronize()
@@ -80,7 +79,7 @@ class _Ranges:
         self._open: torch.autograd.profiler.record_function | None = None
         self._thread = threading.get_ident()
 
-    def enter(self, phase: Phase) -> None:
+    def enter(self, phase: str) -> None:
         if threading.get_ident() != self._thread:
             return
         self.close()

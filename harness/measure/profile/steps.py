@@ -11,7 +11,7 @@ import torch
 from harness.measure.clock import Clock
 from harness.measure.profile.timeline import Timeline
 from reference_models.process.errors import ConfigError
-from reference_models.training.phases import Phase, TellsPhases
+from reference_models.training.phases import Phase, ReportsPhases
 from reference_models.training.workload import Workload
 
 _WARM_UP_STEPS = 5
@@ -20,7 +20,7 @@ _BUDGET_S = 12.0
 _LEAST_BLOCKS, _MOST_BLOCKS = 10, 120
 
 
-class ProfiledWorkload(Workload, TellsPhases, Protocol):
+class ProfiledWorkload(Workload, ReportsPhases, Protocol):
     """A workload that can be profiled."""
 
 
@@ -31,7 +31,7 @@ class StepTimes:
     steps_per_block: int
     plain_s: tuple[float, ...]
     told_s: tuple[float, ...]
-    phases_s: tuple[dict[Phase, float], ...]
+    phases_s: tuple[dict[str, float], ...]
 
     @property
     def step_s(self) -> float:
@@ -44,19 +44,15 @@ class StepTimes:
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
         return 1 - unnamed_s / sum(self.told_s)
 
-    def phase_times_s(self) -> dict[Phase, float]:
+    def phase_times_s(self) -> dict[str, float]:
         """Seconds per step in each phase that was ever entered: means over the middle half of the blocks by their
         whole time, so that disturbed blocks do not count and the phases add up to a step.
         """
         by_time = sorted(range(len(self.told_s)), key=lambda block: self.told_s[block])
         quarter = len(by_time) // 4
         middle = [self.phases_s[block] for block in by_time[quarter : len(by_time) - quarter]]
-        entered = {phase for phases in self.phases_s for phase in phases}
-        return {
-            phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle)
-            for phase in Phase
-            if phase in entered
-        }
+        entered = dict.fromkeys(phase for phases in self.phases_s for phase in phases)
+        return {phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle) for phase in entered}
 
     def instrumentation_cost(self) -> tuple[float, float, float]:
         """(median, low, high) of the extra time per step, from blocks next to each other; a 95 % interval."""
@@ -80,7 +76,7 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         num_blocks = math.ceil(num_steps / steps_per_block)
     timeline = Timeline(device)
     plain_s: list[float] = []
-    told: list[tuple[float, dict[Phase, float]]] = []
+    told: list[tuple[float, dict[str, float]]] = []
 
     def run_plain() -> None:
         started_s = clock.elapsed_s()
@@ -88,7 +84,7 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         plain_s.append((clock.elapsed_s() - started_s) / steps_per_block)
 
     def run_told() -> None:
-        with workload.telling_phases(timeline.enter):
+        with workload.report_phases(timeline.enter):
             started_s = clock.elapsed_s()
             train_steps(workload, steps_per_block)
             took_s = clock.elapsed_s() - started_s
@@ -116,9 +112,9 @@ def train_steps(workload: Workload, num_steps: int) -> None:
         done += counts.num_steps
 
 
-def _per_step(phases_s: dict[Phase, float], total_s: float, num_steps: int) -> dict[Phase, float]:
+def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:
     """What no phase claims, before the first or after the last stamp, is OTHER."""
-    named_s = sum(seconds for phase, seconds in phases_s.items() if phase is not Phase.OTHER)
+    named_s = sum(seconds for phase, seconds in phases_s.items() if phase != Phase.OTHER)
     whole = {**phases_s, Phase.OTHER: max(total_s - named_s, 0.0)}
     return {phase: seconds / num_steps for phase, seconds in whole.items()}
 

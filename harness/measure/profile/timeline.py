@@ -17,35 +17,35 @@ class Timeline:
     """
 
     def __init__(self, device: torch.device) -> None:
-        self._stamps: list[tuple[Phase, Any]] = []
+        self._stamps: list[tuple[str, Any]] = []
         self._is_cuda = device.type == "cuda"
         self.enter: Enter = self._record_event if self._is_cuda else _stamping(self._stamps)
 
-    def _record_event(self, phase: Phase) -> None:
+    def _record_event(self, phase: str) -> None:
         event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
         event.record()
         self._stamps.append((phase, event))
 
-    def take(self) -> dict[Phase, float]:
+    def take(self) -> dict[str, float]:
         """Seconds in each phase up to now, which ends the last one; then begins anew. The device must be done."""
         self.enter(Phase.OTHER)
         if self._is_cuda:
             torch.cuda.synchronize()
         stamps = self._stamps.copy()
         self._stamps.clear()
-        seconds: dict[Phase, float] = {}
+        seconds: dict[str, float] = {}
         for (phase, start), (_, stop) in pairwise(stamps):
             took_s = start.elapsed_time(stop) / 1e3 if self._is_cuda else (stop - start) / 1e9
             seconds[phase] = seconds.get(phase, 0.0) + took_s
         return seconds
 
 
-def _stamping(stamps: list[tuple[Phase, Any]]) -> Enter:
+def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
     """A function without attribute look-ups, since it runs inside what is measured."""
-    append: Callable[[tuple[Phase, Any]], None] = stamps.append
+    append: Callable[[tuple[str, Any]], None] = stamps.append
     now = time.monotonic_ns
 
-    def enter(phase: Phase) -> None:
+    def enter(phase: str) -> None:
         append((phase, now()))
 
     return enter

@@ -22,19 +22,19 @@ from harness.measure.profile.analysis import analyse_phases, limit_step
 from harness.measure.profile.document import make_document
 from harness.measure.profile.measure_ceilings import measure_ceilings
 from harness.measure.profile.operators import profile_operators
-from harness.measure.profile.steps import ProfiledWorkload, StepTimes, measure_steps
+from harness.measure.profile.steps import ProfiledWorkload, measure_steps
 from harness.measure.training import interrupt, watch_parent
 from harness.run_sets.profile import ProfileSpec
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.dlrm.costs import count_model
-from reference_models.dlrm.phase_costs import count_phases, matrix_products
+from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
+from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.devices import find_device
-from reference_models.training.phases import Phase, TellsPhases
+from reference_models.training.phases import ReportsPhases
 from reference_models.training.workload import Workload, WorkloadSpec
 from rules.benchmarks.loader import parse_benchmark
 
@@ -67,7 +67,7 @@ def profile(spec: ProfileSpec) -> dict[str, Any]:
     say("measuring ceilings")
     dataset = open_dataset(workload_spec.data_dir, config.data)
     ids = read_ids(dataset, workload.global_batch_size)
-    products = matrix_products(config.model, config.data, workload.global_batch_size)
+    products = list_matmuls(config.model, config.data, workload.global_batch_size)
     ceilings = measure_ceilings(
         products,
         batches_ids=ids,
@@ -79,18 +79,15 @@ def profile(spec: ProfileSpec) -> dict[str, Any]:
         available_bytes=read_resources().available_memory_bytes,
     )
     unique_rows = count_unique_rows(ids, dataset.train.multi_hot)
-    counts = count_phases(
+    counts = phase_costs(
         config.model,
         config.data,
         batch_size=workload.global_batch_size,
         opt_name=config.train.opt_name,
-        num_dense_parameters=count_model(
-            config.model, config.data, dataset.train.num_embeddings
-        ).num_dense_parameters,
         unique_rows=unique_rows,
-        is_update_fused=is_update_fused(times),
+        entered=times.phase_times_s(),
     )
-    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings)
+    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings, Phase)
     return make_document(
         {
             "benchmark": benchmark.name,
@@ -115,12 +112,7 @@ def profile(spec: ProfileSpec) -> dict[str, Any]:
 
 
 def is_profilable(workload: Workload) -> TypeGuard[ProfiledWorkload]:
-    return isinstance(workload, TellsPhases)
-
-
-def is_update_fused(times: StepTimes) -> bool:
-    """Whether equal rows' gradients are summed and applied in one phase, so that none is spent on the former."""
-    return Phase.EMBEDDING_BACKWARD not in times.phase_times_s()
+    return isinstance(workload, ReportsPhases)
 
 
 def measure_evaluation(workload: Workload, spec: WorkloadSpec) -> dict[str, Any]:
@@ -130,7 +122,7 @@ def measure_evaluation(workload: Workload, spec: WorkloadSpec) -> dict[str, Any]
     workload.evaluate()
     duration_s = clock.elapsed_s()
     num_embeddings = open_dataset(spec.data_dir, spec.data).eval.num_embeddings
-    per_sample = count_model(spec.model, spec.data, num_embeddings).forward_flop_per_sample
+    per_sample = model_costs(spec.model, spec.data, num_embeddings).forward_flop_per_sample
     flop = per_sample * workload.eval_samples
     return {
         "measured": {

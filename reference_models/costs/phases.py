@@ -1,0 +1,108 @@
+"""FLOP, bytes and random rows of each phase of a training step, and the matrix products in it.
+
+Bytes are compulsory traffic in fp32: every matrix product reads its operands and writes its result once, every
+other phase reads its inputs and writes its results once, and element-wise work is taken to be fused. What an
+implementation moves beyond that is its own; what stays in a cache makes it faster than memory alone would allow.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from reference_models.config.sections import DataConfig
+from reference_models.costs.model import FLOAT_BYTES, ID_BYTES
+from reference_models.training.phases import Phase
+
+OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 7}
+"""Per element: g^2, add to the sum, square root, add epsilon, divide, times the learning rate, subtract."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matmul:
+    """`num` independent products [m, k] x [k, n] of one layer: forward, or one of its two gradients."""
+
+    phase: str
+    layer: str
+    m: int
+    k: int
+    n: int
+    num: int = 1
+    is_of_one_tensor: bool = False
+    """Whether its operands are one tensor, whose traffic its phase counts beside it."""
+
+    @property
+    def flop(self) -> int:
+        return 2 * self.num * self.m * self.k * self.n
+
+    @property
+    def bytes(self) -> int:
+        if self.is_of_one_tensor:
+            return 0
+        return FLOAT_BYTES * self.num * (self.m * self.k + self.k * self.n + self.m * self.n)
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        """(num, m, k, n) with m <= n: a product and its transpose are one shape, since layouts are free."""
+        return (self.num, min(self.m, self.n), self.k, max(self.m, self.n))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PhaseCosts:
+    """What one phase of one step has to do, whatever the implementation."""
+
+    matmul_flop: int = 0
+    """As MLPerf and torch's FlopCounterMode count: two per multiply-add of matrix products."""
+    elementwise_flop: int = 0
+    """Of phases without matrix products: adding rows up, and the optimizers' arithmetic."""
+    bytes: int = 0
+    rows: int = 0
+    """Rows of embedding tables and of their optimizer state that are accessed at random."""
+
+    @property
+    def flop(self) -> int:
+        return self.matmul_flop + self.elementwise_flop
+
+    def __add__(self, other: "PhaseCosts") -> "PhaseCosts":
+        return PhaseCosts(
+            matmul_flop=self.matmul_flop + other.matmul_flop,
+            elementwise_flop=self.elementwise_flop + other.elementwise_flop,
+            bytes=self.bytes + other.bytes,
+            rows=self.rows + other.rows,
+        )
+
+
+def mlp_matmuls(part: str, widths: Sequence[int], batch_size: int, *, needs_input_gradient: bool) -> list[Matmul]:
+    """Of an MLP with these widths, its input's first, in the phases `part`_forward and `part`_backward."""
+    phases = (f"{part}_forward", f"{part}_backward")
+    return [
+        matmul
+        for index, (n, m) in enumerate(pairwise(widths))
+        for matmul in linear_matmuls(
+            f"{part}.{index}", phases, batch_size, n, m, needs_input_gradient=needs_input_gradient or index > 0
+        )
+    ]
+
+
+def linear_matmuls(
+    name: str, phases: tuple[str, str], batch_size: int, n: int, m: int, *, needs_input_gradient: bool
+) -> list[Matmul]:
+    """A linear layer from width n to m: its output, the gradient of its weight, the gradient of its input."""
+    forward, backward = phases
+    made = [Matmul(forward, name, batch_size, n, m), Matmul(backward, name, m, batch_size, n)]
+    return [*made, Matmul(backward, name, batch_size, m, n)] if needs_input_gradient else made
+
+
+def loop_costs(
+    data: DataConfig, *, batch_size: int, opt_name: str, num_dense_parameters: int
+) -> dict[str, PhaseCosts]:
+    """Of the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
+    input_bytes = (data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES
+    arrays = 3 if opt_name == "sgd" else 5  # weight and state are read and written, the gradient is read
+    return {
+        Phase.DATA: PhaseCosts(bytes=2 * batch_size * input_bytes),
+        Phase.LOSS: PhaseCosts(bytes=3 * batch_size * FLOAT_BYTES),
+        Phase.DENSE_OPTIMIZER: PhaseCosts(
+            elementwise_flop=OPTIMIZER_FLOP[opt_name] * num_dense_parameters,
+            bytes=arrays * FLOAT_BYTES * num_dense_parameters,
+        ),
+    }
