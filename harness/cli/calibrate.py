@@ -58,9 +58,9 @@ def calibrate(
     from harness.calibration.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
     from harness.calibration.calibrate import calibrate as run_calibration
     from harness.calibration.table import render_markdown
-    from harness.cli.dataset_progress import generation_progress
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.progress import generation_progress
 
     entry = load_entry(benchmark)
     plan = plan_calibration(

@@ -50,9 +50,9 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     The bytes are the same on every machine and with any number of threads; where the definition pins their
     sha256, they are held against it. Prints the dataset's folder.
     """
-    from harness.cli.dataset_progress import generation_progress
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import dataset_lock
+    from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
     from reference_models.data.click_log import generate as generate_click_log
     from reference_models.data.registry import locate_dataset

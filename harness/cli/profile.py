@@ -48,25 +48,23 @@ def profile(
 
     Nothing is trained to its target and nothing is scored; any value may be changed with --set.
     """
-    from harness.cli.dataset_progress import generation_progress
-    from harness.cli.run import refuse_impossible, refuse_too_large_batch
     from harness.config.run_config import resolve
     from harness.foundation.files import read_json
-    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.prepare import (
+        prepare_data,
+        refuse_impossible,
+        refuse_too_large_batch,
+        refuse_unprofilable,
+    )
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
-    from harness.system.resources import read_resources
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
     refuse_unprofilable(config.workload.runtime.implementation)
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)
-    num_threads = config.workload.runtime.threads or read_resources().num_cores
-    with generation_progress(config.workload.data, quiet=quiet) as on_progress:
-        data_dir = ensure_dataset(
-            config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
-        )
+    data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
     refuse_too_large_batch(data_dir, config.workload)
     request = RunRequest(
         num_runs=1,
@@ -91,18 +89,6 @@ def profile(
     click.echo(render(record, _markdown if output_format == "md" else _plain))
     if output_format == "table":
         click.echo(f"\nfile   {path}" + (f"\ntrace  {trace}" if trace is not None else ""))
-
-
-def refuse_unprofilable(implementation: str) -> None:
-    """Before anything is written: an implementation whose step has no phases to time."""
-    from reference_models.registry import WITHOUT_PHASES
-
-    if implementation in WITHOUT_PHASES:
-        raise HarnessError(
-            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
-            "'optimized'.",
-            ExitCode.USAGE,
-        )
 
 
 def _say(doing: str) -> None:

@@ -8,8 +8,6 @@ from typing import Any, Unpack
 import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
-from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
 
 
@@ -53,11 +51,16 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
-    from harness.cli.dataset_progress import generation_progress
     from harness.config.run_config import resolve
-    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.prepare import (
+        num_processes,
+        prepare_data,
+        refuse_disturbed_environment,
+        refuse_impossible,
+        refuse_too_large_batch,
+        refuse_without_target,
+    )
     from harness.run_sets.runner import RunRequest, start_set
-    from harness.system.resources import read_resources
 
     foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
     if foreign_ranks is not None and configured["ranks"] not in (None, foreign_ranks):
@@ -75,12 +78,7 @@ def run(
     refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
-    runtime = config.workload.runtime
-    num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
-    with generation_progress(config.workload.data, quiet=quiet) as on_progress:
-        data_dir = ensure_dataset(
-            config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
-        )
+    data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
     refuse_too_large_batch(data_dir, config.workload)
     if throughput_steps is not None:
         num_runs = num_processes(num_runs)
@@ -168,18 +166,6 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     click.get_current_context().exit(int(finished.exit_code))
 
 
-def num_processes(num_runs: int | None) -> int:
-    """Of a measurement of throughput, by -n."""
-    from harness.run_sets.throughput import MIN_PROCESSES
-
-    if num_runs is not None and num_runs < MIN_PROCESSES:
-        raise click.UsageError(
-            f"-n is {num_runs}, but --throughput measures in at least {MIN_PROCESSES} processes, to tell what they "
-            "differ by. Leave -n out, or give more."
-        )
-    return num_runs or MIN_PROCESSES
-
-
 def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     """Measure, and say the result in a few lines."""
     from harness.foundation.files import read_json
@@ -222,56 +208,3 @@ def exchange_line(process: Mapping[str, Any]) -> str:
         return ""
     num_bytes = sum(exchange["bytes_per_step"].values())
     return f"  exchange        {count(num_bytes)} bytes per step between {exchange['num_ranks']} ranks, counted\n"
-
-
-def refuse_without_target(config: RunConfig) -> None:
-    """A workload, or data with nothing to learn in it, is for throughput only."""
-    from harness.config.synthetic import refuse_made_up_target
-
-    _ = config.benchmark.quality  # raises for a workload
-    refuse_made_up_target(config.workload.data)
-
-
-def refuse_impossible(workload: WorkloadConfig) -> None:
-    """Fail before anything is written: a device, an implementation or CPUs that are not there."""
-    from harness.system.resources import read_resources
-    from reference_models.distributed.limits import refuse_impossible_runtime
-    from reference_models.registry import find_implementation
-
-    runtime = workload.runtime
-    find_implementation(runtime.implementation)
-    refuse_impossible_runtime(workload.train, runtime)
-    num_cpus = read_resources().num_affinity_cpus
-    if runtime.threads is not None and runtime.threads > num_cpus:
-        raise HarnessError(
-            f"runtime.threads is {runtime.threads}, but this process may use {num_cpus} CPUs. "
-            "More threads than CPUs wait for one another; give at most that many.",
-            ExitCode.USAGE,
-        )
-    if runtime.device != "cpu":
-        from reference_models.training.devices import find_device
-
-        find_device(runtime.device)
-
-
-def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
-    from harness.config.synthetic import hold_in_memory
-    from reference_models.data.registry import open_dataset
-
-    workload = hold_in_memory(workload, 1)
-    num_samples = open_dataset(data_dir, workload.data).train.num_samples
-    if workload.train.global_batch_size > num_samples:
-        raise HarnessError(
-            f"train.global_batch_size is {workload.train.global_batch_size}, but {data_dir} has only {num_samples} "
-            "training samples. Use a smaller batch.",
-            ExitCode.USAGE,
-        )
-
-
-def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
-    from harness.system.preflight import run_checks
-
-    warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
-    if warnings:
-        lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)
-        raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)

@@ -70,10 +70,10 @@ def sweep(
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
-    from harness.cli.run import num_processes, refuse_disturbed_environment, refuse_without_target
     from harness.config.axes import make_points, read_axis, refuse_other_problems
     from harness.config.run_config import resolve
     from harness.config.seeds import draw_base_seed
+    from harness.run_sets.prepare import num_processes, refuse_disturbed_environment, refuse_without_target
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import start_sweep
 
@@ -131,14 +131,15 @@ def _configure(
     quiet: bool,
 ) -> list[Any]:
     """Resolve every point before anything is written; what only one configuration cannot do becomes its problem."""
-    from harness.cli.dataset_progress import generation_progress
-    from harness.cli.profile import refuse_unprofilable
-    from harness.cli.run import refuse_impossible, refuse_too_large_batch
     from harness.config.axes import overrides_of
     from harness.config.run_config import resolve
-    from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.prepare import (
+        prepare_data,
+        refuse_impossible,
+        refuse_too_large_batch,
+        refuse_unprofilable,
+    )
     from harness.run_sets.sweep import Configuration
-    from harness.system.resources import read_resources
 
     configs = []
     for point in points:
@@ -151,12 +152,7 @@ def _configure(
         configs.append(config)
     found = []
     for point, config in zip(points, configs, strict=True):
-        runtime = config.workload.runtime
-        num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
-        with generation_progress(config.workload.data, quiet=quiet) as on_progress:
-            data_dir = ensure_dataset(
-                config.workload.data, configured["data_root"], num_threads=num_threads, on_progress=on_progress
-            )
+        data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
         problem = None
         try:
             refuse_too_large_batch(data_dir, config.workload)

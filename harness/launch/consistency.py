@@ -10,18 +10,18 @@ from typing import Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, RefusedByAllError
-from harness.measure.training import RunSpec
+from harness.measure.kinds import Job
 from reference_models.data.registry import open_dataset
 from reference_models.process.world import World
 
 LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
-_OWN = ("data_dir", "definition_path", "attempt")
+_OWN = ("data_dir", "definition_path", "folder", "attempt")
 """What may differ: where files lie on each machine."""
 
 
-def agree(world: World, spec: RunSpec, config: WorkloadConfig) -> None:
+def agree(world: World, job: Job, config: WorkloadConfig) -> None:
     """All ranks are about to run the same attempt, on the same data, with the same software."""
-    refuse_difference(world, describe_rank(spec, config))
+    refuse_difference(world, describe_rank(job, config))
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
@@ -33,15 +33,15 @@ def refuse_difference(world: World, described: dict[str, Any]) -> None:
         raise RefusedByAllError(difference, ExitCode.USAGE)
 
 
-def describe_rank(spec: RunSpec, config: WorkloadConfig) -> dict[str, Any]:
+def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
     """What must be equal on all ranks, by name."""
-    shared = {key: value for key, value in asdict(spec).items() if key not in _OWN}
+    shared = {key: value for key, value in asdict(job).items() if key not in _OWN}
     text = json.dumps(shared, sort_keys=True)
     return {
         "configuration": hashlib.sha256(text.encode()).hexdigest()[:12],
-        "run_index": spec.run_index,
-        "seed": spec.seed,
-        "dataset_sha256": open_dataset(Path(spec.data_dir), config.data).dataset_sha256,
+        "run_index": shared.get("run_index"),
+        "seed": job.seed,
+        "dataset_sha256": open_dataset(Path(job.data_dir), config.data).dataset_sha256,
         "python": platform.python_version(),
         **{name: _version(name) for name in LIBRARIES},
     }

@@ -5,22 +5,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.foundation.errors import ExitCode
+from harness.measure.kinds import OnEvent
+from harness.system.software import WORKER_VARIABLES
 
 _GRACE_S = 10.0
-WORKER_VARIABLES = {"GOMP_SPINCOUNT": "1000", "MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(1 << 40)}
-"""What a worker's environment has unless the user's says otherwise; other C libraries ignore GNU's variables.
-
-- How long OpenMP's threads spin at a barrier before they sleep. GNU's default (300,000) lets one busy neighbour slow
-  small layers tenfold and more, since whoever spins keeps the core from whoever is waited for.
-- Freed memory is kept for the next step. By default every tensor above 32 MiB, and often above less, is given back
-  and its pages cleared again at each use: a tenth of a step at batch size 65,536, a fifth of the reference's.
-"""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -39,17 +33,15 @@ def launch_worker(
     spec_path: Path,
     *,
     num_threads: int,
-    on_event: Callable[[Mapping[str, Any]], None],
-    module: str = "harness.measure.training",
+    on_event: OnEvent = lambda event: None,
     num_ranks: int = 1,
-    rank_module: str = "harness.launch.rank",
 ) -> WorkerEnd:
-    """Run one worker to its end: one process of `module`, or several ranks of `rank_module`.
+    """Run the job in `spec_path` to its end, in one process or several ranks.
 
     If this call is left by an exception, the worker is stopped first.
     """
-    several = ["harness.launch.torchrun", str(num_ranks), str(spec_path), rank_module]
-    what = [module, str(spec_path)] if num_ranks == 1 else several
+    several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
+    what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
     failed: Mapping[str, Any] | None = None
     stderr_path = spec_path.parent / "stderr.txt"
     environ = {

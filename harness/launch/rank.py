@@ -1,23 +1,20 @@
-"""The child of a run of several ranks: one rank, from meeting the others to the run's end.
+"""One rank of a job of several, of any kind: from meeting the others to the job's end.
 
 Started by `harness.launch.torchrun` as `python -m harness.launch.rank SPEC.json`, once per rank. Rank 0 writes the
-log and the record; every rank's stderr goes to a file of its own in the attempt's folder.
+log and the record; every rank's stderr goes to a file of its own in the job's folder.
 """
 
 import os
 import signal
 import sys
 import traceback
-from collections.abc import Callable
 from pathlib import Path
-from typing import NoReturn
 
 from harness.config.catalog import parse_workload
 from harness.foundation.errors import ExitCode
-from harness.foundation.files import read_json
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
-from harness.measure.training import RunSpec, explain_and_end, run_attempt, watch_parent
+from harness.measure.job import end_process, explain_and_end, measure, read_job, send_to_parent, watch_parent
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import meet
 from rules.benchmarks.loader import parse_benchmark
@@ -30,21 +27,22 @@ def stderr_path(folder: Path, rank: int) -> Path:
     return folder / f"stderr_rank_{rank}.txt"
 
 
-def run_rank(spec: RunSpec, folder: Path) -> None:
-    """Meet the other ranks, make sure that all are about to do the same, and run."""
-    config = parse_workload(benchmark := parse_benchmark(spec.tables, Path(spec.definition_path)), benchmark.sections)
+def run_rank(spec_path: Path) -> None:
+    """Meet the other ranks, make sure that all are about to do the same, and do it."""
+    kind, job = read_job(spec_path)
+    config = parse_workload(benchmark := parse_benchmark(job.tables, Path(job.definition_path)), benchmark.sections)
     runtime = config.runtime
     meeting = meet(num_ranks=runtime.ranks)
     with Heartbeat(meeting):
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
-        agree(world, spec, config)
-        run_attempt(spec, folder, world)
+        agree(world, job, config)
+        measure(kind, job, world, send_to_parent)
         world.barrier()
     world.leave()
 
 
-def be_rank(spec_path: str, work: Callable[[Path], object]) -> int:
-    """Do this rank's `work` on the spec; its stderr, and an error in one line, go to a file of the rank's own."""
+def main(spec_path: str) -> int:
+    """Do this rank's part of the job; its stderr, and an error in one line, go to a file of the rank's own."""
     # The main thread may wait inside a collective call, where no Python handler runs: end at once.
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
     path = Path(spec_path)
@@ -52,19 +50,12 @@ def be_rank(spec_path: str, work: Callable[[Path], object]) -> int:
         os.dup2(stderr.fileno(), 2)
     watch_parent()
     try:
-        return explain_and_end(lambda: work(path))
+        return explain_and_end(lambda: run_rank(path))
     except BaseException:
         # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
         traceback.print_exc()
         return ExitCode.INTERNAL_ERROR
 
 
-def end_process(exit_code: int) -> NoReturn:
-    """Without waiting for the thread that watches the parent."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)
-
-
 if __name__ == "__main__":
-    end_process(be_rank(sys.argv[1], lambda path: run_rank(RunSpec(**read_json(path)), path.parent)))
+    end_process(main(sys.argv[1]))

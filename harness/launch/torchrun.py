@@ -1,6 +1,6 @@
 """Starting the ranks of one run with torchrun's launcher, and telling the parent which one failed first.
 
-Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json MODULE`; each rank is `python -m MODULE SPEC.json`.
+Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json`; each rank is `harness.launch.rank SPEC.json`.
 """
 
 import json
@@ -22,7 +22,7 @@ _LAUNCHER_KILLS_AFTER_S = 25
 is killed so late was stuck, and the one that noticed it tells more."""
 
 
-def main(num_ranks: int, spec_path: str, module: str) -> int:
+def main(num_ranks: int, spec_path: str) -> int:
     """Run all ranks on this machine. Exit code 0 when all ended well, else that of the rank to blame."""
     config = LaunchConfig(
         min_nodes=1,
@@ -36,7 +36,7 @@ def main(num_ranks: int, spec_path: str, module: str) -> int:
         start_method="spawn",
     )
     try:
-        elastic_launch(config, sys.executable)("-m", module, spec_path)
+        elastic_launch(config, sys.executable)("-m", "harness.launch.rank", spec_path)
     except ChildFailedError as error:
         rank, failure = find_culprit(error.failures)
         sys.stdout.write(
@@ -75,4 +75,4 @@ def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailur
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), *sys.argv[2:]))
+    sys.exit(main(int(sys.argv[1]), sys.argv[2]))

@@ -1,29 +1,17 @@
-"""The child: one run, from an empty attempt folder to a finished log.
-
-Started as `python -m harness.measure.training SPEC.json`. Progress goes to stdout as JSON lines; standard input is a
-pipe whose end means that the parent is gone.
-"""
+"""One run to the quality target, from an empty attempt folder to a finished log."""
 
 import hashlib
-import json
 import math
-import os
 import resource
-import signal
 import socket
-import sys
-import threading
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
-from types import FrameType
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from harness.config.catalog import parse_workload
-from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
-from harness.foundation.files import read_json, write_json
 from harness.measure.clock import Clock
+from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.run_log import Block, RunLog, RunOutcome, make_schedule
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
@@ -44,15 +32,11 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class RunSpec:
-    """One run as the parent resolved it; travels as JSON."""
+class TrainingJob(Job):
+    """One run as the parent resolved it."""
 
-    tables: dict[str, Any]
-    definition_path: str
     run_index: int
     attempt: int
-    seed: int
-    data_dir: str
     division: str
     submission_org: str
     submission_platform: str
@@ -64,11 +48,6 @@ class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
     """The run cannot succeed any more; the reason goes into the log."""
 
 
-def tell_parent(event: Mapping[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
-
-
 class Monitor:
     """Sends progress to the parent, keeps the run's deadline, and remembers what blocks and evaluations took."""
 
@@ -78,11 +57,11 @@ class Monitor:
         timeout_s: float | None,
         meter: EnergyMeter | None = None,
         world: World | None = None,
-        on_event: Callable[[Mapping[str, Any]], None] | None = None,
+        on_event: OnEvent = lambda event: None,
     ) -> None:
         self._clock, self._timeout_s, self._meter = clock, timeout_s, meter
         self._world = SingleProcess() if world is None else world
-        self._on_event = tell_parent if on_event is None else on_event
+        self._on_event = on_event
         self._run_start_s: float | None = None
         self.blocks: list[dict[str, Any]] = []
         self.evaluations: list[dict[str, Any]] = []
@@ -186,18 +165,12 @@ def _evaluate(workload: Workload, block: Block, log: RunLog, clock: Clock, monit
     return quality
 
 
-def run_attempt(
-    spec: RunSpec,
-    folder: Path,
-    world: World | None = None,
-    on_event: Callable[[Mapping[str, Any]], None] | None = None,
-) -> RunOutcome:
-    """One attempt: clear the cache, build, train to target; writes log.txt and run.json into `folder`.
+def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str, Any] | None:
+    """One attempt: clear the cache, build, train to target; writes log.txt and returns run.json's content.
 
     In a world of several ranks all of them train, and rank 0 writes.
     """
-    world = SingleProcess() if world is None else world
-    is_first = world.rank == 0
+    is_first, folder = world.rank == 0, Path(spec.folder)
     started = datetime.now(UTC)
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = parse_workload(benchmark, benchmark.sections)
@@ -217,35 +190,31 @@ def run_attempt(
     log.close()
     ranks = describe_ranks(workload, world)
     if not is_first:
-        return outcome
-    write_json(
-        folder / "run.json",
-        {
-            "schema_version": 1,
-            "run_index": spec.run_index,
-            "attempt": spec.attempt,
-            "seed": spec.seed,
-            "status": "success" if outcome.status == keys.SUCCESS else "not_converged",
-            "reason": outcome.reason,
-            "exit_code": 0,
-            "started_utc": started.isoformat(timespec="milliseconds"),
-            "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-            "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks["ranks"]),
-            "peak_device_bytes": workload.peak_device_bytes(),
-            "energy": energy,
-            "cache_clear": {
-                "cleared": cache.cleared,
-                "method": cache.method,
-                "resident_bytes_before": cache.resident_bytes_before,
-                "resident_bytes_after": cache.resident_bytes_after,
-            },
-            "blocks": monitor.blocks,
-            "evaluations": monitor.evaluations,
-            "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
-            **(ranks if world.size > 1 else {}),
+        return None
+    return {
+        "schema_version": 1,
+        "run_index": spec.run_index,
+        "attempt": spec.attempt,
+        "seed": spec.seed,
+        "status": "success" if outcome.status == keys.SUCCESS else "not_converged",
+        "reason": outcome.reason,
+        "exit_code": 0,
+        "started_utc": started.isoformat(timespec="milliseconds"),
+        "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
+        "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks["ranks"]),
+        "peak_device_bytes": workload.peak_device_bytes(),
+        "energy": energy,
+        "cache_clear": {
+            "cleared": cache.cleared,
+            "method": cache.method,
+            "resident_bytes_before": cache.resident_bytes_before,
+            "resident_bytes_after": cache.resident_bytes_after,
         },
-    )
-    return outcome
+        "blocks": monitor.blocks,
+        "evaluations": monitor.evaluations,
+        "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
+        **(ranks if world.size > 1 else {}),
+    }
 
 
 def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
@@ -268,7 +237,7 @@ def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
 
 
 def describe_run(
-    spec: RunSpec, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
+    spec: TrainingJob, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
 ) -> dict[str, Any]:
     lines: dict[str, Any] = {
         keys.SUBMISSION_BENCHMARK: benchmark.name,
@@ -286,49 +255,4 @@ def describe_run(
     return {key: value for key, value in lines.items() if value is not None}
 
 
-def watch_parent() -> None:
-    """End this process when the parent's end of standard input closes, even by kill -9."""
-
-    def wait() -> None:
-        while os.read(0, 4096):
-            pass
-        os._exit(ExitCode.TERMINATED)
-
-    threading.Thread(target=wait, name="parent-watchdog", daemon=True).start()
-
-
-def interrupt(signum: int, frame: FrameType | None) -> NoReturn:
-    raise KeyboardInterrupt
-
-
-def main(spec_path: str) -> int:
-    """Run one attempt; the exit code tells the parent how it ended, and stderr why."""
-    signal.signal(signal.SIGTERM, interrupt)
-    watch_parent()
-    path = Path(spec_path)
-    return explain_and_end(lambda: run_attempt(RunSpec(**read_json(path)), path.parent))
-
-
-def explain_and_end(attempt: Callable[[], object]) -> int:
-    """The exit code of an attempt; an error that users can do something about goes to stderr in one line."""
-    try:
-        attempt()
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except BaseException as error:
-        code = exit_code_of(error)
-        if is_out_of_memory(error):
-            code, error = ExitCode.RESOURCES, MemoryError()
-        if code is None:
-            raise
-        sys.stderr.write(f"{message_of(error)}\n")
-        return code
-    return ExitCode.DONE
-
-
-if __name__ == "__main__":
-    # A worker that ends while its watchdog thread still reads must not wait for it.
-    exit_code = main(sys.argv[1])
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)
+KIND = MeasurementKind(name="training", job=TrainingJob, run=run_attempt, file="run.json", is_scored=True)

@@ -8,9 +8,9 @@ from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
-from harness.launch.process import WORKER_VARIABLES
 from harness.measure.clock import Clock
 from harness.system.resources import Resources, read_resources
+from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
 from reference_models.costs.model import MemoryEstimate, ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset

@@ -18,12 +18,12 @@ from typing import Any
 from harness.config.catalog import parse_workload
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
-from harness.foundation.files import write_json
 from harness.launch.consistency import agree, refuse_difference
 from harness.launch.heartbeat import Heartbeat
 from harness.launch.launcher_env import adopt_slurm
 from harness.launch.rank import COLLECTIVE_TIMEOUT_S
-from harness.measure.training import RunSpec, run_attempt
+from harness.measure.job import measure, write_job
+from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, locked, open_run_set, write_record
 from harness.run_sets.progress import RunProgress
 from harness.run_sets.runner import RunRequest, make_spec, start_set
@@ -50,7 +50,7 @@ def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: in
         given: Any = world.broadcast(prepared.told if isinstance(prepared, Prepared) else prepared)
         if isinstance(given, HarnessError):
             raise RefusedByAllError(str(given), given.exit_code)
-        told = given if isinstance(given, str) else _train(world, RunSpec(**given), request, prepared)
+        told = given if isinstance(given, str) else _train(world, TrainingJob(**given), request, prepared)
         world.barrier()
         if isinstance(prepared, Prepared):
             prepared.run_set.recover(index)
@@ -64,17 +64,18 @@ def _tell(line: str) -> None:
 
 
 def _train(
-    world: ProcessGroup, given: RunSpec, request: RunRequest, prepared: "Prepared | str | HarnessError | None"
+    world: ProcessGroup, given: TrainingJob, request: RunRequest, prepared: "Prepared | str | HarnessError | None"
 ) -> str:
     """The run itself; its status."""
-    spec = replace(given, data_dir=str(request.data_dir.resolve()))
+    attempt = prepared.attempt if isinstance(prepared, Prepared) else Path()
+    spec = replace(given, data_dir=str(request.data_dir.resolve()), folder=str(attempt))
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     agree(world, spec, parse_workload(benchmark, benchmark.sections))
     quality = benchmark.quality
     progress = RunProgress(f"run {spec.run_index}", quality.max_epochs, quality.target, quiet=request.quiet)
-    attempt = prepared.attempt if isinstance(prepared, Prepared) else Path()
     with _quiet_libraries():
-        return run_attempt(spec, attempt, world, progress.on_event).status
+        record = measure(KIND, spec, world, progress.on_event)
+    return "" if record is None else str(record["status"])
 
 
 @contextmanager
@@ -114,7 +115,7 @@ def _asked(config: RunConfig, request: RunRequest, folder: Path, index: int) -> 
 class Prepared:
     """What rank 0 keeps to itself of a run that is about to begin, and what it tells the others."""
 
-    def __init__(self, run_set: RunSet, attempt: Path, spec: RunSpec) -> None:
+    def __init__(self, run_set: RunSet, attempt: Path, spec: TrainingJob) -> None:
         self.run_set, self.attempt, self.told = run_set, attempt, asdict(spec)
         self._index = spec.run_index
 
@@ -141,7 +142,7 @@ def _prepare(
         attempt = run_set.new_attempt(index)
         tables = read_toml(run_set.extra / "definition.toml")
         spec = make_spec(run_set, content, tables, index, attempt)
-        write_json(attempt / "spec.json", asdict(spec))
+        write_job(KIND, spec)
         return Prepared(run_set, attempt, spec)
     except HarnessError as error:
         return error

@@ -1,32 +1,19 @@
 """The parent of `dlrmbench profile`: one worker, its answer kept as extra/profile.json of a run set."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import write_json
 from harness.launch.process import explain_end, launch_worker
+from harness.measure.job import write_job
+from harness.measure.profile.job import KIND, ProfileJob
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, locked, open_run_set
 from harness.run_sets.runner import RunRequest, start_set
 from rules.benchmarks.loader import read_toml
 
 PROFILE_FILE = "profile.json"
-_MODULE = "harness.measure.profile.worker"
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProfileSpec:
-    """What to profile; travels as JSON. `num_steps` None is as many as fit in a budget."""
-
-    tables: dict[str, Any]
-    definition_path: str
-    data_dir: str
-    seed: int
-    num_steps: int | None
-    trace: str | None
 
 
 def find_or_start_set(config: RunConfig, request: RunRequest) -> tuple[RunSet, dict[str, Any]]:
@@ -66,29 +53,23 @@ def profile_set(
         tables = read_toml(run_set.extra / "definition.toml")
         folder = run_set.extra / "profile"
         folder.mkdir(exist_ok=True)
-        spec = ProfileSpec(
+        job = ProfileJob(
             tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}},
             definition_path=str(run_set.extra / "definition.toml"),
             data_dir=content["dataset"]["dir"],
             seed=content["seeds"][0],
+            folder=str(folder),
             num_steps=num_steps,
             trace=None if trace is None else str(trace.absolute()),
         )
-        write_json(folder / "spec.json", asdict(spec))
-        answers: list[Mapping[str, Any]] = []
+        (folder / KIND.file).unlink(missing_ok=True)
 
         def on_event(event: Mapping[str, Any]) -> None:
             if event["event"] == "progress":
                 on_progress(str(event.get("doing")))
-            elif event["event"] == "profile":
-                answers.append(event["content"])
 
-        end = launch_worker(
-            folder / "spec.json", num_threads=content["num_threads"], on_event=on_event, module=_MODULE
-        )
-        if not answers:
+        end = launch_worker(write_job(KIND, job), num_threads=content["num_threads"], on_event=on_event)
+        if not (folder / KIND.file).exists():
             reason, code = explain_end(end)
             raise HarnessError(f"nothing was profiled: {reason}", code)
-        path = run_set.extra / PROFILE_FILE
-        write_json(path, answers[0])
-        return path
+        return (folder / KIND.file).replace(run_set.extra / PROFILE_FILE)

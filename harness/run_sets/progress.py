@@ -2,8 +2,11 @@
 
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, TextIO
+
+from reference_models.config.sections import DataConfig
 
 _PLAIN_EVERY_S = 5.0
 
@@ -56,3 +59,28 @@ class RunProgress:
             f"{self._label}: {bar}{share:4.0%} of the samples, {self._samples_per_s:,.0f} samples/s, "
             f"AUC {quality} (target {self._target:g}){eta}"
         )
+
+
+@contextmanager
+def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
+    """A callback for `generate`; the bar appears with the first samples, so nothing shows when none are made."""
+    total = (data.train_samples or 0) + (data.eval_samples or 0)
+    stream = sys.stderr
+    done = 0
+
+    def on_progress(num_samples: int) -> None:
+        nonlocal done
+        if quiet:
+            return
+        if stream.isatty():
+            done += num_samples
+            stream.write(f"\r\x1b[2Kgenerating {data.name}: {done / total:4.0%}")
+            stream.flush()
+        elif done == 0:
+            done = num_samples
+            stream.write(f"generating {data.name}: {total:,} samples\n")
+            stream.flush()
+
+    yield on_progress
+    if done and stream.isatty():
+        stream.write(f"\r\x1b[2Kgenerated {data.name}: {total:,} samples\n")

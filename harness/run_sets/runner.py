@@ -13,9 +13,10 @@ import tomli_w
 from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, write_json, write_text
+from harness.foundation.files import read_json, write_text
 from harness.launch.process import explain_end, launch_worker
-from harness.measure.training import RunSpec
+from harness.measure.job import write_job
+from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, write_record
 from harness.run_sets.progress import RunProgress
 from harness.system.description import describe_system, system_slug, write_system_json
@@ -174,12 +175,11 @@ def _run(
 ) -> None:
     attempt = run_set.new_attempt(index)
     spec = make_spec(run_set, content, tables, index, attempt)
-    write_json(attempt / "spec.json", asdict(spec))
     label = f"run {index + 1} of {content['num_runs']}"
     progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
     try:
         end = launch_worker(
-            attempt / "spec.json",
+            write_job(KIND, spec),
             num_threads=content["num_threads"],
             on_event=progress.on_event,
             num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
@@ -208,15 +208,16 @@ def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
 
 def make_spec(
     run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path
-) -> RunSpec:
+) -> TrainingJob:
     given = {field: entry["value"] for field, entry in content["submission"].items()}
     threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
-    return RunSpec(
+    return TrainingJob(
         tables={**tables, **threads},
         definition_path=str(run_set.extra / "definition.toml"),
         run_index=index,
         attempt=int(attempt.name.removeprefix("attempt_")),
         seed=content["seeds"][index],
+        folder=str(attempt),
         data_dir=content["dataset"]["dir"],
         division=content["division"],
         submission_org=given.get("submitter") or UNSPECIFIED,

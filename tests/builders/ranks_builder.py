@@ -53,7 +53,7 @@ def start_world(num_ranks: int, arguments: list[list[object]], cwd: Path) -> lis
     ]
 
 
-def find_rank(parent: int, rank: int, *, module: str = "harness.launch.rank", within_s: float = 60.0) -> int:
+def find_rank(parent: int, rank: int, *, within_s: float = 60.0) -> int:
     """Process id of a rank below the process `parent`, waiting until it is there."""
     end = time.monotonic() + within_s
     while time.monotonic() < end:
@@ -63,7 +63,7 @@ def find_rank(parent: int, rank: int, *, module: str = "harness.launch.rank", wi
                 environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
             except OSError:
                 continue
-            if module.encode() + b"\0" in command and b"RANK=%d" % rank in environ:
+            if b"harness.launch.rank\0" in command and b"RANK=%d" % rank in environ:
                 return pid
         time.sleep(0.05)
     raise AssertionError(f"rank {rank} did not start")

@@ -7,7 +7,7 @@ from typing import Any
 
 from harness.measure.clock import Clock
 from harness.measure.run_log import RunLog, RunOutcome
-from harness.measure.training import Monitor, RunSpec, describe_run, run_once
+from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
 from reference_models.process.errors import NotFiniteError
 from reference_models.training.workload import TrainCounts
 from rules.benchmarks.loader import Benchmark
@@ -68,7 +68,7 @@ class ScriptedWorkload:
         return {}
 
 
-def run_spec(**changes: Any) -> RunSpec:
+def run_spec(**changes: Any) -> TrainingJob:
     values: dict[str, Any] = {
         "tables": {},
         "definition_path": "definition.toml",
@@ -76,13 +76,14 @@ def run_spec(**changes: Any) -> RunSpec:
         "attempt": 0,
         "seed": 7,
         "data_dir": "data",
+        "folder": "attempt_0",
         "division": "closed",
         "submission_org": "unspecified",
         "submission_platform": "unspecified",
         "submission_status": "research",
         "timeout_s": None,
     }
-    return RunSpec(**{**values, **changes})
+    return TrainingJob(**{**values, **changes})
 
 
 def run_scripted(path: Path, workload: ScriptedWorkload, **changes: Any) -> RunOutcome:

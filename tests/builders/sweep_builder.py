@@ -15,7 +15,7 @@ from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
 from harness.measure.clock import Clock
 from harness.measure.run_log import RunLog
-from harness.measure.training import Monitor, RunSpec, describe_run, run_once
+from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
 from rules.benchmarks.loader import parse_benchmark
 from rules.logs import keys
 
@@ -39,21 +39,20 @@ class FastWorkers:
     kill_at: int | None = None
     launches: list[Mapping[str, Any]] = field(default_factory=list)
 
-    def __call__(
-        self, spec_path: Path, *, on_event: Callable[[Mapping[str, Any]], None], **options: object
-    ) -> WorkerEnd:
+    def __call__(self, spec_path: Path, **options: object) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         self.launches.append(spec)
         if len(self.launches) - 1 == self.kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
         if self.fail(spec):
             return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
-        if "trace" in spec:
-            on_event({"event": "profile", "content": PROFILE})
-        elif "num_steps" in spec:
-            on_event(throughput_answer(spec, len(self.launches)))
+        folder = spec_path.parent
+        if spec["kind"] == "profile":
+            (folder / "profile.json").write_text(json.dumps(PROFILE))
+        elif spec["kind"] == "throughput":
+            (folder / "measured.json").write_text(json.dumps(throughput_answer(spec, len(self.launches))))
         else:
-            _train(spec, spec_path.parent)
+            _train(spec, folder)
         return WorkerEnd(exit_code=0, last_words="")
 
 
@@ -62,7 +61,6 @@ def throughput_answer(spec: Mapping[str, Any], number: int) -> dict[str, Any]:
     num_samples = spec["num_steps"] * spec["tables"]["train"]["global_batch_size"]
     duration_s = num_samples / (1e4 * spec["tables"]["runtime"]["threads"]) * (1 + 0.001 * (number % 3))
     return {
-        "event": "throughput",
         "num_steps": spec["num_steps"],
         "num_samples": num_samples,
         "duration_s": duration_s,
@@ -87,7 +85,8 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
         train_samples=data["train_samples"],
         eval_samples=data["eval_samples"],
     )
-    run_spec, clock = RunSpec(**spec), Clock()
+    values = {key: value for key, value in spec.items() if key != "kind"}
+    run_spec, clock = TrainingJob(**values, folder=str(folder)), Clock()
     log = RunLog(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")

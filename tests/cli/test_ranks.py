@@ -136,7 +136,7 @@ def kill_and_resume(tmp_path: Path, data_root: Path, draw: random.Random) -> Non
 def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_root: Path) -> None:
     process = start_command(*options(data_root, "--ranks", 2, "--throughput", 100000), cwd=tmp_path)
     try:
-        pid = find_rank(process.pid, 1, module="harness.launch.throughput_rank")
+        pid = find_rank(process.pid, 1)
         time.sleep(10)
         os.kill(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=60)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from harness.launch.process import WORKER_VARIABLES
+from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig, TrainConfig, parse_train
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch

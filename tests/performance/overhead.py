@@ -27,8 +27,9 @@ from jobs import run_as_a_worker
 
 from harness.config.catalog import Entry, load_entry
 from harness.measure.clock import Clock
+from harness.measure.job import send_to_parent
 from harness.measure.run_log import RunLog
-from harness.measure.training import Monitor, run_once, tell_parent
+from harness.measure.training import Monitor, run_once
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import RunProgress
 from reference_models.process.world import SingleProcess
@@ -67,7 +68,7 @@ def share_inside(entry: Entry, folder: Path, log_path: Path, seed: int) -> tuple
     quality = entry.benchmark.quality
 
     def on_event(event: Mapping[str, Any]) -> None:
-        tell_parent(event)
+        send_to_parent(event)
         progress.on_event(event)
 
     clock = Clock()

@@ -13,13 +13,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.launch.process import WORKER_VARIABLES
 from harness.system import software
 from harness.system.accelerators import describe_accelerators, parse_nvidia_smi, read_accelerators
 from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
 from harness.system.hardware import describe_hardware, virtualization
 from harness.system.peripherals import describe_networking, describe_storage
-from harness.system.software import container, environment, environment_variables
+from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
 from harness.system.submission import Given, submission_fields
 from rules.tree.system_desc import STATUSES, SYSTEM_FIELDS
 

@@ -11,10 +11,11 @@ from ranks_builder import needs_torchrec
 
 from harness.cli.run import exchange_line
 from harness.config.run_config import Override, resolve
+from harness.measure.throughput import _train
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.runner import RunRequest, start_set
-from harness.run_sets.throughput import _train, measure_process
+from harness.run_sets.throughput import measure_process
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
 

@@ -16,6 +16,7 @@ from scripted_workload import ScriptedWorkload, run_scripted, run_spec
 
 from harness.measure.training import run_attempt
 from reference_models.data.registry import parse_data
+from reference_models.process.world import SingleProcess
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.logs import keys
 from rules.logs.log import read_log
@@ -40,8 +41,13 @@ def official_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("official")
     tables = capped_tables(folder / "data")
     (folder / "attempt").mkdir()
-    spec = run_spec(tables=tables, definition_path="dlrm_dcnv2.toml", data_dir=str(folder / "data"))
-    run_attempt(spec, folder / "attempt")
+    spec = run_spec(
+        tables=tables,
+        definition_path="dlrm_dcnv2.toml",
+        data_dir=str(folder / "data"),
+        folder=str(folder / "attempt"),
+    )
+    run_attempt(spec, SingleProcess(), lambda event: None)
     return folder / "attempt" / "log.txt"
 
 

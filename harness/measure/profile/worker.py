@@ -1,12 +1,5 @@
-"""The child of `dlrmbench profile`: builds the workload, measures ceilings and steps in one process, and answers.
+"""A profile: builds the workload, measures ceilings and steps in one process."""
 
-Started as `python -m harness.measure.profile.worker SPEC.json`; progress and the answer are events on its stdout.
-"""
-
-import json
-import os
-import signal
-import sys
 from pathlib import Path
 from typing import Any, TypeGuard
 
@@ -15,23 +8,20 @@ import torch
 
 from harness.config.catalog import parse_workload
 from harness.config.synthetic import hold_in_memory
-from harness.foundation.errors import ExitCode, exit_code_of, message_of
-from harness.foundation.files import read_json
 from harness.measure.clock import Clock
+from harness.measure.kinds import Job, OnEvent
 from harness.measure.profile.analysis import analyse_phases, limit_step
 from harness.measure.profile.document import make_document
 from harness.measure.profile.measure_ceilings import measure_ceilings
 from harness.measure.profile.operators import profile_operators
 from harness.measure.profile.steps import ProfiledWorkload, measure_steps
-from harness.measure.training import interrupt, watch_parent
-from harness.run_sets.profile import ProfileSpec
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
 from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
-from reference_models.process.world import SingleProcess
+from reference_models.process.world import World
 from reference_models.registry import find_implementation
 from reference_models.training.devices import find_device
 from reference_models.training.phases import ReportsPhases
@@ -43,26 +33,31 @@ _HELD_STEPS = 50
 """Batches of made-up data that are held; real data is read as in a run."""
 
 
-def profile(spec: ProfileSpec) -> dict[str, Any]:
-    """The content of profile.json. Steps are measured first, on the workload as a run has it after its warm-up."""
+def profile(
+    spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
+) -> dict[str, Any]:
+    """Measure profile.json's content; steps come first, on the workload as a run has it after its warm-up."""
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
     config = hold_in_memory(parse_workload(benchmark, benchmark.sections), _HELD_STEPS)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     name = config.runtime.implementation
-    workload = find_implementation(name)(workload_spec, SingleProcess())
+    workload = find_implementation(name)(workload_spec, world)
     if not is_profilable(workload):
         raise ConfigError(
             f"implementation {name!r} does not tell its phases and cannot be profiled. Use 'reference'."
         )
+
+    def say(doing: str) -> None:
+        on_event({"event": "progress", "doing": doing})
+
     say("building")
     workload.build()
     device = find_device(config.runtime.device)
     say("timing steps")
-    times = measure_steps(workload, device, spec.num_steps)
+    times = measure_steps(workload, device, num_steps)
     say("evaluating")
     evaluation = measure_evaluation(workload, workload_spec)
     say("running torch.profiler")
-    trace = None if spec.trace is None else Path(spec.trace)
     operators = profile_operators(workload, device, step_s=times.step_s, trace=trace)
     say("measuring ceilings")
     dataset = open_dataset(workload_spec.data_dir, config.data)
@@ -146,32 +141,3 @@ def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...
         sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
     ]
     return round(sum(found) / len(found))
-
-
-def say(doing: str) -> None:
-    _send({"event": "progress", "doing": doing})
-
-
-def _send(event: dict[str, Any]) -> None:
-    sys.stdout.write(json.dumps(event) + "\n")
-    sys.stdout.flush()
-
-
-def main(spec_path: str) -> int:
-    signal.signal(signal.SIGTERM, interrupt)
-    watch_parent()
-    try:
-        answer = profile(ProfileSpec(**read_json(Path(spec_path))))
-    except KeyboardInterrupt:
-        return ExitCode.INTERRUPTED
-    except Exception as error:
-        if (code := exit_code_of(error)) is None:
-            raise
-        sys.stderr.write(f"{message_of(error)}\n")
-        return code
-    _send({"event": "profile", "content": answer})
-    return ExitCode.DONE
-
-
-if __name__ == "__main__":
-    os._exit(main(sys.argv[1]))

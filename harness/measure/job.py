@@ -1,0 +1,102 @@
+"""The child: one job of any kind, from its file to its record; the one main and error boundary of all kinds.
+
+Started as `python -m harness.measure.job SPEC.json`. Progress goes to stdout as JSON lines; standard input is a
+pipe whose end means that the parent is gone.
+"""
+
+import json
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+from typing import Any, NoReturn
+
+from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.files import read_json, write_json
+from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
+from reference_models.process.world import SingleProcess, World
+
+SPEC_FILE = "spec.json"
+
+
+def write_job(kind: MeasurementKind, job: Job) -> Path:
+    """The file that a child is started with, in the job's folder."""
+    path = Path(job.folder) / SPEC_FILE
+    content = {key: value for key, value in asdict(job).items() if key != "folder"}
+    write_json(path, {"kind": kind.name, **content})
+    return path
+
+
+def read_job(path: Path) -> tuple[MeasurementKind, Any]:
+    """The kind and the job in a file that `write_job` made."""
+    content = read_json(path)
+    kind = find_kind(content.pop("kind"))
+    return kind, kind.job(**content, folder=str(path.parent))
+
+
+def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Mapping[str, Any] | None:
+    """Do the job, with the other ranks of `world`; rank 0 writes the record into the job's folder."""
+    record = kind.run(job, world, on_event)
+    if record is not None:
+        write_json(Path(job.folder) / kind.file, record)
+    return record
+
+
+def send_to_parent(event: Mapping[str, Any]) -> None:
+    """One line of progress."""
+    sys.stdout.write(json.dumps(event) + "\n")
+    sys.stdout.flush()
+
+
+def watch_parent() -> None:
+    """End this process when the parent's end of standard input closes, even by kill -9."""
+
+    def wait() -> None:
+        while os.read(0, 4096):
+            pass
+        os._exit(ExitCode.TERMINATED)
+
+    threading.Thread(target=wait, name="parent-watchdog", daemon=True).start()
+
+
+def explain_and_end(attempt: Callable[[], object]) -> int:
+    """The exit code of an attempt; an error that users can do something about goes to stderr in one line."""
+    try:
+        attempt()
+    except KeyboardInterrupt:
+        return ExitCode.INTERRUPTED
+    except BaseException as error:
+        code = exit_code_of(error)
+        if is_out_of_memory(error):
+            code, error = ExitCode.RESOURCES, MemoryError()
+        if code is None:
+            raise
+        sys.stderr.write(f"{message_of(error)}\n")
+        return code
+    return ExitCode.DONE
+
+
+def end_process(exit_code: int) -> NoReturn:
+    """Without waiting for the thread that watches the parent."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(exit_code)
+
+
+def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
+    raise KeyboardInterrupt
+
+
+def main(spec_path: str) -> int:
+    """Do one job alone; the exit code tells the parent how it ended, and stderr why."""
+    signal.signal(signal.SIGTERM, _interrupt)
+    watch_parent()
+    return explain_and_end(lambda: measure(*read_job(Path(spec_path)), SingleProcess(), send_to_parent))
+
+
+if __name__ == "__main__":
+    end_process(main(sys.argv[1]))

@@ -1,0 +1,90 @@
+"""Before anything is written: what run, sweep and profile refuse alike, and their data and threads made ready."""
+
+from pathlib import Path
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.run_config import RunConfig
+from harness.config.synthetic import hold_in_memory, refuse_made_up_target
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.throughput import MIN_PROCESSES
+from harness.run_sets.dataset import ensure_dataset
+from harness.run_sets.progress import generation_progress
+from harness.system.preflight import run_checks
+from harness.system.resources import read_resources
+from reference_models.data.registry import open_dataset
+from reference_models.distributed.limits import refuse_impossible_runtime
+from reference_models.registry import WITHOUT_PHASES, find_implementation
+
+
+def prepare_data(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> tuple[Path, int]:
+    """The folder of the dataset, made where it can be, and the threads of one process. Raises DatasetError."""
+    runtime = workload.runtime
+    num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
+    with generation_progress(workload.data, quiet=quiet) as on_progress:
+        folder = ensure_dataset(workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
+    return folder, num_threads
+
+
+def num_processes(num_runs: int | None) -> int:
+    """Of a measurement in several processes, by -n. Raises HarnessError (exit 2)."""
+    if num_runs is not None and num_runs < MIN_PROCESSES:
+        raise HarnessError(
+            f"-n is {num_runs}, but --throughput measures in at least {MIN_PROCESSES} processes, to tell what they "
+            "differ by. Leave -n out, or give more.",
+            ExitCode.USAGE,
+        )
+    return num_runs or MIN_PROCESSES
+
+
+def refuse_without_target(config: RunConfig) -> None:
+    """A workload, or data with nothing to learn in it, is for throughput only."""
+    _ = config.benchmark.quality  # raises for a workload
+    refuse_made_up_target(config.workload.data)
+
+
+def refuse_impossible(workload: WorkloadConfig) -> None:
+    """Fail before anything is written: a device, an implementation or CPUs that are not there."""
+    runtime = workload.runtime
+    find_implementation(runtime.implementation)
+    refuse_impossible_runtime(workload.train, runtime)
+    num_cpus = read_resources().num_affinity_cpus
+    if runtime.threads is not None and runtime.threads > num_cpus:
+        raise HarnessError(
+            f"runtime.threads is {runtime.threads}, but this process may use {num_cpus} CPUs. "
+            "More threads than CPUs wait for one another; give at most that many.",
+            ExitCode.USAGE,
+        )
+    if runtime.device != "cpu":
+        from reference_models.training.devices import find_device  # imports torch
+
+        find_device(runtime.device)
+
+
+def refuse_unprofilable(implementation: str) -> None:
+    """Before anything is written: an implementation whose step has no phases to time."""
+    if implementation in WITHOUT_PHASES:
+        raise HarnessError(
+            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
+            "'optimized'.",
+            ExitCode.USAGE,
+        )
+
+
+def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
+    """An epoch must hold at least one batch."""
+    workload = hold_in_memory(workload, 1)
+    num_samples = open_dataset(data_dir, workload.data).train.num_samples
+    if workload.train.global_batch_size > num_samples:
+        raise HarnessError(
+            f"train.global_batch_size is {workload.train.global_batch_size}, but {data_dir} has only {num_samples} "
+            "training samples. Use a smaller batch.",
+            ExitCode.USAGE,
+        )
+
+
+def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
+    """Under --strict-env a warning of the environment check is an error (exit 6)."""
+    warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
+    if warnings:
+        lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)
+        raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)
