@@ -79,7 +79,7 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     from harness.cli.compare_view import compare_csv, compare_markdown, echo_comparisons
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparisons_to_json
-    from reports.facts.sources import distinct, one_side, read_sides
+    from reports.comparison.sources import distinct, one_side, read_sides
 
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
@@ -162,7 +162,7 @@ def history(folder: Path, limit: int, form: str) -> int:
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
     """
     from harness.cli.history_view import echo_history, history_csv, history_markdown
-    from reports.facts.history import history_to_json, read_history
+    from reports.comparison.history import history_to_json, read_history
 
     past, num_found = read_history(folder, limit=limit)
     if form == "json":

@@ -9,7 +9,7 @@ from harness.cli.table import echo_table, printable, style, terminal_width, wrap
 from reports.comparison.comparison import Comparison
 from reports.comparison.export import FACTOR_COLUMNS, comparison_frame, factor_cells, method_line, remarks
 from reports.comparison.wording import sentence
-from reports.page.exports import frame_csv
+from reports.tables.columns import frame_csv
 
 _COLOURS = {"faster": "green", "slower": "red", "no difference shown": "cyan", "inconclusive": "yellow"}
 _MAX_CHANGES = 12

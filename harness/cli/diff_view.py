@@ -7,7 +7,8 @@ import click
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import echo_table, printable, terminal_width, wrap
-from reports.comparison.difference import Row, Setting, SettingsDifference
+from reports.comparison.difference import SettingsDifference
+from reports.comparison.records import Setting, SettingRow
 
 _NOT_SAID = "(not said)"
 
@@ -24,7 +25,7 @@ def echo_difference(difference: SettingsDifference, *, with_identical: bool) -> 
         _echo_rows(difference.identical)
 
 
-def _echo_rows(rows: Sequence[Row]) -> None:
+def _echo_rows(rows: Sequence[SettingRow]) -> None:
     """A table per section; where a side's values all have one source, it stands in the heading."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)

@@ -6,8 +6,9 @@ import click
 
 from harness.cli.escaping import markdown_safe
 from harness.cli.table import printable, render_table
-from reports.facts.history import PastSet, history_frame
-from reports.page.exports import frame_csv
+from reports.comparison.history import history_frame
+from reports.comparison.records import PastSet
+from reports.tables.columns import frame_csv
 from reports.text.formatting import duration, epoch_ms, si, utc
 
 _COLUMNS = (

@@ -49,7 +49,7 @@ def report(
     PATH is a result directory of anyone's, a directory of them (such as a published round), or one log; for json,
     csv and parquet also a file that '--format json' wrote.
     """
-    from reports.facts.sources import is_document
+    from reports.tables.documents import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
@@ -89,9 +89,10 @@ def report(
 
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
     """The tables alone: all that an exported file can be turned into, and all that Parquet holds."""
-    from reports.facts.sources import read_tables, table_text
     from reports.page.report import write_whole
-    from reports.tables.parquet import write_parquet
+    from reports.tables.columns import frame_csv
+    from reports.tables.documents import json_text, read_documents
+    from reports.tables.frames import runs_frame, write_parquet
 
     if output_format not in ("json", "csv", "parquet"):
         raise click.UsageError(
@@ -100,11 +101,13 @@ def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: s
         )
     if output_format == "parquet" and (output is None or str(output) == "-" or output.is_file()):
         raise click.UsageError("parquet is three files: give --output a directory for them.")
-    tables = read_tables(paths, second_opinion=second_opinion)
+    document = read_documents(paths, second_opinion=second_opinion)
     if output_format == "parquet" and output is not None:
-        for path in write_parquet(tables, output):
+        for path in write_parquet(document, output):
             click.echo(path)
-    elif output is None or str(output) == "-":
-        click.echo(table_text(tables, output_format), nl=False)
+        return
+    text = frame_csv(runs_frame(document)) if output_format == "csv" else json_text(document)
+    if output is None or str(output) == "-":
+        click.echo(text, nl=False)
     else:
-        click.echo(write_whole(output, table_text(tables, output_format)))
+        click.echo(write_whole(output, text))

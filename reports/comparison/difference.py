@@ -1,23 +1,24 @@
 """What two configurations have set and found differently: configuration, software, system, logged values."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
+from reports.comparison.records import DifferenceDocument, Section, Setting, SettingRow, Side, Untold
 from reports.facts.extras import SURROUNDINGS, Extras, read_extras, read_run_set
-from reports.facts.sources import is_document
 from reports.facts.throughput_sets import find_throughput_sets
 from reports.facts.untrusted import as_list, as_mapping, items_of, read_json
-from reports.tables.documents import read_document
+from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.tree.result_set import find_result_sets
 
-SECTIONS = ("configuration", "software", "system", "logged")
-SCHEMA_VERSION = 1
+SECTIONS: tuple[Section, ...] = ("configuration", "software", "system", "logged")
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -32,14 +33,6 @@ _COURSE = frozenset(
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Setting:
-    """One value as text, and where it comes from."""
-
-    value: str
-    source: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
     """One configuration: settings by section and name. `missing` says which sections nothing tells of."""
 
@@ -47,22 +40,8 @@ class Described:
     settings: Mapping[str, Mapping[str, Setting]]
 
     @property
-    def missing(self) -> tuple[str, ...]:
+    def missing(self) -> tuple[Section, ...]:
         return tuple(section for section in SECTIONS if not self.settings.get(section))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Row:
-    """One name on both sides; None where a side does not say it."""
-
-    section: str
-    name: str
-    a: Setting | None
-    b: Setting | None
-
-    @property
-    def is_identical(self) -> bool:
-        return self.a is not None and self.b is not None and self.a.value == self.b.value
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,28 +50,29 @@ class SettingsDifference:
 
     a: str
     b: str
-    rows: tuple[Row, ...]
-    untold: tuple[tuple[str, str], ...]
+    rows: tuple[SettingRow, ...]
+    untold: tuple[tuple[Side, Section], ...]
 
     @property
-    def differing(self) -> tuple[Row, ...]:
+    def differing(self) -> tuple[SettingRow, ...]:
         return tuple(row for row in self.rows if not row.is_identical)
 
     @property
-    def identical(self) -> tuple[Row, ...]:
+    def identical(self) -> tuple[SettingRow, ...]:
         return tuple(row for row in self.rows if row.is_identical)
 
 
 def find_difference(a: Described, b: Described) -> SettingsDifference:
     """Both sides' settings by name; `untold` has ("a" or "b", section) of what a side says nothing of."""
-    untold = [(side, section) for side, one in (("a", a), ("b", b)) for section in one.missing]
+    sides: tuple[tuple[Side, Described], ...] = (("a", a), ("b", b))
+    untold = [(side, section) for side, one in sides for section in one.missing]
     rows = []
     for section in SECTIONS:
         if any(section == missing for _, missing in untold):
             continue
         one, other = a.settings[section], b.settings[section]
         names = [*one, *(name for name in other if name not in one)]
-        rows += [Row(section=section, name=name, a=one.get(name), b=other.get(name)) for name in names]
+        rows += [SettingRow(section=section, name=name, a=one.get(name), b=other.get(name)) for name in names]
     return SettingsDifference(a=a.label, b=b.label, rows=tuple(rows), untold=tuple(untold))
 
 
@@ -198,14 +178,14 @@ _EXPORTED = (
 
 
 def _of_document(path: Path) -> Described:
-    rows = read_document(path).configurations.to_dict("records")
-    row = _only(path, rows, [str(one["configuration"]) for one in rows]) if rows else {}
+    rows = read_document(path).configurations
     if not rows:
         raise InputError(f"{printable(path)}: holds no configuration.")
+    row = _only(path, rows, [one.configuration for one in rows])
     logged = {
-        name: Setting(value=_shown(row[name]), source=printable(path.name, 60))
+        name: Setting(value=_shown(value), source=printable(path.name, 60))
         for name in _EXPORTED
-        if row.get(name) is not None
+        if (value := getattr(row, name)) is not None
     }
     return Described(label=printable(path, 120), settings={"logged": logged})
 
@@ -218,12 +198,13 @@ def _shown(value: object) -> str:
 
 
 def difference_to_json(difference: SettingsDifference) -> dict[str, Any]:
-    """The document of `diff --format json` (schemas/difference.schema.json)."""
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "a": difference.a,
-        "b": difference.b,
-        "differing": [asdict(row) for row in difference.differing],
-        "identical": [asdict(row) for row in difference.identical],
-        "untold": [{"side": side, "section": section} for side, section in difference.untold],
-    }
+    """The document of `diff --format json`."""
+    document = DifferenceDocument(
+        a=difference.a,
+        b=difference.b,
+        differing=difference.differing,
+        identical=difference.identical,
+        untold=tuple(Untold(side=side, section=section) for side, section in difference.untold),
+    )
+    content: dict[str, Any] = msgspec.to_builtins(document)
+    return content

@@ -1,19 +1,19 @@
-"""Comparisons as plain values: JSON (schemas/comparison.schema.json), one CSV row per factor, Markdown."""
+"""Comparisons as plain values: JSON, one CSV row per factor, Markdown."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Sequence
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from reports.comparison.comparison import DRIFT_REACH, Comparison, FactorComparison
+from reports.comparison.records import Change, ComparisonDocument, ComparisonMember, FactorMember, FactorRow
 from reports.comparison.wording import sentence
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
-from reports.tables.documents import plain
+from reports.tables.columns import record_frame
 from reports.text.formatting import duration, percent, plural, si
 
-SCHEMA_VERSION = 1
 NAMES = {
     "time_to_train": "time to train",
     "samples_to_converge": "samples to converge",
@@ -24,74 +24,58 @@ NAMES = {
 
 def comparisons_to_json(comparisons: Sequence[Comparison]) -> dict[str, Any]:
     """All comparisons with their family's settings; null is not known, and an infinite ratio does not occur."""
-    return {"schema_version": SCHEMA_VERSION, "comparisons": [_to_json(one) for one in comparisons]}
+    document = ComparisonDocument(comparisons=tuple(_member(comparison) for comparison in comparisons))
+    content: dict[str, Any] = msgspec.to_builtins(document)
+    return content
 
 
-def _to_json(comparison: Comparison) -> dict[str, Any]:
-    content = _plain(asdict(comparison))
-    content["factors"] = [
-        _plain({**asdict(factor), "time_ratio": factor.time_ratio}) for factor in comparison.factors
-    ]
-    content["changes"] = [{"name": name, "base": base, "new": new} for name, base, new in comparison.changes]
-    return {**content, "is_regression": comparison.is_regression, "sentence": sentence(comparison)}
+def _member(comparison: Comparison) -> ComparisonMember:
+    return ComparisonMember(
+        **_fields(comparison, ComparisonMember, but=("factors", "changes", "sentence")),
+        factors=tuple(FactorMember(**_fields(factor, FactorMember)) for factor in comparison.factors),
+        changes=tuple(Change(name=name, base=base, new=new) for name, base, new in comparison.changes),
+        sentence=sentence(comparison),
+    )
 
 
-def _plain(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return plain(value)
+def _fields(source: object, record: type[msgspec.Struct], but: Sequence[str] = ()) -> dict[str, Any]:
+    """What a comparison or a factor says of a record's members of the same names."""
+    return {name: getattr(source, name) for name in record.__struct_fields__ if name not in but}
 
 
 def comparison_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     """One row per factor of each comparison; one row of a refused one."""
-    rows = [row for one in comparisons for row in _rows(one)]
-    return pd.DataFrame({name: pd.Series([row[name] for row in rows], dtype=object) for name in _row(None, None)})
+    rows = [_row(one, factor) for one in comparisons for factor in one.factors or (None,)]
+    return record_frame(FactorRow, rows)
 
 
-def _rows(comparison: Comparison) -> Iterable[dict[str, Any]]:
-    if not comparison.factors:
-        return [_row(comparison, None)]
-    return [_row(comparison, factor) for factor in comparison.factors]
-
-
-def _row(comparison: Comparison | None, factor: FactorComparison | None) -> dict[str, Any]:
-    whole = comparison
-    return {
-        "base": whole.base if whole else None,
-        "new": whole.new if whole else None,
-        "refusal": whole.refusal if whole else None,
-        "overall_verdict": whole.verdict if whole else None,
-        "is_regression": whole.is_regression if whole else None,
-        "is_cross_system": whole.is_cross_system if whole else None,
-        "is_paired": whole.is_paired if whole else None,
-        "num_base": factor.num_base if factor else None,
-        "num_new": factor.num_new if factor else None,
-        "factor": factor.name if factor else None,
-        "unit": factor.unit if factor else None,
-        "base_value": factor.base_value if factor else None,
-        "new_value": factor.new_value if factor else None,
-        "ratio": factor.ratio if factor else None,
-        "time_ratio": factor.time_ratio if factor else None,
-        **_ends("interval", factor.interval if factor else None),
-        **_ends("adjusted", factor.adjusted_interval if factor else None),
-        "p_value": factor.p_value if factor else None,
-        "permutation_p": factor.permutation_p if factor else None,
-        "cliffs_delta": factor.cliffs_delta if factor else None,
-        "min_effect": whole.min_effect if whole else None,
-        "verdict": factor.verdict if factor else None,
-        "runs_needed": factor.runs_needed if factor else None,
-        "reason": factor.reason if factor else None,
-    }
+def _row(comparison: Comparison, factor: FactorComparison | None) -> FactorRow:
+    whole = FactorRow(
+        base=comparison.base,
+        new=comparison.new,
+        refusal=comparison.refusal,
+        overall_verdict=comparison.verdict,
+        is_regression=comparison.is_regression,
+        is_cross_system=comparison.is_cross_system,
+        is_paired=comparison.is_paired,
+        min_effect=comparison.min_effect,
+    )
+    if factor is None:
+        return whole
+    named = set(FactorRow.__struct_fields__) & set(FactorMember.__struct_fields__)
+    return msgspec.structs.replace(
+        whole,
+        factor=factor.name,
+        **{name: getattr(factor, name) for name in named},
+        **_ends("interval", factor.interval),
+        **_ends("adjusted", factor.adjusted_interval),
+    )
 
 
 def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
-    return {
-        f"{name}_low": interval.low if interval else None,
-        f"{name}_high": interval.high if interval else None,
-        f"{name}_confidence": interval.confidence if interval else None,
-    }
+    if interval is None:
+        return {}
+    return {f"{name}_{part}": getattr(interval, part) for part in ("low", "high", "confidence")}
 
 
 FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "delta", "verdict")

@@ -1,39 +1,24 @@
 """The facts as JSON, CSV and Markdown: for programs, spreadsheets and job summaries."""
 
-import csv
-import io
 from collections.abc import Sequence
-from typing import Any
-
-import pandas as pd
 
 from reports.document.blocks import Table
 from reports.facts.facts import SetFacts
 from reports.page.page import comparable_groups, group_view
-from reports.tables.documents import document_of, plain
-from reports.tables.tables import runs_table, tables_of
+from reports.tables.columns import frame_csv
+from reports.tables.documents import json_text
+from reports.tables.frames import runs_frame
+from reports.tables.rows import document_of
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
-
-def export_json(sets: Sequence[SetFacts]) -> dict[str, Any]:
-    """Everything the tables hold, per configuration; null is not known. Described by schemas/report.schema.json."""
-    return document_of(tables_of(sets))
+def export_json(sets: Sequence[SetFacts]) -> str:
+    """Everything the tables hold, per configuration; null is not known."""
+    return json_text(document_of(sets))
 
 
 def export_csv(sets: Sequence[SetFacts]) -> str:
     """One row per run. Text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    return frame_csv(runs_table(sets))
-
-
-def frame_csv(frame: pd.DataFrame) -> str:
-    """Any table as CSV, as `export_csv` writes it."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(frame.columns)
-    for row in frame.itertuples(index=False):
-        writer.writerow([_inert(plain(cell)) for cell in row])
-    return text.getvalue()
+    return frame_csv(runs_frame(document_of(sets)))
 
 
 def export_markdown(sets: Sequence[SetFacts]) -> str:
@@ -61,7 +46,3 @@ def _markdown(text: str) -> str:
     for char in "\\`*_[]|#":
         text = text.replace(char, f"\\{char}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _inert(cell: Any) -> Any:
-    return f"'{cell}" if isinstance(cell, str) and cell.startswith(_FORMULA) else cell

@@ -2,7 +2,6 @@
 
 import contextlib
 import errno
-import json
 import math
 import os
 import secrets
@@ -11,6 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec.structs import asdict
+
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
 from reports.facts.profile_record import ProfileRecord, find_profiles
@@ -18,9 +19,9 @@ from reports.facts.sweep import SweepFacts, find_sweeps, read_sweep_facts
 from reports.facts.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page
-from reports.render.html import embed_json, finite, render_html
+from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
-from reports.tables.tables import configuration_row, runs_table
+from reports.tables.rows import run_members, set_row
 from rules.errors import InputError
 from rules.tree.result_set import find_result_sets
 
@@ -92,7 +93,7 @@ def render_report(
     there is none of that name. `measured` are measurements of throughput alone.
     """
     if output_format == "json":
-        return json.dumps(finite(export_json(sets)), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+        return export_json(sets)
     if output_format == "csv":
         return export_csv(sets)
     if output_format == "md":
@@ -139,10 +140,10 @@ def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
     """
     configurations = []
     for one in sets:
-        runs = runs_table([one])[list(_EMBEDDED)]
-        columns = {str(name): [_short(value) for value in runs[name]] for name in runs.columns}
+        runs = run_members(one)
+        columns = {name: [_short(getattr(run, name)) for run in runs] for name in _EMBEDDED}
         shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
-        row = {name: _short(value) for name, value in configuration_row(one).items()}
+        row = {name: _short(value) for name, value in asdict(set_row(one)).items()}
         configurations.append({**row, "runs": shared})
     return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
 

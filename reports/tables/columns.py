@@ -1,55 +1,97 @@
-"""The columns of the tables and what each holds: names and meanings stay, new ones go to the end."""
+"""The columns that records have, and data frames made of records."""
 
-import math
-from collections.abc import Mapping
-from typing import Literal
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
 
-Kind = Literal["text", "count", "number"]
-"""count: a whole number of any size. number: SI units, as the name says. Any may be missing."""
+import msgspec
+import pandas as pd
+from msgspec import inspect
 
-
-def _columns(**kinds: Kind) -> Mapping[str, Kind]:
-    return kinds
-
-
-RUN_COLUMNS: Mapping[str, Kind] = _columns(
-    configuration="text", benchmark="text", benchmark_version="count", division="text", run="text", attempt="count",
-    status="text", counted="text", reason="text", seed="count", started_ms="number", time_to_train_s="number",
-    train_s="number", eval_s="number", overhead_s="number", init_s="number", samples_to_converge="count",
-    epochs_to_converge="number", throughput_samples_per_s="number", final_quality="number", quality_target="number",
-    num_evaluations="count", global_batch_size="count", learning_rate="number", peak_rss_bytes="number",
-    peak_device_bytes="number", log_sha256="text", path="text", organization="text", platform="text",
-    train_samples="count", eval_samples="count", energy_j="number",
-)  # fmt: skip
-EVALUATION_COLUMNS: Mapping[str, Kind] = _columns(
-    configuration="text", run="text", evaluation="count", epoch_num="number", samples_count="count",
-    elapsed_s="number", quality="number", path="text",
-)  # fmt: skip
-CONFIGURATION_COLUMNS: Mapping[str, Kind] = _columns(
-    configuration="text", benchmark="text", benchmark_version="count", status="text", division="text", system="text",
-    outcome="text", num_errors="count", num_warnings="count", num_runs="count", num_runs_required="count",
-    num_converged="count", num_unfinished="count", score_s="number", olympic_mean_s="number", low_s="number",
-    high_s="number", confidence="number", coverage="number", rcp_outcome="text", rcp_factor="number",
-    no_score_reason="text", epochs_to_converge="number", epochs_cv="number", throughput_samples_per_s="number",
-    throughput_cv="number", quality_target="number", final_quality="number", global_batch_size="count",
-    learning_rate="number", peak_rss_bytes="number", peak_device_bytes="number", definition_sha256="text",
-    dataset_sha256="text", organization="text", round="text", num_runs_dropped="count",
-)  # fmt: skip
-# In the JSON export, a run's evaluations are one list per quantity.
-PER_EVALUATION = ("epoch_num", "samples_count", "elapsed_s", "quality")
-
-LIMITS: Mapping[str, tuple[float, float]] = {
-    **dict.fromkeys(
-        (
-            "time_to_train_s", "train_s", "eval_s", "overhead_s", "init_s", "elapsed_s", "score_s", "olympic_mean_s",
-            "low_s", "high_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "energy_j",
-            "epochs_cv", "throughput_cv", "peak_rss_bytes", "peak_device_bytes", "num_evaluations", "num_errors",
-            "num_warnings", "num_runs", "num_runs_required", "num_converged", "num_unfinished", "num_runs_dropped",
-        ),
-        (0.0, math.inf),
-    ),
-    **dict.fromkeys(("confidence", "coverage"), (0.0, 1.0)),
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_DTYPES: Mapping[Any, str] = {
+    inspect.IntType: "Int64", inspect.FloatType: "float64", inspect.StrType: "string", inspect.BoolType: "boolean",
+    inspect.LiteralType: "category", inspect.DateTimeType: "datetime64[ms, UTC]",
 }  # fmt: skip
-"""Least and greatest value of what is measured and counted; a log's own settings are taken as it says them."""
-AUC_LIMITS: Mapping[str, tuple[float, float]] = dict.fromkeys(("final_quality", "quality"), (0.0, 1.0))
-"""Of benchmarks that are defined here; what another one measures its quality by is not known."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Column:
+    """One column. `values` are all that a category has; `low` and `high` are the limits of what is read back."""
+
+    name: str
+    dtype: str
+    unit: str
+    meaning: str
+    values: tuple[str, ...] = ()
+    low: float | None = None
+    high: float | None = None
+
+    @property
+    def pandas_dtype(self) -> Any:
+        """Missing is pd.NA in Int64, boolean and string, NaN in float64 and category, NaT in a moment."""
+        return pd.CategoricalDtype(list(self.values)) if self.dtype == "category" else self.dtype
+
+
+@cache
+def columns_of(record: type[msgspec.Struct]) -> tuple[Column, ...]:
+    """The columns of a record's fields, in their order."""
+    info = inspect.type_info(record)
+    assert isinstance(info, inspect.StructType)
+    return tuple(_column(field.name, field.type) for field in info.fields)
+
+
+def _column(name: str, wrapped: inspect.Type) -> Column:
+    notes: dict[str, Any] = {}
+    inner = [wrapped]
+    leaf: Any = wrapped
+    while inner:
+        leaf = inner.pop()
+        if isinstance(leaf, inspect.Metadata):
+            notes |= leaf.extra_json_schema or {}
+            inner.append(leaf.type)
+        elif isinstance(leaf, inspect.UnionType):
+            inner += [one for one in leaf.types if not isinstance(one, inspect.NoneType)]
+    return Column(
+        name=name,
+        dtype=_DTYPES[type(leaf)],
+        unit=notes.get("unit", ""),
+        meaning=notes.get("description", ""),
+        values=getattr(leaf, "values", ()),
+        low=getattr(leaf, "ge", None),
+        high=getattr(leaf, "le", None),
+    )
+
+
+def make_frame(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
+    """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
+    cells = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pd.DataFrame(
+        {
+            column.name: pd.Series(map(_encodable, values), dtype=column.pandas_dtype)
+            for column, values in zip(columns, cells, strict=True)
+        }
+    )
+
+
+def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
+    """A frame of records, which may have more fields than `record`, whose columns it has."""
+    columns = columns_of(record)
+    return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
+
+
+def frame_csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV at full precision. Text that a spreadsheet would take for a formula gets an apostrophe first."""
+    texts = frame.select_dtypes(["string", "category"])
+    inert = texts.apply(lambda column: column.astype(object).map(_inert, na_action="ignore"))
+    return frame.assign(**{str(name): inert[name] for name in inert}).to_csv(index=False, lineterminator="\n")
+
+
+def _inert(text: str) -> str:
+    return f"'{text}" if text.startswith(_FORMULA) else text
+
+
+def _encodable(value: Any) -> Any:
+    """Text with what is no Unicode, such as the bytes of a strange file name, escaped; all else as it is."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,214 +1,158 @@
-"""The JSON export and its way back: tables to one document, and a document, checked value by value, to tables."""
+"""The JSON export and its way back: a document as text, and a file from anyone, checked value by value."""
 
 import json
-import math
+import re
 import stat
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NoReturn
 
-import pandas as pd
+import msgspec
 
-from reports.tables.columns import (
-    AUC_LIMITS,
-    CONFIGURATION_COLUMNS,
-    EVALUATION_COLUMNS,
-    LIMITS,
-    PER_EVALUATION,
-    RUN_COLUMNS,
-    Kind,
-)
-from reports.tables.tables import Tables, make_frame
+from reports.facts.facts import gather
+from reports.tables.columns import Column, columns_of
+from reports.tables.records import EvaluationRow, ReportDocument, RunRow, SetMember, SetRow
+from reports.tables.rows import document_of
 from reports.text.formatting import num_bytes, printable
 from rules.errors import InputError
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
-_Limits = Mapping[str, tuple[float, float]]
-_EXPECTED = {"text": "a text or null", "count": "a whole number or null", "number": "a finite number or null"}
+_PLACE = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
+_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
+_FIELD = re.compile(r"`(.*)`", re.DOTALL)
+_EXPECTED = {"string": "a text", "Int64": "a whole number", "float64": "a finite number"}
+_COLUMNS = {column.name: column for row in (SetRow, RunRow, EvaluationRow) for column in columns_of(row)}
 
 
-def document_of(tables: Tables) -> dict[str, Any]:
-    """One object per configuration, with its runs; a run's many evaluations are one list per quantity."""
-    runs_of = dict(list(tables.runs.groupby("configuration", sort=False)))
-    evaluations_of = dict(list(tables.evaluations.groupby(["configuration", "run", "path"], sort=False)))
-    empty = tables.evaluations.iloc[:0]
-    configurations = []
-    for row in tables.configurations.to_dict("records"):
-        label = row["configuration"]
-        runs = runs_of[label].drop(columns="configuration").to_dict("records") if label in runs_of else []
-        configurations.append(
-            {
-                **_plain_row(row),
-                "runs": [
-                    {
-                        **_plain_row(run),
-                        "evaluations": {
-                            name: [plain(value, digits=7) for value in chosen[name]] for name in PER_EVALUATION
-                        },
-                    }
-                    for run in runs
-                    for chosen in [evaluations_of.get((label, run["run"], run["path"]), empty)]
-                ],
-            }
-        )
-    return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
+def json_text(document: msgspec.Struct) -> str:
+    """A document as indented JSON with a final newline; every number at full precision."""
+    return json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
 
 
-def tables_from(document: Mapping[str, Any], source: str) -> Tables:
-    """The tables of a document that `document_of` made. Raises InputError that names `source` and the place."""
-    if not isinstance(document, dict) or "configurations" not in document:
-        _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
-    if document.get("schema_version") != SCHEMA_VERSION:
-        found = printable(document.get("schema_version"), 40)
-        _refuse(source, f"schema_version is {found}, this version reads {SCHEMA_VERSION}")
-    configurations: list[dict[str, Any]] = []
-    runs: list[dict[str, Any]] = []
-    evaluations: list[dict[str, Any]] = []
-    known: set[tuple[str, str, str]] = set()
-    for index, one in enumerate(_list(document["configurations"], source, "configurations")):
-        place = f"configurations[{index}]"
-        limits = _limits(one)
-        row = _row(one, CONFIGURATION_COLUMNS, limits, source, place, nested="runs")
-        label = row["configuration"]
-        if label is None or any(label == other["configuration"] for other in configurations):
-            _refuse(source, f"{place}.configuration is missing or stands twice")
-        configurations.append(row)
-        for number, run in enumerate(_list(one.get("runs"), source, f"{place}.runs")):
-            where = f"{place}.runs[{number}]"
-            found_run = _row(run, RUN_COLUMNS, limits, source, where, nested="evaluations")
-            found_run["configuration"] = label
-            key = (label, found_run["run"], found_run["path"])
-            if None in key or key in known:
-                _refuse(source, f"{where}: run or path is missing, or both stand twice")
-            known.add(key)
-            runs.append(found_run)
-            evaluations += _evaluations(run.get("evaluations"), found_run, limits, source, f"{where}.evaluations")
-    return Tables(
-        configurations=make_frame(configurations, CONFIGURATION_COLUMNS),
-        runs=make_frame(runs, RUN_COLUMNS),
-        evaluations=make_frame(evaluations, EVALUATION_COLUMNS),
-    )
+def is_document(path: Path) -> bool:
+    return path.suffix.lower() == ".json" and not path.is_dir()
 
 
-def read_document(path: Path) -> Tables:
-    """The tables of an exported JSON file. Raises InputError for anything that is not one."""
+def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
+    """Everything at or below `paths`: run sets, anyone's result directories, logs, exported JSON.
+
+    Raises InputError where a path holds nothing of the kind.
+    """
+    documents = [read_document(path) for path in paths if is_document(path)]
+    folders = [path for path in paths if not is_document(path)]
+    parts = [document_of(gather(folders, second_opinion=second_opinion))] if folders else []
+    return join_documents([*parts, *documents])
+
+
+def read_document(path: Path) -> ReportDocument:
+    """The document in an exported JSON file. Raises InputError for anything that is not one."""
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
             _refuse(printable(path), f"not a regular file of at most {num_bytes(MAX_FILE_BYTES)}")
-        document = json.loads(path.read_text(encoding="utf-8"), parse_constant=_no_constant)
+        content = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{printable(path)}: no such file.") from None
-    except (ValueError, RecursionError) as error:
-        if isinstance(error, InputError):
-            raise
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         _refuse(printable(path), f"not readable JSON: {printable(error, 120)}")
-    return tables_from(document, printable(path))
+    return document_from(content, printable(path))
 
 
-def join_tables(parts: Sequence[Tables]) -> Tables:
-    """All rows of all parts; a label that an earlier part has gets a number, as in 'base (2)'."""
+def document_from(content: Any, source: str) -> ReportDocument:
+    """The document that plain values hold; what an older export did not have yet is missing.
+
+    Raises InputError that names `source`, the place, what is there and what is expected.
+    """
+    if not isinstance(content, dict) or "configurations" not in content:
+        _refuse(source, "not a JSON export of 'dlrmbench report' (no member 'configurations')")
+    if content.get("schema_version") != SCHEMA_VERSION:
+        found = printable(content.get("schema_version"), 40)
+        _refuse(source, f"schema_version is {found}, this version reads {SCHEMA_VERSION}")
+    try:
+        document = msgspec.convert(content, ReportDocument)
+    except msgspec.ValidationError as error:
+        _refuse(source, _explain(str(error), content))
+    for problem in _problems(document):
+        _refuse(source, problem)
+    return document
+
+
+def _explain(error: str, content: Any) -> str:
+    """The decoder's error as place, what is there, and what is expected."""
+    match = _PLACE.fullmatch(error)
+    why, place = (match[1], match[2]) if match else (error, "")
+    field = _FIELD.search(why)
+    if why.startswith("Object contains unknown field") and field:
+        return f"{place} has an unknown member {printable(field[1], 40)!r}"
+    if why.startswith("Object missing required field") and field:
+        return f"{place}.{field[1]} is missing"
+    if why.startswith(("Expected `object`", "Expected `array`")):
+        return f"{place} is no {'object' if 'object' in why[:18] else 'list'}"
+    found: Any = content
+    for name, index in _STEP.findall(place):
+        found = found[name] if name else found[int(index)]
+    if found is None:
+        return f"{place} is missing"
+    column = _COLUMNS[[name for name, _ in _STEP.findall(place) if name][-1]]
+    shown = printable(found, 40)
+    # Of a right type but outside of its limits.
+    if why.startswith(("Expected `int` ", "Expected `float` ")):
+        return f"{place} is {shown}, expected {_limits(column)}, or null"
+    return f"{place} is {shown!r}, expected {_kind(column)} or null"
+
+
+def _kind(column: Column) -> str:
+    return f"one of {', '.join(column.values)}," if column.values else _EXPECTED[column.dtype]
+
+
+def _limits(column: Column) -> str:
+    if column.high == 1:
+        return "a number from 0 to 1"
+    return "a number of at least 0" if column.low == 0 else "a whole number of at most 64 bits"
+
+
+def _problems(document: ReportDocument) -> Iterator[str]:
+    """What no type says: labels and runs that stand twice, lists that do not fit, an AUC that is none."""
+    labels: set[str] = set()
+    for index, one in enumerate(document.configurations):
+        place = f"configurations[{index}]"
+        if one.configuration in labels:
+            yield f"{place}.configuration stands twice"
+        labels.add(one.configuration)
+        known: set[tuple[str, str]] = set()
+        for number, run in enumerate(one.runs):
+            if (run.run, run.path) in known:
+                yield f"{place}.runs[{number}]: run and path stand twice"
+            known.add((run.run, run.path))
+            lists = msgspec.structs.astuple(run.evaluations)
+            if len({len(values) for values in lists}) > 1:
+                yield f"{place}.runs[{number}].evaluations has lists of different lengths"
+        for name, quality in _qualities(one) if one.is_defined else ():
+            if quality is not None and not 0 <= quality <= 1:
+                yield f"{place}.{name} is {quality}, expected a number from 0 to 1, or null"
+
+
+def _qualities(one: SetMember) -> Iterator[tuple[str, float | None]]:
+    yield "final_quality", one.final_quality
+    for number, run in enumerate(one.runs):
+        yield f"runs[{number}].final_quality", run.final_quality
+        for index, quality in enumerate(run.evaluations.quality):
+            yield f"runs[{number}].evaluations.quality[{index}]", quality
+
+
+def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
+    """All configurations of all parts; a label that an earlier one has gets a number, as in 'base (2)'."""
     taken: set[str] = set()
-    renamed: list[list[pd.DataFrame]] = []
-    for part in parts:
-        names: dict[str, str] = {}
-        for label in part.configurations["configuration"]:
-            number = 1
-            while (name := label if number == 1 else f"{label} ({number})") in taken:
-                number += 1
-            taken.add(name)
-            names[label] = name
-        renamed.append(
-            [
-                frame.assign(configuration=frame["configuration"].map(names).astype(object))
-                for frame in (part.configurations, part.runs, part.evaluations)
-            ]
-        )
-    joined = [pd.concat(frames, ignore_index=True) for frames in zip(*renamed, strict=True)]
-    return Tables(configurations=joined[0], runs=joined[1], evaluations=joined[2])
-
-
-def plain(value: Any, digits: int = 9) -> Any:
-    """A value as JSON has it: missing as None, numbers with the digits that a clock of 1 ms can fill."""
-    if value is None or value != value:
-        return None
-    if not isinstance(value, float):
-        return value
-    # A moment in milliseconds has 13 digits before the point.
-    return round(value, 3) if 1e9 <= abs(value) < 1e15 else float(f"{value:.{digits}g}")
-
-
-def _plain_row(row: Mapping[Any, Any]) -> dict[str, Any]:
-    return {str(key): plain(value) for key, value in row.items()}
-
-
-def _limits(configuration: object) -> _Limits:
-    """What the numbers of a configuration and of its runs must lie within, by name."""
-    is_defined = isinstance(configuration, dict) and configuration.get("status") in ("own", "official")
-    return {**LIMITS, **AUC_LIMITS} if is_defined else LIMITS
-
-
-def _row(
-    value: object, columns: Mapping[str, Kind], limits: _Limits, source: str, place: str, *, nested: str
-) -> dict[str, Any]:
-    """One object's values by column; what an older export did not have yet is missing."""
-    if not isinstance(value, dict):
-        _refuse(source, f"{place} is no object")
-    for name in value:
-        if name not in columns and name != nested:
-            _refuse(source, f"{place} has an unknown member {printable(name, 40)!r}")
-    return {
-        name: _value(value.get(name), kind, limits.get(name), source, f"{place}.{name}")
-        for name, kind in columns.items()
-    }
-
-
-def _evaluations(
-    value: object, run: Mapping[str, Any], limits: _Limits, source: str, place: str
-) -> list[dict[str, Any]]:
-    if not isinstance(value, dict):
-        _refuse(source, f"{place} is no object")
-    lists = {name: _list(value.get(name), source, f"{place}.{name}") for name in PER_EVALUATION}
-    if len({len(values) for values in lists.values()}) > 1:
-        _refuse(source, f"{place} has lists of different lengths")
-    rows = []
-    for number, values in enumerate(zip(*lists.values(), strict=True), start=1):
-        row: dict[str, Any] = {
-            "configuration": run["configuration"], "run": run["run"], "evaluation": number, "path": run["path"]
-        }  # fmt: skip
-        for name, one in zip(lists, values, strict=True):
-            where = f"{place}.{name}[{number - 1}]"
-            row[name] = _value(one, EVALUATION_COLUMNS[name], limits.get(name), source, where)
-        rows.append(row)
-    return rows
-
-
-def _value(value: object, kind: Kind, limits: tuple[float, float] | None, source: str, place: str) -> Any:
-    if value is None or (kind == "text" and isinstance(value, str)):
-        return value
-    if kind == "text" or isinstance(value, bool) or not isinstance(value, int | float) or not _is_of(kind, value):
-        _refuse(source, f"{place} is {printable(value, 40)!r}, expected {_EXPECTED[kind]}")
-    low, high = limits if limits is not None else (-math.inf, math.inf)
-    if not low <= value <= high:
-        expected = f"from {low:g} to {high:g}" if high < math.inf else f"of at least {low:g}"
-        _refuse(source, f"{place} is {printable(value, 40)}, expected a number {expected}, or null")
-    return value
-
-
-def _is_of(kind: Kind, value: float) -> bool:
-    """A whole number is a number; one too large for a float is none."""
-    return isinstance(value, int) if kind == "count" else abs(value) < 1e308
-
-
-def _list(value: object, source: str, place: str) -> list[Any]:
-    if not isinstance(value, list):
-        _refuse(source, f"{place} is no list")
-    return value
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON number")
+    joined = []
+    for one in (one for part in parts for one in part.configurations):
+        number, label = 1, one.configuration
+        while label in taken:
+            number += 1
+            label = f"{one.configuration} ({number})"
+        taken.add(label)
+        joined.append(msgspec.structs.replace(one, configuration=label))
+    return ReportDocument(configurations=tuple(joined))
 
 
 def _refuse(source: str, why: str) -> NoReturn:

@@ -12,24 +12,19 @@ from log_builder import make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
-import reports.schemas
 from harness.cli import main
 from reports.facts.facts import gather
 from reports.page.report import render_report
+from reports.schemas import schema_of
 from rules.benchmarks.loader import canonical_sha256, load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
-SCHEMAS = Path(reports.schemas.__path__[0])
 CONFIG = {
     "train.global_batch_size": {"value": 512, "source": "definition"},
     "runtime.threads": {"value": 1, "source": "file mine.toml"},
 }
 
 CONFIG_DIGEST = canonical_sha256({key: value["value"] for key, value in CONFIG.items()})[:8]
-
-
-def schema(name: str) -> Any:
-    return json.loads((SCHEMAS / f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
 @pytest.fixture
@@ -70,7 +65,7 @@ def test_diff_shows_what_differs_with_its_source_and_counts_the_rest(command: An
 def test_diff_json_holds_to_its_schema_and_has_everything(command: Any, pair: tuple[Path, Path]) -> None:
     code, out, _ = command("diff", *pair, "--format", "json")
     document = json.loads(out)
-    jsonschema.validate(document, schema("difference"))
+    jsonschema.validate(document, schema_of("difference"))
     assert code == 0
     differing = {(row["section"], row["name"]): row for row in document["differing"]}
     assert differing["configuration", "runtime.threads"]["b"] == {"value": "1", "source": "file mine.toml"}
@@ -154,7 +149,7 @@ def test_one_source_of_a_whole_column_stands_above_it(command: Any, tmp_path: Pa
 @needs_published_results
 def test_published_systems_differ_in_hardware_and_software(command: Any) -> None:
     document = json.loads(command("diff", NVIDIA, CISCO, "--format", "json")[1])
-    jsonschema.validate(document, schema("difference"))
+    jsonschema.validate(document, schema_of("difference"))
     differing = {(row["section"], row["name"]) for row in document["differing"]}
     assert {("system", "accelerator_model_name"), ("software", "framework"), ("logged", "global_batch_size")} <= (
         differing
@@ -188,7 +183,7 @@ def results(tmp_path: Path) -> Path:
 def test_history_lists_every_set_newest_first(command: Any, results: Path) -> None:
     code, out, err = command("history", results, "--format", "json")
     document = json.loads(out)
-    jsonschema.validate(document, schema("history"))
+    jsonschema.validate(document, schema_of("history"))
     assert (code, err) == (0, "")
     by_name = {Path(one["folder"]).name: one for one in document["run_sets"]}
     assert list(by_name)[:5] == ["under_way", "measured", "empty", "part", "whole"]

@@ -11,21 +11,27 @@ from log_builder import make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
-import reports.schemas
 from harness.cli import main
 from reports.comparison.comparison import compare_sets, compare_sides
+from reports.comparison.sources import one_side, read_sides
 from reports.facts.facts import gather
-from reports.facts.sources import is_document, one_side, read_sides, read_tables
 from reports.page.report import render_report
-from reports.tables.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
-from reports.tables.documents import document_of, join_tables, plain, read_document, tables_from
-from reports.tables.parquet import write_parquet
-from reports.tables.tables import Tables, tables_of
+from reports.schemas import schema_of
+from reports.tables.documents import (
+    document_from,
+    is_document,
+    join_documents,
+    json_text,
+    read_document,
+    read_documents,
+)
+from reports.tables.frames import evaluations_frame, runs_frame, sets_frame, write_parquet
+from reports.tables.rows import document_of
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
 TINY = load_benchmark("dlrm_tiny")
-SCHEMA = json.loads((Path(reports.schemas.__path__[0]) / "report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = schema_of("report")
 
 
 @pytest.fixture
@@ -52,35 +58,29 @@ def export(folder: Path, target: Path) -> Path:
     return target
 
 
-def assert_equal(one: Tables, other: Tables) -> None:
-    for name in ("configurations", "runs", "evaluations"):
-        pd.testing.assert_frame_equal(getattr(one, name), getattr(other, name), check_dtype=True)
-
-
 def test_json_to_tables_to_json_is_the_same(folder: Path, tmp_path: Path) -> None:
     path = export(folder, tmp_path / "export.json")
-    tables = read_document(path)
-    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
-    assert_equal(tables, tables_from(document_of(tables), "again"))
+    document = read_document(path)
+    assert json_text(document) == path.read_text(encoding="utf-8")
+    assert document == document_from(json.loads(json_text(document)), "again")
 
 
 def test_tables_from_json_are_those_of_the_directories(folder: Path, tmp_path: Path) -> None:
-    ours, theirs = tables_of(gather([folder])), read_tables([export(folder, tmp_path / "export.json")])
-    assert list(ours.runs["status"]) == list(theirs.runs["status"])
-    assert len(ours.evaluations) == len(theirs.evaluations) > 0
-    for column in ("time_to_train_s", "throughput_samples_per_s", "energy_j"):
-        for here, there in zip(ours.runs[column], theirs.runs[column], strict=True):
-            assert there == (None if here is None or here != here else pytest.approx(here, rel=1e-8))
+    ours, theirs = document_of(gather([folder])), read_documents([export(folder, tmp_path / "export.json")])
+    assert ours == theirs
+    for frame in (sets_frame, runs_frame, evaluations_frame):
+        pd.testing.assert_frame_equal(frame(ours), frame(theirs), check_exact=True)
+        assert len(frame(ours)) > 0
 
 
 def test_several_sources_become_one_table_with_labels_of_their_own(folder: Path, tmp_path: Path) -> None:
     path = export(folder, tmp_path / "export.json")
-    both = read_tables([folder, path])
-    assert list(both.configurations["configuration"]) == ["a", "b", "bare", "a (2)", "b (2)", "bare (2)"]
-    assert set(both.runs["configuration"]) == set(both.configurations["configuration"])
-    document = document_of(both)
-    assert [len(one["runs"]) for one in document["configurations"]] == [6, 5, 1, 6, 5, 1]
-    assert len(join_tables([both, both]).configurations) == 12
+    both = read_documents([folder, path])
+    labels = ["a", "b", "bare", "a (2)", "b (2)", "bare (2)"]
+    assert list(sets_frame(both)["configuration"]) == labels
+    assert list(runs_frame(both)["configuration"].unique()) == labels
+    assert [len(one.runs) for one in both.configurations] == [6, 5, 1, 6, 5, 1]
+    assert len(join_documents([both, both]).configurations) == 12
 
 
 @pytest.mark.parametrize("num_removed", [0, 2])
@@ -105,10 +105,10 @@ def test_published_rounds_come_back_too(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     sets = gather([CISCO, NVIDIA], second_opinion=False)
     path.write_text(render_report(sets, output_format="json"), encoding="utf-8")
-    tables = read_document(path)
-    assert document_of(tables) == json.loads(path.read_text(encoding="utf-8"))
-    assert set(tables.configurations["status"]) == {"official"}
-    assert len(tables.runs) == 20
+    document = read_document(path)
+    assert json_text(document) == path.read_text(encoding="utf-8")
+    assert {one.status for one in document.configurations} == {"official"}
+    assert len(runs_frame(document)) == 20
 
 
 def minimal(**changes: Any) -> dict[str, Any]:
@@ -132,9 +132,15 @@ def minimal(**changes: Any) -> dict[str, Any]:
         (minimal(benchmark=["x"]), "expected a text or null"),
         (minimal(colour="red"), "unknown member 'colour'"),
         (minimal(time_to_train_s=10**400), "expected a finite number"),
-        (minimal(path=None), "run or path is missing"),
+        (minimal(path=None), "runs[0].path is missing"),
+        (minimal(seed=2**70), f"runs[0].seed is {2**70}, expected a whole number of at most 64 bits, or null"),
+        (minimal(counted="maybe"), "runs[0].counted is 'maybe', expected one of dropped, no, no score, yes, or null"),
+        (
+            {"schema_version": 1, "configurations": minimal()["configurations"] * 2},
+            "configurations[1].configuration stands twice",
+        ),
         (minimal(evaluations=None), "evaluations is no object"),
-        (minimal(evaluations={"epoch_num": [1]}), "samples_count is no list"),
+        (minimal(evaluations={"epoch_num": [1]}), "runs[0].evaluations.samples_count is missing"),
         (
             minimal(evaluations={"epoch_num": [1], "samples_count": [], "elapsed_s": [], "quality": []}),
             "lists of different lengths",
@@ -175,14 +181,14 @@ def test_what_no_run_can_measure_is_refused_by_the_schema_too(
         value = [*value, *inner[name][len(value) :]]
     inner[name] = value
     with pytest.raises(InputError) as caught:
-        tables_from(document, "x.json")
+        document_from(document, "x.json")
     assert "x.json" in str(caught.value) and expected in str(caught.value)
     with pytest.raises(jsonschema.ValidationError):
         jsonschema.validate(document, SCHEMA)
     # What a benchmark that nobody defines here measures may be anything.
     document["configurations"][0]["status"] = "unknown"
     if "quality" in name:
-        assert len(tables_from(document, "x.json").runs) == 6
+        assert len(document_from(document, "x.json").configurations[0].runs) == 6
         jsonschema.validate(document, SCHEMA)
 
 
@@ -208,30 +214,12 @@ def test_several_configurations_where_one_is_wanted_are_listed(folder: Path) -> 
 
 
 def test_parquet_holds_typed_tables(folder: Path, tmp_path: Path) -> None:
-    tables = tables_of(gather([folder]))
-    paths = write_parquet(tables, tmp_path / "out")
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(path.name for path in paths)
-    columns = {"configurations": CONFIGURATION_COLUMNS, "runs": RUN_COLUMNS, "evaluations": EVALUATION_COLUMNS}
+    document = document_of(gather([folder]))
+    frames = {"configurations": sets_frame, "runs": runs_frame, "evaluations": evaluations_frame}
+    paths = write_parquet(document, tmp_path / "out")
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(f"{name}.parquet" for name in frames)
     for path in paths:
-        frame, expected = pd.read_parquet(path), getattr(tables, path.stem)
-        assert list(frame.columns) == list(columns[path.stem])
-        assert len(frame) == len(expected)
-        for name in frame.columns:
-            back = [None if value != value else value for value in frame[name]]
-            assert [value if value is not None else None for value in back] == list(expected[name]), name
-
-
-def test_moments_keep_their_milliseconds() -> None:
-    assert plain(1_790_000_102_520.25) == 1_790_000_102_520.25
-    assert plain(0.123456789012) == 0.123456789
-    assert (plain(float("nan")), plain(None), plain(2**80)) == (None, None, 2**80)
-
-
-def test_parquet_refuses_what_64_bits_cannot_hold(tmp_path: Path) -> None:
-    tables = tables_from(minimal(seed=2**70), "made up")
-    with pytest.raises(InputError, match=r"runs\.seed holds a whole number beyond 64 bits"):
-        write_parquet(tables, tmp_path / "out")
-    assert not (tmp_path / "out").exists()
+        pd.testing.assert_frame_equal(pd.read_parquet(path), frames[path.stem](document), check_exact=True)
 
 
 @pytest.fixture

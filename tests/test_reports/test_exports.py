@@ -11,14 +11,14 @@ from log_builder import START_MS, make_records, make_runs, write_set
 from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
-import reports.schemas
 from reports.facts.facts import gather
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.report import render_report
+from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
-SCHEMA = json.loads((Path(reports.schemas.__path__[0]) / "report.schema.json").read_text(encoding="utf-8"))
+SCHEMA = schema_of("report")
 
 
 @pytest.fixture
@@ -80,7 +80,7 @@ def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
 
 def test_json_numbers_are_the_facts(tmp_path: Path) -> None:
     (one,) = gather([write_run_set(tmp_path / "own")])
-    (exported,) = export_json([one])["configurations"]
+    (exported,) = json.loads(export_json([one]))["configurations"]
     assert exported["score_s"] == pytest.approx(one.result.score_s)
     assert [run["time_to_train_s"] for run in exported["runs"][:5]] == pytest.approx([run.time_s for run in one.runs])
 

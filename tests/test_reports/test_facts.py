@@ -9,8 +9,15 @@ from report_builder import write_run_set
 
 from reports.facts.facts import benchmark_status, gather
 from reports.statistics.intervals import olympic_interval
-from reports.tables.columns import CONFIGURATION_COLUMNS, EVALUATION_COLUMNS, RUN_COLUMNS
-from reports.tables.tables import configurations_table, evaluations_table, runs_table
+from reports.tables.frames import (
+    EVALUATION_COLUMNS,
+    RUN_COLUMNS,
+    SET_COLUMNS,
+    evaluations_frame,
+    runs_frame,
+    sets_frame,
+)
+from reports.tables.rows import document_of, run_members, set_row
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -69,31 +76,30 @@ def test_names_of_mlperf_are_never_taken_as_own(name: str | None, is_defined: bo
 
 def test_one_row_per_run_attempt_evaluation_and_configuration(tmp_path: Path) -> None:
     sets = gather([write_run_set(tmp_path / "one"), write_run_set(tmp_path / "two", interrupted=False)])
-    runs, evaluations = runs_table(sets), evaluations_table(sets)
-    assert tuple(runs.columns) == tuple(RUN_COLUMNS)
+    document = document_of(sets)
+    runs, evaluations, configurations = runs_frame(document), evaluations_frame(document), sets_frame(document)
+    assert list(runs.columns) == [column.name for column in RUN_COLUMNS]
     assert len(runs) == 5 + 1 + 5
-    assert tuple(evaluations.columns) == tuple(EVALUATION_COLUMNS)
+    assert list(evaluations.columns) == [column.name for column in EVALUATION_COLUMNS]
     assert len(evaluations) == sum(len(run.result.evaluations) for one in sets for run in one.runs)
-    configurations = configurations_table(sets)
-    assert tuple(configurations.columns) == tuple(CONFIGURATION_COLUMNS)
+    assert list(configurations.columns) == [column.name for column in SET_COLUMNS]
     assert list(configurations["num_unfinished"]) == [1, 0]
 
 
 def test_missing_is_missing_and_whole_numbers_stay_whole(tmp_path: Path) -> None:
     (one,) = gather([write_run_set(tmp_path / "one")])
-    row = runs_table([one]).iloc[-1]
-    assert (row["status"], row["counted"], row["reason"]) == ("interrupted", "no", "killed")
-    assert row["time_to_train_s"] is None
-    first = runs_table([one]).iloc[0]
-    assert type(first["samples_to_converge"]) is int
-    assert type(first["seed"]) is int
+    first, *_, last = run_members(one)
+    assert (last.status, last.counted, last.reason) == ("interrupted", "no", "killed")
+    assert last.time_to_train_s is None
+    assert type(first.samples_to_converge) is int
+    assert type(first.seed) is int
 
 
 def test_published_logs_have_no_attempts(tmp_path: Path) -> None:
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
     (one,) = gather([tmp_path / "Org"], second_opinion=False)
-    row = configurations_table([one]).iloc[0]
-    assert (row["status"], row["peak_rss_bytes"], row["num_unfinished"]) == ("official", None, 0)
+    row = set_row(one)
+    assert (row.status, row.peak_rss_bytes, row.num_unfinished) == ("official", None, 0)
 
 
 @needs_published_results

@@ -13,7 +13,7 @@ from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_cells, cost_columns, cost_numbers
 from reports.page.figures.times import column_unit, sorted_cell
 from reports.statistics.intervals import coverage_words, log_summary
-from reports.tables.tables import configuration_row
+from reports.tables.rows import set_row
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -220,42 +220,42 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
 def _verdict_row(
     one: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
 ) -> tuple[Cell, ...]:
-    row = configuration_row(one)
+    row = set_row(one)
     shown = badge(one)
     unverified = ["unverified"] if one.status == "official" and one.result.score_s is not None else []
     # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
-    bounds = interval(unit.number(row["low_s"]), unit.number(row["high_s"])) if one.interval else ""
+    bounds = interval(unit.number(row.low_s), unit.number(row.high_s)) if one.interval else ""
     bounds = bounds.replace(" ", "\u00a0")  # both ends in one line
     is_its_score = one.result.rcp_factor in (None, 1.0)
-    factor, unfinished = row["rcp_factor"], len(one.unfinished)
+    factor, unfinished = row.rcp_factor, len(one.unfinished)
     cells = [
         Cell(text=one.label, anchor=f"set{one.index + 1}" if is_linked else "", sub=_about(one)),
         Cell(
             text=f"{shown.icon} {shown.word}",
             kind=shown.kind,
-            sub=f"{plural(row['num_errors'], 'error')}, {plural(row['num_warnings'], 'warning')}",
+            sub=f"{plural(one.verdict.count('error'), 'error')}, {plural(one.verdict.count('warning'), 'warning')}",
         ),
         _time_cell(one, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
     ]
     if is_scaled:
-        cells.append(Cell(text=unit.number(row["olympic_mean_s"]), sub="" if is_its_score else bounds))
+        cells.append(Cell(text=unit.number(row.olympic_mean_s), sub="" if is_its_score else bounds))
     cells += [against] if against is not None else []
     cells += [
-        Cell(text=epochs(row["epochs_to_converge"]), sub=_spread(row["epochs_cv"])),
-        Cell(text=throughput(row["throughput_samples_per_s"]), sub=_spread(row["throughput_cv"])),
-        Cell(text=quality(row["final_quality"])),
+        Cell(text=epochs(row.epochs_to_converge), sub=_spread(row.epochs_cv)),
+        Cell(text=throughput(row.throughput_samples_per_s), sub=_spread(row.throughput_cv)),
+        Cell(text=quality(row.final_quality)),
         Cell(
-            text=f"{row['num_converged']} / {row['num_runs_required'] or MISSING}",
+            text=f"{row.num_converged} / {row.num_runs_required or MISSING}",
             sub=f"{unfinished} unfinished" if unfinished else "",
         ),
         Cell(
             text=outcome_words(one),
             sub=f"× {factor:.4f}" if factor and factor != 1.0 else "",
         ),
-        Cell(text=count(row["global_batch_size"]), sub=_rate(row["learning_rate"])),
+        Cell(text=count(row.global_batch_size), sub=_rate(row.learning_rate)),
     ]
     if has_peak:
-        cells.append(sorted_cell(num_bytes(row["peak_rss_bytes"]), row["peak_rss_bytes"]))
+        cells.append(sorted_cell(num_bytes(row.peak_rss_bytes), row.peak_rss_bytes))
     return tuple(cells)
 
 

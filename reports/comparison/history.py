@@ -4,16 +4,17 @@ import math
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
+import msgspec
 import pandas as pd
 
+from reports.comparison.records import HistoryDocument, PastSet
 from reports.facts.throughput_sets import read_throughput
 from reports.facts.untrusted import as_mapping, items_of, read_json, text_of, whole_of
 from reports.statistics.intervals import log_summary
-from reports.tables.tables import make_frame
+from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
@@ -22,39 +23,10 @@ from rules.scoring.results import BenchmarkResult
 from rules.scoring.scoring import score_set
 from rules.tree.result_set import find_result_sets
 
-SCHEMA_VERSION = 1
 _RECORD = Path("extra") / "run_set.json"
 _MAX_DEPTH = 8
 _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 _NOT_SETS = ("extra", "systems", "results")
-Kind = Literal["runs", "throughput", "broken"]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PastSet:
-    """One run set. None is not known; `problem` says what is wrong with a broken one, or why there is no score.
-
-    `outcome` is the rules' verdict (valid, invalid, incomplete), None where there is nothing to judge. `throughput`
-    is the geometric mean over runs that converged, or over the processes of a measurement. `config_digest` is that
-    of all resolved values, as in the folder's name; `name` is what `--name` gave instead of it.
-    """
-
-    folder: str
-    kind: Kind
-    created_utc: str | None = None
-    benchmark: str | None = None
-    name: str | None = None
-    config_digest: str | None = None
-    system: str | None = None
-    outcome: str | None = None
-    num_runs: int | None = None
-    num_done: int | None = None
-    num_converged: int | None = None
-    score_s: float | None = None
-    throughput_samples_per_s: float | None = None
-    harness_version: str | None = None
-    commit: str | None = None
-    problem: str | None = None
 
 
 def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastSet, ...], int]:
@@ -71,13 +43,14 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
 
 
 def history_to_json(past: Sequence[PastSet], num_found: int) -> dict[str, Any]:
-    """The document of `history --format json` (schemas/history.schema.json)."""
-    return {"schema_version": SCHEMA_VERSION, "num_found": num_found, "run_sets": [asdict(one) for one in past]}
+    """The document of `history --format json`."""
+    content: dict[str, Any] = msgspec.to_builtins(HistoryDocument(num_found=num_found, run_sets=tuple(past)))
+    return content
 
 
 def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
-    """One row per set, dtype object."""
-    return make_frame([asdict(one) for one in past], [field.name for field in fields(PastSet)])
+    """One row per set, as PastSet has them."""
+    return record_frame(PastSet, past)
 
 
 def _find(folder: Path) -> list[Path]:

@@ -1,0 +1,203 @@
+"""What compare, diff and history write as JSON and CSV, member by member and column by column."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from reports.statistics.intervals import Interval
+from reports.statistics.ratios import Verdict
+from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
+
+Positive = Annotated[float, Meta(gt=0)] | None
+FactorName = Literal["time_to_train", "samples_to_converge", "throughput", "overhead"]
+_BASE_VALUE = meaning("geometric mean of base, in the factor's unit")
+_NEW_VALUE = meaning("geometric mean of new, in the factor's unit")
+_TIME_RATIO = meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
+_CLIFFS_DELTA = meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
+_MIN_EFFECT = meaning("smallest effect of interest, as a fraction")
+_REFUSAL = meaning("why the two may not be compared; there are no factors then")
+_IS_REGRESSION = meaning(
+    "slower as a whole, or inconclusive as a whole with a slower factor while neither convergence nor throughput is "
+    "faster"
+)
+_RUNS_NEEDED = meaning(
+    "runs per side that would settle an inconclusive verdict with 80 % probability; missing where none is promised"
+)
+Delta = Annotated[float, Meta(ge=-1, le=1)] | None
+RunsNeeded = Annotated[int, Meta(ge=5)] | None
+
+
+class FactorMember(Row, kw_only=True, frozen=True):
+    """One factor of the time to train, new against base."""
+
+    name: FactorName
+    unit: str
+    num_base: Annotated[int, Meta(ge=0)]
+    num_new: Annotated[int, Meta(ge=0)]
+    base_value: Annotated[Positive, _BASE_VALUE]
+    new_value: Annotated[Positive, _NEW_VALUE]
+    ratio: Annotated[Positive, meaning("new over base")]
+    interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")]
+    adjusted_interval: Annotated[
+        Interval | None, meaning("of the ratio, at Holm's level within the family; the verdict goes by it")
+    ]
+    p_value: Annotated[Share, meaning("Student's t")]
+    permutation_p: Share
+    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA]
+    verdict: Verdict
+    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED]
+    reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")]
+    time_ratio: Annotated[Positive, _TIME_RATIO]
+
+
+class Change(Row, kw_only=True, frozen=True):
+    """A setting or a piece of software that differs; null is not said by that side."""
+
+    name: str
+    base: Text
+    new: Text
+
+
+class ComparisonMember(Row, kw_only=True, frozen=True):
+    """New against base."""
+
+    base: str
+    new: str
+    refusal: Annotated[Text, _REFUSAL]
+    status: Literal["own", "official", "unknown"]
+    min_effect: Annotated[float, Meta(ge=0), _MIN_EFFECT]
+    confidence: Annotated[float, Meta(gt=0, lt=1)]
+    is_cross_system: bool
+    is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")]
+    num_shared_seeds: Annotated[int, Meta(ge=0)]
+    num_base: Annotated[int, Meta(ge=0)]
+    num_new: Annotated[int, Meta(ge=0)]
+    num_base_converged: Annotated[int, Meta(ge=0)]
+    num_new_converged: Annotated[int, Meta(ge=0)]
+    converged_p: Annotated[
+        Share, meaning("Fisher's exact test of the shares of runs that reached the target; null where all did")
+    ]
+    factors: tuple[FactorMember, ...]
+    olympic_ratio: Positive
+    score_ratio: Positive
+    verdict: Verdict
+    changes: tuple[Change, ...]
+    notes: tuple[str, ...]
+    invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")]
+    is_regression: Annotated[bool, _IS_REGRESSION]
+    sentence: str
+
+
+class ComparisonDocument(Row, kw_only=True, frozen=True):
+    """Every comparison; null is not known, and an infinite ratio does not occur."""
+
+    schema_version: Literal[1] = 1
+    comparisons: tuple[ComparisonMember, ...]
+
+
+class FactorRow(Row, kw_only=True, frozen=True):
+    """One factor of one comparison, flat; a refused one has a single row without a factor."""
+
+    base: str
+    new: str
+    refusal: Annotated[Text, _REFUSAL]
+    overall_verdict: Verdict
+    is_regression: Annotated[bool, _IS_REGRESSION]
+    is_cross_system: bool
+    is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")]
+    num_base: Tally = None
+    num_new: Tally = None
+    factor: FactorName | None = None
+    unit: Annotated[Text, meaning("of base_value and new_value")] = None
+    base_value: Annotated[Number, _BASE_VALUE] = None
+    new_value: Annotated[Number, _NEW_VALUE] = None
+    ratio: Annotated[Number, meaning("new over base")] = None
+    time_ratio: Annotated[Number, _TIME_RATIO] = None
+    interval_low: Annotated[Number, meaning("of the ratio, at the confidence asked for")] = None
+    interval_high: Number = None
+    interval_confidence: Share = None
+    adjusted_low: Annotated[Number, meaning("of the ratio, at Holm's level within the family")] = None
+    adjusted_high: Number = None
+    adjusted_confidence: Share = None
+    p_value: Annotated[Share, meaning("Student's t")] = None
+    permutation_p: Share = None
+    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA] = None
+    min_effect: Annotated[float, _MIN_EFFECT]
+    verdict: Verdict | None = None
+    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED] = None
+    reason: Text = None
+
+
+Side = Literal["a", "b"]
+Section = Literal["configuration", "software", "system", "logged"]
+
+
+class Setting(Row, kw_only=True, frozen=True):
+    """One value as text, and where it comes from."""
+
+    value: str
+    source: str
+
+
+class SettingRow(Row, kw_only=True, frozen=True):
+    """One name on both sides; null where a side does not say it."""
+
+    section: Section
+    name: str
+    a: Setting | None
+    b: Setting | None
+
+    @property
+    def is_identical(self) -> bool:
+        return self.a is not None and self.b is not None and self.a.value == self.b.value
+
+
+class Untold(Row, kw_only=True, frozen=True):
+    """A section that a side says nothing of, and that is therefore not compared."""
+
+    side: Side
+    section: Section
+
+
+class DifferenceDocument(Row, kw_only=True, frozen=True):
+    """What two configurations have set or found differently."""
+
+    schema_version: Literal[1] = 1
+    a: str
+    b: str
+    differing: tuple[SettingRow, ...]
+    identical: tuple[SettingRow, ...]
+    untold: tuple[Untold, ...]
+
+
+class PastSet(Row, kw_only=True, frozen=True):
+    """One run set. Null is not known; `problem` says what is wrong with a broken one, or why there is no score."""
+
+    folder: str
+    kind: Literal["runs", "throughput", "broken"]
+    created_utc: Text = None
+    benchmark: Text = None
+    name: Annotated[Text, meaning("what --name gave instead of the digest")] = None
+    config_digest: Annotated[Text, meaning("of all resolved values, as in the folder's name")] = None
+    system: Text = None
+    outcome: Annotated[
+        Literal["valid", "invalid", "incomplete"] | None, meaning("the verdict; missing where nothing is judged")
+    ] = None
+    num_runs: Whole = None
+    num_done: Whole = None
+    num_converged: Whole = None
+    score_s: Positive = None
+    throughput_samples_per_s: Annotated[
+        Positive, meaning("geometric mean over runs that converged, or over the processes of a measurement")
+    ] = None
+    harness_version: Text = None
+    commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
+    problem: Text = None
+
+
+class HistoryDocument(Row, kw_only=True, frozen=True):
+    """Run sets below a directory, newest first."""
+
+    schema_version: Literal[1] = 1
+    num_found: Annotated[int, Meta(ge=0)]
+    run_sets: tuple[PastSet, ...]

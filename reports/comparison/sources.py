@@ -1,0 +1,111 @@
+"""The sides of a comparison at a path: result sets, throughput measurements, or an exported JSON file of results."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import asdict
+
+from reports.facts.facts import SetFacts, gather
+from reports.facts.sides import Side, converged_samples, logged_settings, side_of
+from reports.facts.throughput_sets import find_throughput_sets, throughput_side
+from reports.tables.documents import is_document, read_document
+from reports.tables.records import ReportDocument, RunMember, SetMember
+from reports.text.formatting import printable
+from rules.errors import InputError
+from rules.scoring.results import Evaluation, RunResult
+from rules.tree.result_set import find_result_sets
+
+
+def read_sides(path: Path) -> tuple[Side, ...]:
+    """Every side of a comparison at or below `path`, result sets first. Raises InputError where there is none."""
+    if is_document(path):
+        return tuple(sides_of(read_document(path)))
+    measured = find_throughput_sets(path)
+    try:
+        find_result_sets(path)
+    except InputError:
+        if not measured:
+            raise
+        return tuple(throughput_side(folder) for folder in measured)
+    sets: tuple[SetFacts, ...] = gather([path], second_opinion=False)
+    return (*(side_of(one) for one in sets), *(throughput_side(folder) for folder in measured))
+
+
+def sides_of(document: ReportDocument) -> list[Side]:
+    """The sides that exported configurations make: what their logs said, without the files beside them."""
+    return [_side(one) for one in document.configurations]
+
+
+def _side(one: SetMember) -> Side:
+    results = tuple(
+        _run_result(one, run)
+        for run in one.runs
+        # An attempt whose log is not there may have ended well; without its log it is no run of the set.
+        if run.status in ("success", "not_converged") and run.counted != "no"
+    )
+    return Side(
+        label=printable(one.configuration, 80),
+        kind="runs",
+        status=one.status,
+        benchmark=one.benchmark,
+        samples=converged_samples(results),
+        runs=results,
+        num_runs=len(results),
+        system=one.system,
+        hardware=(),
+        settings=logged_settings(results),
+        olympic_mean_s=one.olympic_mean_s,
+        score_s=one.score_s,
+        round=one.round,
+        num_tolerated=one.num_runs_dropped if one.num_runs_dropped is not None else 1,
+        outcome=one.outcome,
+    )
+
+
+def _run_result(one: SetMember, run: RunMember) -> RunResult:
+    """A run as its log told it, as far as the export holds it."""
+    known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
+    known |= {name: value for name, value in asdict(run).items() if name in known}
+    lists = run.evaluations
+    evaluations = zip(lists.epoch_num, lists.samples_count, lists.elapsed_s, lists.quality, strict=True)
+    return RunResult(
+        **{
+            **known,
+            "definition_sha256": one.definition_sha256,
+            "dataset_sha256": one.dataset_sha256,
+            "log_sha256": run.log_sha256 or "",
+            "abort_reason": run.reason,
+            "converged": run.status == "success",
+            "evaluations": tuple(
+                Evaluation(epoch_num=epoch_num, samples_count=samples, elapsed_s=elapsed_s, quality=quality)
+                for epoch_num, samples, elapsed_s, quality in evaluations
+                if elapsed_s is not None and quality is not None
+            ),
+        }
+    )
+
+
+def one_side(path: Path) -> Side:
+    """The only side at `path`. Raises InputError that lists them where there are several."""
+    sides = read_sides(path)
+    if len(sides) > 1:
+        shown = "".join(f"\n  {printable(side.label)}" for side in sides[:12])
+        more = f"\n  and {len(sides) - 12} more" if len(sides) > 12 else ""
+        raise InputError(f"{printable(path)}: holds {len(sides)} configurations; give one of them:{shown}{more}")
+    return sides[0]
+
+
+def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:
+    """The sides with labels of their own: repeated ones are numbered."""
+    labels: list[str] = []
+    renamed = []
+    for side in sides:
+        number, label = 1, side.label
+        while label in labels:
+            number += 1
+            label = f"{side.label} ({number})"
+        labels.append(label)
+        renamed.append(replace(side, label=label))
+    return tuple(renamed)

@@ -1,0 +1,195 @@
+"""What the tables and the JSON export hold, row by row: names, types, units and meanings, and what may be missing.
+
+Names and meanings stay, and new ones go to the end: frames, CSV, Parquet, JSON and its schema are all made of these.
+"""
+
+from typing import Annotated, Any, Literal
+
+import msgspec
+from msgspec import Meta
+
+_WORD = {"ge": -(2**63), "le": 2**63 - 1}
+
+
+def _unit(unit: str, **limits: Any) -> Meta:
+    return Meta(extra_json_schema={"unit": unit}, **limits)
+
+
+def meaning(text: str) -> Meta:
+    """What a column says, for its documentation."""
+    return Meta(description=text)
+
+
+Text = str | None
+Whole = Annotated[int, Meta(**_WORD)] | None
+Tally = Annotated[int, Meta(ge=0, le=2**63 - 1)] | None
+Number = float | None
+Amount = Annotated[float, Meta(ge=0)] | None
+Share = Annotated[float, Meta(ge=0, le=1)] | None
+Seconds = Annotated[float, _unit("s", ge=0)] | None
+Milliseconds = Annotated[int, _unit("ms since 1970, UTC", **_WORD)] | None
+Bytes = Annotated[float, _unit("bytes", ge=0)] | None
+Joules = Annotated[float, _unit("J", ge=0)] | None
+SamplesPerSecond = Annotated[float, _unit("samples/s", ge=0)] | None
+Epochs = Annotated[float, _unit("epochs", ge=0)] | None
+Epoch = Annotated[float, _unit("epochs")] | None
+Samples = Annotated[int, _unit("samples", **_WORD)] | None
+TrainedSamples = Annotated[int, _unit("samples", ge=0, le=2**63 - 1)] | None
+
+
+class Row(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """One row of a table; None is not known, or not measured, and never 0."""
+
+
+class RunRow(Row, kw_only=True, frozen=True):
+    """One run: one of those that a set's logs tell of, or an attempt that left no result."""
+
+    benchmark: Annotated[Text, meaning("as the log names it")] = None
+    benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
+    division: Annotated[Text, meaning("closed or open")] = None
+    run: Annotated[str, meaning("number of the run in its set, as in result_<run>.txt")]
+    attempt: Annotated[Whole, meaning("number of the attempt whose record this is, from 0")] = None
+    status: Annotated[
+        Text, meaning("success, not_converged, interrupted, or what the record of an unfinished attempt says")
+    ] = None
+    counted: Annotated[
+        Literal["yes", "dropped", "no", "no score"] | None,
+        meaning("yes, dropped by Olympic scoring, no (left no result), or no score (the set has none)"),
+    ] = None
+    reason: Annotated[Text, meaning("why it ended without reaching the target")] = None
+    seed: Annotated[Whole, meaning("the run's random seed")] = None
+    started_ms: Annotated[Milliseconds, meaning("moment of run_start")] = None
+    time_to_train_s: Annotated[Seconds, meaning("run_start to run_stop, also of a run that missed the target")] = None
+    train_s: Annotated[Seconds, meaning("time inside blocks of training")] = None
+    eval_s: Annotated[Seconds, meaning("time inside evaluations")] = None
+    overhead_s: Annotated[Seconds, meaning("time_to_train_s less train_s")] = None
+    init_s: Annotated[Seconds, meaning("init_start to init_stop")] = None
+    samples_to_converge: Annotated[TrainedSamples, meaning("trained until the last evaluation")] = None
+    epochs_to_converge: Annotated[Epochs, meaning("the same, in passes over the training data")] = None
+    throughput_samples_per_s: Annotated[SamplesPerSecond, meaning("samples_to_converge over train_s")] = None
+    final_quality: Annotated[Number, meaning("of the last evaluation; AUC for benchmarks defined here")] = None
+    quality_target: Annotated[Number, meaning("what final_quality must reach")] = None
+    num_evaluations: Annotated[Tally, meaning("evaluations in the log")] = None
+    global_batch_size: Annotated[Samples, meaning("samples per optimizer step, all ranks together")] = None
+    learning_rate: Annotated[Number, meaning("opt_base_learning_rate")] = None
+    peak_rss_bytes: Annotated[Bytes, meaning("largest resident memory of a process")] = None
+    peak_device_bytes: Annotated[Bytes, meaning("largest memory in use on the accelerator")] = None
+    log_sha256: Annotated[Text, meaning("digest of the log's bytes")] = None
+    path: Annotated[str, meaning("the log's file, or the folder of an attempt that left none")]
+    organization: Annotated[Text, meaning("submission_org of the log")] = None
+    platform: Annotated[Text, meaning("submission_platform of the log")] = None
+    train_samples: Annotated[Samples, meaning("samples in the training data")] = None
+    eval_samples: Annotated[Samples, meaning("samples in the evaluation data")] = None
+    energy_j: Annotated[Joules, meaning("measured from run_start to run_stop")] = None
+
+
+class SetRow(Row, kw_only=True, frozen=True):
+    """One configuration: a result set with its verdict, its score and the means of its runs."""
+
+    configuration: Annotated[str, meaning("label of the set; rows of all tables are told apart by it")]
+    benchmark: Annotated[Text, meaning("as the logs name it")] = None
+    benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
+    status: Annotated[
+        Literal["own", "official", "unknown"], meaning("whose definition the benchmark has: own, official (MLPerf)")
+    ] = "unknown"
+    division: Annotated[Text, meaning("closed or open")] = None
+    system: Annotated[Text, meaning("the system's name")] = None
+    outcome: Annotated[Literal["valid", "invalid", "incomplete"] | None, meaning("what the rules say of the set")] = (
+        None
+    )
+    num_errors: Annotated[Tally, meaning("findings that make the set invalid")] = None
+    num_warnings: Annotated[Tally, meaning("findings that do not")] = None
+    num_runs: Annotated[Tally, meaning("runs with a result")] = None
+    num_runs_required: Annotated[Tally, meaning("runs that a score takes")] = None
+    num_converged: Annotated[Tally, meaning("runs that reached the target")] = None
+    num_unfinished: Annotated[Tally, meaning("attempts that left no result")] = None
+    score_s: Annotated[Seconds, meaning("Olympic mean, normalised by reference convergence points")] = None
+    olympic_mean_s: Annotated[Seconds, meaning("mean time to train without the fastest and the slowest")] = None
+    low_s: Annotated[Seconds, meaning("lower end of the Olympic mean's interval")] = None
+    high_s: Annotated[Seconds, meaning("upper end of the Olympic mean's interval")] = None
+    confidence: Annotated[Share, meaning("nominal confidence of the interval")] = None
+    coverage: Annotated[Share, meaning("simulated coverage of the interval")] = None
+    rcp_outcome: Annotated[Text, meaning("test against reference convergence points: passed, failed, missing")] = None
+    rcp_factor: Annotated[Number, meaning("score_s over olympic_mean_s")] = None
+    no_score_reason: Annotated[Text, meaning("why there is no score")] = None
+    epochs_to_converge: Annotated[Epochs, meaning("geometric mean over the runs that converged")] = None
+    epochs_cv: Annotated[Amount, meaning("coefficient of variation of epochs_to_converge")] = None
+    throughput_samples_per_s: Annotated[SamplesPerSecond, meaning("geometric mean over the runs that converged")] = (
+        None
+    )
+    throughput_cv: Annotated[Amount, meaning("coefficient of variation of throughput_samples_per_s")] = None
+    quality_target: Annotated[Number, meaning("what a run's quality must reach")] = None
+    final_quality: Annotated[Number, meaning("mean over the runs that converged")] = None
+    global_batch_size: Annotated[Samples, meaning("of the first run")] = None
+    learning_rate: Annotated[Number, meaning("of the first run")] = None
+    peak_rss_bytes: Annotated[Bytes, meaning("largest of all runs")] = None
+    peak_device_bytes: Annotated[Bytes, meaning("largest of all runs")] = None
+    definition_sha256: Annotated[Text, meaning("digest of the benchmark's definition")] = None
+    dataset_sha256: Annotated[Text, meaning("digest of the data")] = None
+    organization: Annotated[Text, meaning("who submitted it")] = None
+    round: Annotated[Text, meaning("official round")] = None
+    num_runs_dropped: Annotated[Tally, meaning("runs that Olympic scoring drops at each end")] = None
+
+
+class EvaluationRow(Row, kw_only=True, frozen=True):
+    """One evaluation of one run."""
+
+    run: Annotated[str, meaning("as in the table of runs")]
+    evaluation: Annotated[Tally, meaning("number of the evaluation in its run, from 1")]
+    epoch_num: Annotated[Epoch, meaning("passes over the training data, as logged")] = None
+    samples_count: Annotated[Samples, meaning("samples trained, as logged")] = None
+    elapsed_s: Annotated[Seconds, meaning("since run_start")] = None
+    quality: Annotated[Number, meaning("eval_accuracy; AUC for benchmarks defined here")] = None
+    path: Annotated[str, meaning("the log's file")]
+
+
+class EvaluationLists(Row, kw_only=True, frozen=True):
+    """The evaluations of a run, one list per quantity, all of one length."""
+
+    epoch_num: tuple[Epoch, ...]
+    samples_count: tuple[Samples, ...]
+    elapsed_s: tuple[Seconds, ...]
+    quality: tuple[Number, ...]
+
+
+class RunMember(RunRow, kw_only=True, frozen=True):
+    """A run in the JSON export, with its evaluations."""
+
+    evaluations: EvaluationLists
+
+
+_AUC_LIMITS = {
+    "properties": {
+        "final_quality": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
+        "evaluations": {"properties": {"quality": {"items": {"minimum": 0, "maximum": 1}}}},
+    }
+}
+
+
+class SetMember(SetRow, kw_only=True, frozen=True):
+    """A configuration in the JSON export, with its runs: committed ones first, then attempts without a result."""
+
+    runs: tuple[RunMember, ...]
+
+    @property
+    def is_defined(self) -> bool:
+        """Whether its quality is known to be an AUC: what a benchmark of unknown definition measures is not."""
+        return self.status != "unknown"
+
+
+class ReportDocument(Row, kw_only=True, frozen=True):
+    """The JSON export: every configuration with its runs and their evaluations."""
+
+    schema_version: Literal[1] = 1
+    configurations: tuple[
+        Annotated[
+            SetMember,
+            Meta(
+                extra_json_schema={
+                    "if": {"properties": {"status": {"enum": ["own", "official"]}}},
+                    "then": {"allOf": [_AUC_LIMITS, {"properties": {"runs": {"items": _AUC_LIMITS}}}]},
+                }
+            ),
+        ],
+        ...,
+    ]
