@@ -17,7 +17,8 @@ from harness.system.peripherals import describe_networking, describe_storage
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
 from harness.system.submission import UNSPECIFIED, Given
-from rules.tree.system_desc import STATUSES, SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
+from rules.tree.system_desc import STATUSES
 
 UNKNOWN = "unknown"
 _SLUG_LIMIT = 80

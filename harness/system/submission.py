@@ -6,7 +6,8 @@ from typing import Any
 
 from harness.foundation.errors import ExitCode, HarnessError
 from rules.errors import did_you_mean
-from rules.tree.system_desc import COUNTS, STATUSES, SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
+from rules.tree.system_desc import COUNTS, STATUSES
 
 SUBMISSION_FIELDS = (*SYSTEM_FIELDS, "platform")
 """`submitter` is the log's submission_org, `platform` its submission_platform."""

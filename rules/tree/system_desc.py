@@ -5,28 +5,12 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from rules.logs.text import show
+from rules.records.system import Availability
 
-SYSTEM_FIELDS = (
-    "submitter", "division", "status", "system_name", "number_of_nodes", "host_processors_per_node",
-    "host_processor_model_name", "host_processor_core_count", "host_processor_vcpu_count",
-    "host_processor_frequency", "host_processor_caches", "host_processor_interconnect", "host_memory_capacity",
-    "host_storage_type", "host_storage_capacity", "host_networking", "host_networking_topology",
-    "host_memory_configuration", "accelerators_per_node", "accelerator_model_name",
-    "accelerator_host_interconnect", "accelerator_frequency", "accelerator_on-chip_memories",
-    "accelerator_memory_configuration", "accelerator_memory_capacity", "accelerator_interconnect",
-    "accelerator_interconnect_topology", "cooling", "hw_notes", "framework", "other_software_stack",
-    "operating_system", "sw_notes",
-)  # fmt: skip
-"""The 33 keys that MLPerf's system_desc_checker requires, in its order."""
-STATUSES = (
-    "Available on-premise",
-    "Available cloud",
-    "Research, Development, or Internal (RDI)",
-    "Preview",
-)
+STATUSES: tuple[str, ...] = get_args(Availability)
 """What `status` may be from round 4.0 on."""
 MAX_BYTES = 1 << 20
 COUNTS = (

@@ -13,7 +13,8 @@ from typing import Any
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.logs.log import RunLog, parse_lines
-from rules.tree.system_desc import COUNTS, SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
+from rules.tree.system_desc import COUNTS
 
 Record = dict[str, Any]
 START_MS = 1_790_000_000_000

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import Record, make_runs, write_set
+from records_builder import run_content, run_set_content, system_part
 
 from rules.benchmarks.loader import load_benchmark
 
@@ -27,23 +28,18 @@ def write_run_set(
     definition = load_benchmark(benchmark)
     runs = make_runs(definition) if runs is None else runs
     write_set(root, definition, runs)
-    content = {
-        "schema_version": 1,
-        "name": root.name,
-        "created_utc": "2026-11-21T03:00:00+00:00",
-        "harness_version": "0.1.0",
-        "command": f"dlrmbench run {benchmark}",
-        "benchmark": {"name": benchmark, "version": 1, "status": "own", "definition_sha256": "a" * 64},
-        "config": {
+    content = run_set_content(
+        name=root.name,
+        command=f"dlrmbench run {benchmark}",
+        benchmark={"name": benchmark, "version": 1, "status": "own", "definition_sha256": "a" * 64},
+        config={
             "train.global_batch_size": {"value": 512, "source": "definition"},
             "runtime.threads": {"value": 2, "source": "option --threads"},
         },
-        "base_seed": 7,
-        "num_runs": len(runs),
-        "dataset": {"dir": "data/tiny", "dataset_sha256": "d" * 64},
-        "system": {"name": "example", "provenance": {"submitter": "given (option)"}},
-        "environment": {"python": "3.11.0"},
-        "preflight": [
+        num_runs=len(runs),
+        system=system_part() | {"provenance": {"submitter": "given (option)"}},
+        environment={"python": "3.11.0"},
+        preflight=[
             {
                 "name": "governor",
                 "value": "powersave",
@@ -52,8 +48,7 @@ def write_run_set(
                 "remedy": "Set it.",
             }
         ],
-        **(changes or {}),
-    }
+    ) | (changes or {})
     (root / "extra" / "run_set.json").write_text(json.dumps(content), encoding="utf-8")
     for index, records in enumerate(runs):
         write_attempt(root, index, 1 if interrupted and index == 0 else 0, **_as_logged(records))
@@ -67,23 +62,20 @@ def _as_logged(records: Sequence[Record]) -> dict[str, Any]:
     stops = [one["metadata"] for one in records if one["key"] == "run_stop"]
     reason = stops[-1].get("reason") if stops else None
     seed = next((one["value"] for one in records if one["key"] == "seed"), None)
-    return {"seed": seed, "status": "success" if reason is None else "not_converged", "reason": reason}
+    evaluations = [
+        {"samples_count": 0, "duration_s": 0.0, "quality": one["value"]}
+        for one in records
+        if one["key"] == "eval_accuracy"
+    ]
+    status = "success" if reason is None else "not_converged"
+    return {"seed": seed, "status": status, "reason": reason, "evaluations": evaluations}
 
 
 def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:
     folder = root / "extra" / f"run_{run}" / f"attempt_{attempt}"
     folder.mkdir(parents=True, exist_ok=True)
     content = {
-        "schema_version": 1,
-        "run_index": run,
-        "attempt": attempt,
-        "seed": 100 + run,
-        "status": "success",
-        "reason": None,
-        "exit_code": 0,
-        "started_utc": "2026-11-21T03:00:00.000+00:00",
-        "peak_rss_bytes": 2**30,
-        "peak_device_bytes": None,
+        **run_content(run_index=run, attempt=attempt, seed=100 + run, peak_rss_bytes=2**30),
         "blocks": [{"first_sample": i * 1000, "num_samples": 1000, "duration_s": 0.5} for i in range(4)],
         **changes,
     }

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import Record, make_runs, with_record, write_log, write_set
+from records_builder import cache_clear, run_content
 from verdict_cases import VerdictCase
 
 from rules.benchmarks.loader import load_benchmark
@@ -28,20 +29,19 @@ def record_of(records: list[Record], index: int, log: bytes) -> dict[str, Any]:
 
     evals = [one for one in records if one["key"] == keys.EVAL_ACCURACY]
     durations = spans(keys.EVAL_START, keys.EVAL_STOP)
-    return {
-        "schema_version": 1,
-        "run_index": index,
-        "seed": next(one["value"] for one in records if one["key"] == keys.SEED),
-        "status": "success",
-        "reason": None,
-        "started_utc": "2026-11-21T03:00:00.000+00:00",
-        "cache_clear": {"cleared": True},
-        "blocks": [{"duration_s": took_s} for took_s in spans(keys.BLOCK_START, keys.BLOCK_STOP)],
-        "evaluations": [
-            {"quality": one["value"], "duration_s": took_s} for one, took_s in zip(evals, durations, strict=True)
+    blocks = spans(keys.BLOCK_START, keys.BLOCK_STOP)
+    return run_content(
+        run_index=index,
+        attempt=1,
+        seed=next(one["value"] for one in records if one["key"] == keys.SEED),
+        cache_clear=cache_clear(True),
+        blocks=[{"first_sample": 0, "num_samples": 1, "duration_s": took_s} for took_s in blocks],
+        evaluations=[
+            {"samples_count": 1, "quality": one["value"], "duration_s": took_s}
+            for one, took_s in zip(evals, durations, strict=True)
         ],
-        "log_sha256": hashlib.sha256(log).hexdigest(),
-    }
+        log_sha256=hashlib.sha256(log).hexdigest(),
+    )
 
 
 def write_recorded(root: Path, change: Change = lambda records: records, **changes: Any) -> Path:
@@ -55,7 +55,7 @@ def write_recorded(root: Path, change: Change = lambda records: records, **chang
         (attempt / "run.json").write_text(json.dumps(record | (changes if index == CHANGED else {})))
         interrupted = attempt.with_name("attempt_2")
         interrupted.mkdir()
-        (interrupted / "run.json").write_text(json.dumps(record | {"status": "interrupted", "seed": -1}))
+        (interrupted / "run.json").write_text(json.dumps(record | {"status": "interrupted", "seed": 99}))
         (interrupted / "log.txt").write_text("")
     write_log(folder / f"result_{CHANGED}.txt", change(runs[CHANGED]))
     return root
@@ -106,7 +106,7 @@ def _run_again(root: Path) -> Path:
     write_recorded(root)
     attempt = root / "extra" / f"run_{CHANGED}" / "attempt_0"
     attempt.mkdir()
-    (attempt / "run.json").write_text(json.dumps({"status": "not_converged"}))
+    (attempt / "run.json").write_text(json.dumps(run_content(status="not_converged")))
     return root
 
 
@@ -129,7 +129,7 @@ CASES = [
     _case("number of evaluations", _line(keys.EVAL_ACCURACY, -1), changes={"evaluations": []}),
     _case("status", _line(keys.RUN_STOP), changes={"status": "not_converged", "reason": "timeout"}),
     _case("reason", _line(keys.RUN_STOP), changes={"reason": "timeout"}),
-    _case("cache", _line(keys.CACHE_CLEAR), changes={"cache_clear": {"cleared": False}}),
+    _case("cache", _line(keys.CACHE_CLEAR), changes={"cache_clear": cache_clear(False)}),
     _case("number", None, changes={"run_index": 3}),
     _case("less time", _line(keys.BLOCK_STOP), _shorter, also=frozenset({"CA105"})),
     _case(

@@ -8,6 +8,7 @@ from typing import Any
 from unittest.mock import patch
 
 from log_builder import Record, make_runs, with_record, without, write_log, write_set
+from records_builder import run_set_content
 from submission_builder import (
     DCNV2,
     SYSTEM,
@@ -54,7 +55,7 @@ def with_power(folder: Path, **options: Any) -> Path:
 
 def own_set(folder: Path) -> Path:
     write_set(folder / "set", TINY)
-    write(folder / "set" / "extra" / "run_set.json", "{}")
+    write(folder / "set" / "extra" / "run_set.json", json.dumps(run_set_content()))
     return folder / "set"
 
 
@@ -280,7 +281,7 @@ CASES = [
     _mild("RS112", after(own_set, lambda top: write(top / "extra" / "run_set.json", "[1")), "run_set.json", own_set),
     _mild(
         "RS112",
-        after(own_set, lambda top: write(top / "extra" / "run_set.json", '{"num_runs": "5", "seeds": {}}')),
+        after(own_set, lambda top: write(top / "extra" / "run_set.json", '{"schema_version": 2, "num_runs": "5"}')),
         "run_set.json",
         own_set,
         name="wrong types",

@@ -15,7 +15,7 @@ from harness.cli import main
 from harness.cli.table import display_width
 from harness.system.preflight import Check
 from rules.benchmarks.loader import load_benchmark, shipped_names, workload_names
-from rules.tree.system_desc import SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
 
 CLI = Callable[..., tuple[int, str, str]]
 

@@ -20,7 +20,8 @@ from harness.system.hardware import describe_hardware, virtualization
 from harness.system.peripherals import describe_networking, describe_storage
 from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
 from harness.system.submission import Given, submission_fields
-from rules.tree.system_desc import STATUSES, SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
+from rules.tree.system_desc import STATUSES
 
 
 def tree(root: Path, entries: dict[str, str]) -> Path:

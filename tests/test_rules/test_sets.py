@@ -1,16 +1,15 @@
 """Finding result sets in our tree, MLPerf's, a round, and a bare directory."""
 
 import json
-from importlib.resources import files
 from pathlib import Path
 
 import pytest
 from log_builder import make_runs, write_log, write_set
 from mlperf_fixtures import FOLDER, needs_published_results
+from records_builder import run_set_content
 from run_record_cases import write_recorded
 
 from rules.benchmarks.loader import load_benchmark
-from rules.checks.result_set.files import RUN_SET_TYPES
 from rules.checks.result_set.records import logs_match_records
 from rules.errors import DefinitionError, InputError
 from rules.judge.checker import check_log, check_path, check_set, make_set_subject
@@ -193,16 +192,19 @@ def test_no_content_of_a_runs_record_breaks_the_rule_that_reads_it(tmp_path: Pat
         list(logs_match_records.check(subject))
 
 
-def test_every_member_of_run_set_json_is_of_the_type_that_its_schema_gives(tmp_path: Path) -> None:
-    schema = json.loads((files("harness.schemas") / "run_set.schema.json").read_text(encoding="utf-8"))["properties"]
-    of_constants = {"schema_version": ["integer"], "division": ["string"]}
-    types = {name: one.get("type", of_constants.get(name)) for name, one in schema.items()}
-    assert {name: list(of) for name, of in RUN_SET_TYPES.items()} == {
-        name: [of] if isinstance(of, str) else of for name, of in types.items()
-    }
-    record = tmp_path / "extra" / "run_set.json"
+def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: Path) -> None:
     write_set(tmp_path, TINY)
-    record.write_text(json.dumps({name: 1.5 if "number" not in of else "1" for name, of in RUN_SET_TYPES.items()}))
-    (verdict,) = check_path(tmp_path, second_opinion=False)
-    found = [one.message for one in verdict.findings if one.code == "RS112"]
-    assert found == [f"{name} is of the wrong type" for name in RUN_SET_TYPES]
+    record = tmp_path / "extra" / "run_set.json"
+    for changes, message, found, expected in (
+        ({}, None, None, None),
+        ({"num_runs": "5"}, "num_runs is not as expected", '"5"', "int"),
+        ({"config": {"a.b": {"value": 1}}}, 'config["a.b"].source is not as expected', "nothing", "a value"),
+        ({"schema_version": 3}, "schema_version is not as expected", "3", "at most 2: the file is newer"),
+    ):
+        record.write_text(json.dumps(run_set_content(**changes)))
+        (verdict,) = check_path(tmp_path, second_opinion=False)
+        findings = [one for one in verdict.findings if one.code == "RS112"]
+        assert len(findings) == (message is not None)
+        for one in findings:
+            assert (one.message, one.found, one.path) == (message, found, str(record))
+            assert (one.expected or "").startswith(str(expected))

@@ -2,15 +2,16 @@
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from rules.benchmarks.loader import load_benchmark, shipped_names
-from rules.checks.result_set.records import read_object
+from rules.checks.result_set.records import damage_problem
 from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
 from rules.logs.text import show
+from rules.records.codec import Damage, decode
+from rules.records.run_set import RunSetRecord
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
 _BELONGING = ("scaling.json", "package_checker_params")
@@ -18,25 +19,6 @@ _LOG_LIKE = (".txt", ".log", ".out")
 _LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
 _MAX_COUNT = 1000
 """Numbers above it are job numbers, whose gaps tell nothing."""
-MAX_RUN_SET_BYTES = 16 << 20
-RUN_SET_TYPES: Mapping[str, tuple[str, ...]] = {
-    "schema_version": ("integer",), "name": ("string",), "created_utc": ("string",), "harness_version": ("string",),
-    "command": ("string",), "benchmark": ("object",), "config": ("object",), "num_runs": ("integer",),
-    "base_seed": ("integer",), "seeds": ("array",), "division": ("string",), "timeout_s": ("number", "null"),
-    "throughput_steps": ("integer", "null"), "is_profile": ("boolean",), "num_threads": ("integer",),
-    "dataset": ("object",), "submission": ("object",), "system": ("object",), "environment": ("object",),
-    "preflight": ("array",),
-}  # fmt: skip
-"""JSON types of the members of run_set.json, as the harness's schema of it has them."""
-_IS_OF_TYPE: Mapping[str, Callable[[Any], bool]] = {
-    "null": lambda value: value is None,
-    "boolean": lambda value: isinstance(value, bool),
-    "integer": lambda value: isinstance(value, int) and not isinstance(value, bool),
-    "number": lambda value: isinstance(value, int | float) and not isinstance(value, bool),
-    "string": lambda value: isinstance(value, str),
-    "array": lambda value: isinstance(value, list),
-    "object": lambda value: isinstance(value, dict),
-}
 
 
 @rule(
@@ -146,22 +128,13 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     applies=_is_run_set,
 )
 def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
-    """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB, and each of its members that is there
-    has the type that run_set.schema.json gives."""
+    """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB that has every member that this harness
+    writes, of the type and within the bounds that 'python -m rules.records run_set' prints."""
     assert subject.result_set.root is not None
     path = subject.result_set.root / "extra" / "run_set.json"
-    if not path.exists():
-        return
-    record, reason = read_object(path, MAX_RUN_SET_BYTES)
-    if record is None:
-        yield Problem(message=str(reason), path=str(path), expected="a JSON object")
-        return
-    for name, types in RUN_SET_TYPES.items():
-        if name in record and not any(_IS_OF_TYPE[one](record[name]) for one in types):
-            yield Problem(
-                message=f"{name} is of the wrong type", path=str(path), found=show(record[name]),
-                expected=" or ".join(types),
-            )  # fmt: skip
+    record = decode(path, RunSetRecord) if path.exists() else None
+    if isinstance(record, Damage):
+        yield damage_problem(record)
 
 
 RULES: tuple[Rule[SetSubject], ...] = (

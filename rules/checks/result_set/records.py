@@ -1,20 +1,19 @@
 """Our own logs against the record that each attempt kept beside them: extra/run_<i>/attempt_<k>/run.json."""
 
-import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-from rules.checks.rule import Problem, Rule, rule
+from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
 from rules.logs.text import show
+from rules.records.codec import Damage, decode
+from rules.records.run import RunRecord
 from rules.tree.result_set import leads_out
 
 RECORD_FILE = "run.json"
-MAX_RECORD_BYTES = 16 << 20
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
 _RUN = re.compile(r"run_(\d{1,6})\Z")
 _ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
@@ -24,17 +23,15 @@ _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
 """What run_stop says where the record says this; the record of an interrupted attempt says nothing of its log."""
 
 
-def read_object(path: Path, max_bytes: int) -> tuple[Mapping[str, Any], None] | tuple[None, str]:
-    """A JSON object of any file, or why it is none."""
-    try:
-        if not path.is_file():
-            return None, "not a regular file"
-        if path.stat().st_size > max_bytes:
-            return None, f"larger than {max_bytes} bytes"
-        content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
-        return None, f"not readable as JSON: {str(error)[:120]}"
-    return (content, None) if isinstance(content, dict) else (None, "not a JSON object")
+def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
+    """The one finding about a file that is not used."""
+    return Problem(
+        message=f"{damage.member} is not as expected" if damage.member else "cannot be read",
+        path=str(damage.path),
+        found=damage.found,
+        expected=damage.expected,
+        severity=severity,
+    )
 
 
 def _has_records(subject: SetSubject) -> str | None:
@@ -64,9 +61,9 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
                 yield Problem(message="no record of this run", path=log.path, severity="warning",
                               expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}")  # fmt: skip
             continue
-        record, reason = read_object(place, MAX_RECORD_BYTES)
-        if record is None:
-            yield Problem(message=str(reason), path=str(place), expected="a JSON object", severity="warning")
+        record = decode(place, RunRecord)
+        if isinstance(record, Damage):
+            yield damage_problem(record, "warning")
         else:
             yield from _compare(log, record, place, root)
 
@@ -108,11 +105,10 @@ def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
     for number, folder in _numbered(root / "extra", _RUN, root):
         result = f"result_{number}.txt"
         finished = [
-            (place, str(record["status"]))
+            (place, record.status)
             for _, attempt in _numbered(folder, _ATTEMPT, root)
             if (place := attempt / RECORD_FILE).is_file() and not leads_out(place, root)
-            if (record := read_object(place, MAX_RECORD_BYTES)[0]) is not None
-            and record.get("status") in tuple(_STATUSES)
+            if isinstance(record := decode(place, RunRecord), RunRecord) and record.is_finished
         ]
         taken = [place for place, _ in finished if not place.with_name("log.txt").exists()][-1:]
         for place, status in finished:
@@ -135,10 +131,10 @@ def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int
         return []
 
 
-def _compare(log: RunLog, record: Mapping[str, Any], place: Path, root: Path) -> Iterator[Problem]:
+def _compare(log: RunLog, record: RunRecord, place: Path, root: Path) -> Iterator[Problem]:
     problems = [*_settings(log, record), *_evaluations(log, record), *_durations(log, record)]
-    digest = record.get("log_sha256")
-    if not problems and isinstance(digest, str) and digest != log.sha256:
+    digest = record.log_sha256
+    if not problems and digest is not None and digest != log.sha256:
         problems = [("the log", None, f"SHA-256 {log.sha256[:12]}…", f"{digest[:12]}…")]
     name = place.relative_to(root)
     for what, line, found, expected in problems:
@@ -154,53 +150,44 @@ def _compare(log: RunLog, record: Mapping[str, Any], place: Path, root: Path) ->
 _Contradiction = tuple[str, LogLine | None, str, str]
 
 
-def _settings(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
+def _settings(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
     match = _RESULT.match(Path(log.path).name)
-    if match is not None and record.get("run_index", int(match[1])) != int(match[1]):
-        yield "the number of the run", None, match[1], show(record["run_index"])
+    if match is not None and record.run_index != int(match[1]):
+        yield "the number of the run", None, match[1], show(record.run_index)
     seed, stop, clear = log.first(keys.SEED), log.last(keys.RUN_STOP), log.first(keys.CACHE_CLEAR)
-    if record.get("seed") is not None and seed is not None and seed.value != record["seed"]:
-        yield "the seed", seed, show(seed.value), show(record["seed"])
-    status = record.get("status")
-    if stop is not None and isinstance(status, str) and status in _STATUSES:
-        said = stop.metadata.get(keys.STATUS)
-        if said != _STATUSES[status]:
-            yield "the status", stop, show(said), _STATUSES[status]
-        elif stop.metadata.get(keys.REASON) != record.get("reason"):
-            yield "the reason", stop, show(stop.metadata.get(keys.REASON)), show(record.get("reason"))
-    cache = record.get("cache_clear")
-    if isinstance(cache, dict) and clear is not None and "cleared" in cache and clear.value != cache["cleared"]:
-        yield "cache_clear", clear, show(clear.value), show(cache["cleared"])
+    if record.seed is not None and seed is not None and seed.value != record.seed:
+        yield "the seed", seed, show(seed.value), show(record.seed)
+    if stop is not None and record.is_finished:
+        said, expected = stop.metadata.get(keys.STATUS), _STATUSES[record.status]
+        if said != expected:
+            yield "the status", stop, show(said), expected
+        elif stop.metadata.get(keys.REASON) != record.reason:
+            yield "the reason", stop, show(stop.metadata.get(keys.REASON)), show(record.reason)
+    if record.cache_clear is not None and clear is not None and clear.value != record.cache_clear.cleared:
+        yield "cache_clear", clear, show(clear.value), show(record.cache_clear.cleared)
 
 
-def _evaluations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
-    recorded, lines = record.get("evaluations"), log.all(keys.EVAL_ACCURACY)
-    is_own = record.get("status") in tuple(_STATUSES) and record.get("started_utc") is not None
-    if not isinstance(recorded, list) or not is_own:
+def _evaluations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
+    lines = log.all(keys.EVAL_ACCURACY)
+    if not record.is_finished or record.started_utc is None:
         return  # an attempt that could not write its own record
-    if len(recorded) != len(lines):
-        yield "the number of evaluations", lines[-1] if lines else None, str(len(lines)), str(len(recorded))
-    for line, one in zip(lines, recorded, strict=False):
-        quality = as_number(one.get("quality")) if isinstance(one, dict) else None
-        if quality is not None and quality != as_number(line.value):
-            yield "the quality", line, show(line.value), show(quality)
+    if len(record.evaluations) != len(lines):
+        yield "the number of evaluations", lines[-1] if lines else None, str(len(lines)), str(len(record.evaluations))
+    for line, evaluation in zip(lines, record.evaluations, strict=False):
+        if evaluation.quality != as_number(line.value):
+            yield "the quality", line, show(line.value), show(evaluation.quality)
 
 
-def _durations(log: RunLog, record: Mapping[str, Any]) -> Iterator[_Contradiction]:
+def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
     """What the log says began and ended, held against what a monotonic clock measured within."""
-    for name, start_key, stop_key in (
-        ("blocks", keys.BLOCK_START, keys.BLOCK_STOP),
-        ("evaluations", keys.EVAL_START, keys.EVAL_STOP),
+    for name, start_key, stop_key, measured in (
+        ("block", keys.BLOCK_START, keys.BLOCK_STOP, [block.duration_s for block in record.blocks]),
+        ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [one.duration_s for one in record.evaluations]),
     ):
-        recorded = record.get(name)
-        measured = [
-            as_number(one.get("duration_s")) if isinstance(one, dict) else None
-            for one in (recorded if isinstance(recorded, list) else ())
-        ]
         for start, stop, took_s in zip(log.all(start_key), log.all(stop_key), measured, strict=False):
             said_s = (stop.time_ms - start.time_ms) / 1e3
-            if took_s is not None and said_s < took_s - _ROUNDING_S:
-                yield f"the time of {name.removesuffix('s')}", stop, f"{said_s:.3f} s", f"at least {took_s:.3f} s"
+            if said_s < took_s - _ROUNDING_S:
+                yield f"the time of {name}", stop, f"{said_s:.3f} s", f"at least {took_s:.3f} s"
                 break
 
 

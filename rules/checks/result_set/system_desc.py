@@ -8,7 +8,8 @@ from rules.benchmarks.rounds import round_number
 from rules.checks.rule import Problem, Rule, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs.text import show
-from rules.tree.system_desc import COUNTS, STATUSES, SYSTEM_FIELDS
+from rules.records.system import SYSTEM_FIELDS
+from rules.tree.system_desc import COUNTS, STATUSES
 
 _JOINED = (
     "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from rules.checks.rule import Problem, Rule, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
 from rules.logs.text import show
+from rules.records.system import SYSTEM_FIELDS
 from rules.scoring.results import RunResult
-from rules.tree.system_desc import SYSTEM_FIELDS
 
 _CONTENT = 'submission_rules.adoc, "Submission content": result logs for each system-implementation tested'
 _NOT_HARDWARE = frozenset(

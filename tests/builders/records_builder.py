@@ -1,0 +1,98 @@
+"""Whole files beside the logs as this version writes them, with the members that a test is about changed."""
+
+from typing import Any
+
+from rules.records.codec import VERSION
+from rules.records.system import SYSTEM_FIELDS
+
+
+def run_set_content(**changes: Any) -> dict[str, Any]:
+    """run_set.json of a set of runs."""
+    return {
+        "schema_version": VERSION,
+        "name": "example",
+        "created_utc": "2026-11-21T03:00:00+00:00",
+        "harness_version": "0.1.0",
+        "command": "dlrmbench run dlrm_tiny",
+        "kind": "training",
+        "num_steps": None,
+        "benchmark": {"name": "dlrm_tiny", "version": 1, "status": "own", "definition_sha256": "a" * 64},
+        "config": {},
+        "num_runs": 5,
+        "base_seed": 7,
+        "seeds": [],
+        "division": "closed",
+        "timeout_s": None,
+        "num_threads": 2,
+        "dataset": {"dir": "data/tiny", "dataset_sha256": "d" * 64},
+        "submission": {},
+        "system": system_part(),
+        "environment": {},
+        "preflight": [],
+        **changes,
+    }
+
+
+def system_part(name: str = "example", **fields: str) -> dict[str, Any]:
+    """The system description of a run_set.json."""
+    return {"name": name, "fields": dict.fromkeys(SYSTEM_FIELDS, "") | fields, "provenance": {}}
+
+
+def run_content(**changes: Any) -> dict[str, Any]:
+    """run.json of an attempt of one process that met the target."""
+    return {
+        "schema_version": VERSION,
+        "run_index": 0,
+        "attempt": 0,
+        "seed": 7,
+        "status": "success",
+        "reason": None,
+        "exit_code": 0,
+        "started_utc": "2026-11-21T03:00:00.000+00:00",
+        "ended_utc": None,
+        "peak_rss_bytes": None,
+        "peak_device_bytes": None,
+        "energy": None,
+        "cache_clear": None,
+        "blocks": [],
+        "evaluations": [],
+        "log_sha256": None,
+        "ranks": [],
+        "exchange": None,
+        **changes,
+    }
+
+
+def cache_clear(cleared: bool) -> dict[str, Any]:
+    """What run.json says of the page cache."""
+    return {"cleared": cleared, "method": "none", "resident_bytes_before": None, "resident_bytes_after": None}
+
+
+def process_content(**changes: Any) -> dict[str, Any]:
+    """One process of throughput.json."""
+    return {
+        "num_steps": 10,
+        "num_samples": 1000,
+        "duration_s": 0.5,
+        "samples_per_s": 2000.0,
+        "cache_cleared": False,
+        "hyperparameters": {},
+        "peak_device_bytes": None,
+        "peak_rss_bytes": None,
+        "energy": None,
+        "ranks": [],
+        "exchange": None,
+        **changes,
+    }
+
+
+def throughput_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """throughput.json of at least five processes."""
+    return {
+        "schema_version": VERSION,
+        "warm_up_steps": 10,
+        "data_kind": None,
+        "computed": None,
+        "processes": processes,
+        **changes,
+    }
