@@ -7,8 +7,11 @@ from msgspec import Meta
 from rules.records.codec import Count, Document, PositiveCount, Record, Sha256, require
 from rules.records.system import SYSTEM_FIELDS
 
-Kind = Literal["training", "throughput", "profile"]
-"""Of measurement: what one fresh process does."""
+Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
+"""Of measurement: what one fresh process does. One of `rules.records.kinds.KINDS`, or of a newer version's."""
+Options = Annotated[
+    dict[str, Count], Meta(description="What the kind was asked besides: num_steps of a throughput measurement.")
+]
 
 
 class BenchmarkRecord(Record, frozen=True, kw_only=True):
@@ -67,7 +70,7 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     harness_version: str
     command: str
     kind: Kind
-    num_steps: Annotated[int, Meta(ge=1, description="Of a throughput measurement.")] | None
+    options: Options
     benchmark: BenchmarkRecord
     config: Annotated[dict[str, ConfigValue], Meta(description="Resolved values by section.key.")]
     num_runs: PositiveCount
@@ -92,7 +95,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
         if isinstance(system, dict):
             system = {"fields": dict.fromkeys(SYSTEM_FIELDS, ""), "provenance": {}} | system
         kind = "profile" if is_profile else "training" if steps is None else "throughput"
-        return content | {"kind": kind, "num_steps": steps, "system": system}
+        options = {} if steps is None else {"num_steps": steps}
+        return content | {"kind": kind, "options": options, "system": system}
 
 
 class SystemChecks(Record, frozen=True, kw_only=True):

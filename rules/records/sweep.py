@@ -1,10 +1,11 @@
 """sweep.json: a matrix of configurations; each is an ordinary run set in its folder beside this file."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from msgspec import Meta
 
 from rules.records.codec import Document, Index, PositiveCount, Record, require
+from rules.records.run_set import Kind, Options
 
 
 class AxisRecord(Record, frozen=True, kw_only=True):
@@ -41,8 +42,8 @@ class SweepRecord(Document, frozen=True, kw_only=True):
     created_utc: str
     harness_version: str
     command: str
-    kind: Literal["training", "throughput"]
-    num_steps: Annotated[int, Meta(ge=1, description="Of a throughput measurement.")] | None
+    kind: Kind
+    options: Options
     num_runs: PositiveCount
     base_seed: Annotated[int, Meta(ge=0, description="All configurations derive the seed of run i from it.")]
     with_profile: bool
@@ -60,4 +61,5 @@ class SweepRecord(Document, frozen=True, kw_only=True):
         if isinstance(found, list):
             found = [{"profile_failure": None} | one if isinstance(one, dict) else one for one in found]
         kind = "throughput" if mode == "throughput" else "training"
-        return {"with_profile": False} | content | {"kind": kind, "num_steps": steps, "configurations": found}
+        options = {} if steps is None else {"num_steps": steps}
+        return {"with_profile": False} | content | {"kind": kind, "options": options, "configurations": found}

@@ -58,7 +58,8 @@ class ThroughputRecord(Document, frozen=True, kw_only=True):
     data_kind: str | None
     """"made_up": batches held in memory, no input in the time; else the kind of the dataset read."""
     computed: ModelCosts | None
-    processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=5)]
+    processes: Annotated[tuple[ProcessRecord, ...], Meta(min_length=1)]
+    """Of a whole measurement at least five; one in the file that a process leaves."""
 
     def repetitions(self) -> tuple[ProcessRecord, ...]:
         """What a comparison takes as its sample."""
