@@ -70,8 +70,9 @@ def check(
     from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
     from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
     from harness.system.resources import usable_cores
-    from rules.judge.checker import MANY_LOGS, check_paths, find_rule
+    from rules.judge.checker import MANY_LOGS, check_paths
     from rules.judge.document import verdicts_to_json
+    from rules.judge.families import find_rule
     from rules.tree.skipped import find_unjudged
 
     if explain is not None:
@@ -131,22 +132,16 @@ def score(
     """
     from harness.cli.score_view import describe_score, echo_scores, score_csv, score_markdown
     from rules.errors import NothingToJudgeError
-    from rules.judge.checker import check_set
-    from rules.scoring.scoring import score_set
+    from rules.judge.sets import judge_sets
     from rules.tree.result_set import find_result_sets
 
     try:
-        sets = [one for path in paths for one in find_result_sets(path)]
+        found = [result_set for path in paths for result_set in find_result_sets(path)]
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
     records = [
-        describe_score(
-            one,
-            score_set(one, benchmark_file, ruleset),
-            price_per_hour,
-            check_set(one, benchmark_file, second_opinion=False, ruleset=ruleset),
-        )
-        for one in sets
+        describe_score(judged.result_set, judged.result, price_per_hour, judged.verdict)
+        for judged in judge_sets(found, benchmark_file, ruleset, second_opinion=False)
     ]
     if form == "json":
         click.echo(json.dumps({"schema_version": 1, "scores": records}, indent=2))

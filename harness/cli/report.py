@@ -55,31 +55,22 @@ def report(
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
         return
     from reports.facts.prices import with_prices
-    from reports.page.report import (
-        find_baseline,
-        gather_profiles,
-        gather_sets,
-        gather_sweeps,
-        gather_throughput,
-        render_report,
-        write_whole,
-    )
+    from reports.page.report import find_baseline, gather_everything, render_report, write_whole
     from rules.errors import InputError
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    sets = gather_sets(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
-    sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
+    gathered = gather_everything(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     try:
-        find_baseline(sets, baseline)
-        sets = with_prices(sets, prices)
+        find_baseline(gathered.sets, baseline)
+        sets = with_prices(gathered.sets, prices)
     except InputError as error:
         # A name on the command line, not a file, is wrong.
         raise click.UsageError(str(error)) from None
     text = render_report(
-        sets, output_format=output_format, title=title, sweeps=sweeps, profiles=profiles, baseline=baseline,
-        measured=measured,
+        sets, output_format=output_format, title=title, sweeps=gathered.sweeps, profiles=gathered.profiles,
+        baseline=baseline, measured=gathered.measured,
     )  # fmt: skip
     if target is None or str(target) == "-":
         click.echo(text, nl=False)

@@ -10,7 +10,7 @@ from urllib.parse import quote
 from rules.checks.rule import Finding, Severity
 from rules.checks.verdict import Verdict
 from rules.errors import DefinitionError
-from rules.judge.checker import find_rule
+from rules.judge.families import find_rule
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS: dict[Severity, str] = {"error": "error", "warning": "warning", "info": "note"}

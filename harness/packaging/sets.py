@@ -12,10 +12,9 @@ from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.submission import UNSPECIFIED
 from rules.benchmarks.loader import shipped_names
 from rules.checks.verdict import Verdict
-from rules.judge.checker import check_set
-from rules.logs.log import read_log
+from rules.judge.sets import judge_set
 from rules.logs.text import printable
-from rules.scoring.results import RunResult, read_run_result
+from rules.scoring.results import RunResult
 from rules.tree.result_set import ResultSet, find_result_sets
 
 
@@ -69,13 +68,14 @@ def judge_for_package(one: ResultSet, ruleset: str | None) -> PackagedSet:
         raise HarnessError(f"{printable(str(path))}: {reason}. Put the log itself there.", ExitCode.INPUT)
     is_ours = one.root is not None and (one.root / "extra" / RUN_SET_FILE).is_file()
     definition = one.definition_file if one.benchmark not in shipped_names() else None
+    judged = judge_set(one, definition, ruleset)
     return PackagedSet(
         result_set=one,
         system=one.system,
         benchmark=one.benchmark,
         system_json=one.system_json,
-        runs=tuple(read_run_result(read_log(path)) for path in one.logs),
-        verdict=check_set(one, definition, False, ruleset),
+        runs=judged.runs,
+        verdict=judged.verdict,
         record=read_run_record(one.root) if is_ours and one.root is not None else None,
     )
 

@@ -5,14 +5,11 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode
 from harness.run_sets.folder import RunSet
-from reports.page.report import write_report
+from reports.page.report import gather_everything, write_page
 from reports.statistics.intervals import coverage_words, log_summary, olympic_interval
 from reports.text.formatting import count, duration, interval, percent, plural, throughput_text
 from rules.checks.verdict import Verdict
-from rules.judge.checker import check_set
 from rules.scoring.results import BenchmarkResult
-from rules.scoring.scoring import score_set
-from rules.tree.result_set import find_result_sets
 
 STEADY_THROUGHPUT = 0.05
 """Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
@@ -79,11 +76,8 @@ class FinishedSet:
 
 
 def finish_set(run_set: RunSet) -> FinishedSet:
-    """Everything here only reads the logs; it can be repeated at any time."""
-    (result_set,) = find_result_sets(run_set.folder)
-    return FinishedSet(
-        run_set=run_set,
-        verdict=check_set(result_set),
-        result=score_set(result_set),
-        report=write_report([run_set.folder], run_set.folder / "report.html"),
-    )
+    """Read, judge and score the set, once, and write its page. Writes nothing else; can be repeated at any time."""
+    gathered = gather_everything([run_set.folder])
+    (facts,) = gathered.sets
+    page = write_page(gathered, run_set.folder / "report.html")
+    return FinishedSet(run_set=run_set, verdict=facts.verdict, result=facts.result, report=page)

@@ -18,9 +18,7 @@ from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
-from rules.judge.checker import check_set
-from rules.scoring.results import BenchmarkResult
-from rules.scoring.scoring import score_set
+from rules.judge.sets import judge_set
 from rules.tree.result_set import find_result_sets
 
 _RECORD = Path("extra") / "run_set.json"
@@ -124,17 +122,17 @@ def _runs(path: Path, known: Mapping[str, Any]) -> PastSet:
     except InputError:
         return PastSet(**known, kind="runs", outcome="incomplete", num_done=0, problem="no run was finished")
     try:
-        result: BenchmarkResult = score_set(sets[0])
-        outcome = check_set(sets[0], second_opinion=False).outcome
+        judged = judge_set(sets[0])
     except (InputError, DefinitionError, OSError) as error:
         return PastSet(**known, kind="broken", problem=printable(error))
+    result = judged.result
     converged = [run for run in result.runs if run.converged]
     summary = log_summary(run.throughput_samples_per_s for run in converged)
     several = f"{len(sets)} result directories in one run set" if len(sets) > 1 else None
     return PastSet(
         **known,
         kind="runs",
-        outcome=outcome,
+        outcome=judged.verdict.outcome,
         num_done=len(result.runs),
         num_converged=len(converged),
         score_s=result.score_s,

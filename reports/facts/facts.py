@@ -14,18 +14,15 @@ from reports.facts.extras import Attempt, Extras, read_extras
 from reports.statistics.intervals import Interval, olympic_interval
 from reports.text.formatting import printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
-from rules.judge.checker import judge_set
-from rules.judge.second_opinion import with_second_opinion
+from rules.judge.sets import judge_sets
 from rules.scoring.results import BenchmarkResult, RunResult
-from rules.scoring.scoring import score_set
 from rules.tree.result_set import ResultSet, find_result_sets
 
 Fate = Literal["counted", "dropped", "failed"]
 Status = Literal["own", "official", "unknown"]
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
-# Names that MLPerf uses or used and whose results this harness can only show, not define.
-_OTHER_OFFICIAL = frozenset({"dlrmv4"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,30 +79,16 @@ def gather(
         for result_set in find_result_sets(path):
             key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
             found.setdefault(key, result_set)
-    judged = [judge_set(result_set, benchmark_file) for result_set in found.values()]
-    verdicts = tuple(one.verdict for one in judged)
-    if second_opinion:
-        # All logs of all sets go to one process.
-        verdicts = with_second_opinion(verdicts)
+    judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
     return tuple(
-        make_set_facts(
-            index,
-            label,
-            one.result_set,
-            score_set(one.result_set, benchmark_file, runs=one.runs),
-            verdict,
-            read_extras(one.result_set),
-        )
-        for index, (label, one, verdict) in enumerate(
-            zip(unique_labels(found.values()), judged, verdicts, strict=True)
-        )
+        make_set_facts(index, label, one, read_extras(one.result_set))
+        for index, (label, one) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
     )
 
 
-def make_set_facts(
-    index: int, label: str, result_set: ResultSet, result: BenchmarkResult, verdict: Verdict, extras: Extras
-) -> SetFacts:
+def make_set_facts(index: int, label: str, judged: JudgedSet, extras: Extras) -> SetFacts:
     """Join one set's parts; pure."""
+    result = judged.result
     by_index = {attempt.run_index: attempt for attempt in extras.attempts if attempt.status != "interrupted"}
     runs = []
     for position, run in enumerate(result.runs):
@@ -126,9 +109,9 @@ def make_set_facts(
         index=index,
         label=label,
         status=benchmark_status(result.benchmark, is_defined=result.num_runs_required is not None),
-        result_set=result_set,
+        result_set=judged.result_set,
         result=result,
-        verdict=verdict,
+        verdict=judged.verdict,
         extras=extras,
         runs=tuple(runs),
         unfinished=tuple(attempt for attempt in extras.attempts if id(attempt) not in committed),
@@ -138,8 +121,6 @@ def make_set_facts(
 
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
     """Whether a name belongs to MLPerf; one that is not shipped is somebody's own where a definition came with it."""
-    if name in _OTHER_OFFICIAL:
-        return "official"
     if name is not None and name in shipped_names():
         return "official" if load_benchmark(name).status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"

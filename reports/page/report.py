@@ -6,6 +6,7 @@ import math
 import os
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -34,15 +35,43 @@ _EMBEDDED = (
 FORMATS = ("html", "json", "csv", "md")
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """Everything that a report shows: result sets, sweeps, profiles, and throughput measured alone."""
+
+    sets: tuple[SetFacts, ...]
+    sweeps: tuple[SweepFacts, ...]
+    profiles: tuple[ProfileRecord, ...]
+    measured: tuple[ThroughputSet, ...]
+
+
+def gather_everything(
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+) -> Gathered:
+    """Read and judge, once, what is at or below `paths`. Raises InputError where there is nothing to read."""
+    sets = gather_sets(paths, second_opinion=second_opinion, benchmark_file=benchmark_file)
+    return Gathered(
+        sets=sets,
+        sweeps=gather_sweeps(paths, sets),
+        profiles=gather_profiles(paths),
+        measured=gather_throughput(paths),
+    )
+
+
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
     """Render all result sets at or below `paths` as one HTML page at `output`; returns `output`.
 
-    The page appears whole or not at all. Nothing else is written, also not into the inputs. Raises InputError
-    where there is nothing to read, OSError where `output` cannot be written.
+    Nothing else is written, also not into the inputs. Raises InputError where there is nothing to read, OSError where
+    `output` cannot be written.
     """
-    sets = gather_sets(paths)
-    sweeps, profiles, measured = gather_sweeps(paths, sets), gather_profiles(paths), gather_throughput(paths)
-    text = render_report(sets, title=title, sweeps=sweeps, profiles=profiles, measured=measured)
+    return write_page(gather_everything(paths), output, title=title)
+
+
+def write_page(gathered: Gathered, output: Path, *, title: str | None = None) -> Path:
+    """Write what was gathered as one HTML page, which appears whole or not at all; returns `output`."""
+    text = render_report(
+        gathered.sets, title=title, sweeps=gathered.sweeps, profiles=gathered.profiles, measured=gathered.measured
+    )
     return write_whole(output, text)
 
 

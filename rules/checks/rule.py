@@ -1,6 +1,6 @@
 """What a rule is: a code, a title, a citation, and a pure function that yields what it found and where.
 
-`rule` returns a Rule and registers nothing; `rules.judge.checker` names the families that apply. Codes are two
+`rule` returns a Rule and registers nothing; `rules.judge.families` names those that apply. Codes are two
 letters, those of a family, and three digits; they are never reused.
 """
 

@@ -12,7 +12,7 @@ from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
-from rules.scoring.results import RunResult
+from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission
 from rules.tree.system_desc import SystemDesc
@@ -75,11 +75,11 @@ class LogSubject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSubject:
-    """One result set. `logs` and `runs` are in the order of the files."""
+    """One result set. `logs` and `runs` are in the order of the files; `result` is its score."""
 
     result_set: ResultSet
     logs: tuple[RunLog, ...]
-    runs: tuple[RunResult, ...]
+    result: BenchmarkResult
     benchmark: Benchmark | None
     round: str | None
     is_ours: bool
@@ -87,8 +87,15 @@ class SetSubject:
     """systems/<system>.json as read, None where there is none."""
     power: SetPower | None
     """What was measured of power, None where the set has no power/."""
-    convergence: Convergence | None
-    """The RCP test, None where the set is not complete enough to be tested."""
+
+    @property
+    def runs(self) -> tuple[RunResult, ...]:
+        return self.result.runs
+
+    @property
+    def convergence(self) -> Convergence | None:
+        """The RCP test, None where the set is not complete enough to be tested."""
+        return self.result.convergence
 
     @property
     def is_own(self) -> bool:
@@ -97,16 +104,21 @@ class SetSubject:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSet:
-    """A set that was judged, without its logs' records: what the levels above need of it.
+    """A set that was read and judged once: its verdict, score and runs, without its logs' records.
 
-    `rounds` are the official rounds of its benchmark, none for own and unknown ones.
+    `rounds` are the official rounds of its benchmark, none for own and unknown ones. `system_desc` holds the fields
+    of systems/<system>.json, None where they cannot be read.
     """
 
     result_set: ResultSet
     verdict: Verdict
-    runs: tuple[RunResult, ...]
+    result: BenchmarkResult
     rounds: tuple[str, ...]
     system_desc: Mapping[str, Any] | None
+
+    @property
+    def runs(self) -> tuple[RunResult, ...]:
+        return self.result.runs
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

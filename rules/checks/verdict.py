@@ -1,9 +1,10 @@
 """The verdict on a log, a set, a submission or a round."""
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from rules.checks.rule import Finding, Outcome, Severity
+from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
 from rules.official.opinion import OfficialOpinion
 
 Level = Literal["log", "set", "submission", "round"]
@@ -42,3 +43,13 @@ class Verdict:
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
+
+
+def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:
+    """The findings of all outcomes, errors before warnings."""
+    findings = [finding for outcome in outcomes for finding in outcome.findings]
+    return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
+
+
+def has_error(findings: Sequence[Finding]) -> bool:
+    return any(finding.severity == "error" for finding in findings)

@@ -6,14 +6,8 @@ from typing import Any
 
 from rules.checks.rule import FAMILIES, LOOKED_AT_BY, Rule, family_of
 from rules.checks.verdict import Level
-from rules.judge.checker import LOG_RULES, ROUND_RULES, SET_RULES, SUBMISSION_RULES
+from rules.judge.families import RULES
 
-REGISTRY: dict[Level, tuple[Rule[Any], ...]] = {
-    "log": LOG_RULES,
-    "set": SET_RULES,
-    "submission": SUBMISSION_RULES,
-    "round": ROUND_RULES,
-}
 _HEAD = """# The rules
 
 What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. This page is made from the rules
@@ -66,8 +60,8 @@ forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no vi
 
 def render_reference() -> str:
     """The whole page."""
-    levels = {one.code: level for level, rules in REGISTRY.items() for one in rules}
-    every = {one.code: one for rules in REGISTRY.values() for one in rules}
+    levels = {rule.code: level for level, rules in RULES.items() for rule in rules}
+    every = {rule.code: rule for rules in RULES.values() for rule in rules}
     order = [*FAMILIES, *map(family_of, every)]
     families = sorted({family_of(code) for code in every}, key=order.index)
     lines = [_HEAD.format(num_rules=len(every), num_families=len(families)).rstrip()]

@@ -9,6 +9,7 @@ from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import printable
+from rules.scoring.rcp import Convergence, RcpStatus
 
 Interval = tuple[float, float]
 """Start and stop, in milliseconds."""
@@ -71,9 +72,8 @@ class BenchmarkResult:
     """The score of one set of runs: Olympic mean over exactly `num_runs_required` runs, or why there is none.
 
     `dropped` are indices into `runs`. A run that did not converge counts as infinitely slow; one may be the
-    dropped slowest (training_rules.adoc, "Benchmark results"). `rcp_outcome` is passed, failed, missing or none
-    (no reference points), `rcp_reason` says why, and `rcp_factor` is None when no RCP applies. `score_s` is the
-    normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
+    dropped slowest (training_rules.adoc, "Benchmark results"). `convergence` is the RCP test, None of a set that is
+    not complete. `score_s` is the normalised Olympic mean; `num_runs_dropped` counts the runs dropped at each end.
     """
 
     benchmark: str | None
@@ -82,14 +82,25 @@ class BenchmarkResult:
     olympic_mean_s: float | None
     dropped: tuple[int, ...]
     no_score_reason: str | None
-    rcp_outcome: str | None
-    rcp_factor: float | None
+    convergence: Convergence | None
     score_s: float | None
-    rcp_reason: str | None = None
-    round: str | None = None
-    num_runs_dropped: int = 1
-    energy_j: float | None = None
+    round: str | None
+    num_runs_dropped: int
+    energy_j: float | None
     """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
+
+    @property
+    def rcp_outcome(self) -> RcpStatus | None:
+        return self.convergence.status if self.convergence is not None else None
+
+    @property
+    def rcp_reason(self) -> str | None:
+        return self.convergence.reason if self.convergence is not None else None
+
+    @property
+    def rcp_factor(self) -> float | None:
+        """By which the Olympic mean is multiplied; None where no RCP applies."""
+        return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:

@@ -3,71 +3,51 @@
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import find_definition, infer_round
 from rules.logs import keys
-from rules.logs.log import read_log
 from rules.logs.text import printable
-from rules.scoring.energy import olympic_energy_j, read_set_power
+from rules.scoring.energy import SetPower, olympic_energy_j
 from rules.scoring.rcp import Convergence, judge_convergence
-from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean, read_run_result
-from rules.tree.result_set import ResultSet
+from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 
 
-def score_set(
-    result_set: ResultSet,
-    benchmark_file: str | Path | None = None,
-    ruleset: str | None = None,
-    runs: tuple[RunResult, ...] | None = None,
+def score_runs(
+    runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
 ) -> BenchmarkResult:
-    """Score one result set, or say why it has no score. Reads the logs only, never scaling.json.
+    """Score the runs of a set, or say why it has no score; `benchmark` is None where nobody defines it.
 
-    `runs` are what its logs say, where somebody has read them already.
+    From the logs alone, never from scaling.json; energy from `power`, where it was measured.
     """
-    if runs is None:
-        logs = [read_log(path) for path in result_set.logs]
-        name = logs[0].value("submission_benchmark") if logs else None
-        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
-        runs = tuple(read_run_result(log, benchmark) for log in logs)
-    else:
-        name = runs[0].benchmark if runs else None
-        benchmark = find_definition(name, benchmark_file, result_set.definition_file)
-    result = score_runs(runs, benchmark, infer_round(benchmark, result_set.round, ruleset))
-    power = read_set_power(result_set, runs) if result.dropped else None
-    return replace(result, energy_j=olympic_energy_j(power, result.dropped)) if power is not None else result
-
-
-def score_runs(runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None) -> BenchmarkResult:
-    """Score runs that were read; `benchmark` is None where nobody defines it."""
     drop = benchmark.score.drop if benchmark is not None else 1
     reason = _why_no_score(runs, benchmark)
     times = [_time_s(run) for run in runs]
     order = sorted(range(len(runs)), key=lambda index: (times[index], index))
-    complete = reason is None
-    convergence = judge_set_convergence(runs, benchmark, round_name)
-    mean_s = olympic_mean(times, drop) if complete else None
+    is_complete = reason is None
+    convergence = _judge_set_convergence(runs, benchmark, round_name) if is_complete else None
+    mean_s = olympic_mean(times, drop) if is_complete else None
     if mean_s is not None and not math.isfinite(mean_s):
         mean_s = None
-    factor = convergence.factor if convergence is not None and convergence.status == "passed" else None
     is_official = benchmark is not None and benchmark.status == "official"
     if convergence is not None and is_official and convergence.status in ("failed", "missing"):
-        reason = reason or f"reference convergence points: {convergence.reason}"
-    return BenchmarkResult(
+        reason = f"reference convergence points: {convergence.reason}"
+    dropped = tuple(sorted(order[:drop] + order[len(order) - drop :])) if is_complete and drop else ()
+    result = BenchmarkResult(
         benchmark=benchmark.name if benchmark is not None else (runs[0].benchmark if runs else None),
         runs=tuple(runs),
         num_runs_required=benchmark.score.num_runs if benchmark is not None else None,
         olympic_mean_s=mean_s,
-        dropped=tuple(sorted(order[:drop] + order[len(order) - drop :])) if complete and drop else (),
+        dropped=dropped,
         no_score_reason=reason,
-        rcp_outcome=convergence.status if convergence is not None else None,
-        rcp_factor=factor,
-        score_s=mean_s * (factor or 1.0) if mean_s is not None and reason is None else None,
-        rcp_reason=convergence.reason if convergence is not None else None,
+        convergence=convergence,
+        score_s=None,
         round=round_name,
         num_runs_dropped=drop,
+        energy_j=olympic_energy_j(power, dropped) if power is not None and dropped else None,
     )
+    if mean_s is None or reason is not None:
+        return result
+    return replace(result, score_s=mean_s * (result.rcp_factor or 1.0))
 
 
 def _time_s(run: RunResult) -> float:
@@ -96,11 +76,11 @@ def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str
     return None
 
 
-def judge_set_convergence(
+def _judge_set_convergence(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None
 ) -> Convergence | None:
-    """The RCP test of a set that can be scored, None of any other; by what is logged at each last evaluation."""
-    if benchmark is None or _why_no_score(runs, benchmark) is not None:
+    """The RCP test of a set that can be scored, by what is logged at each last evaluation."""
+    if benchmark is None:
         return None
     return judge_convergence(
         benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]

@@ -20,11 +20,12 @@ from rules.checks.rule import judge
 from rules.checks.subject import make_log_subject
 from rules.checks.verdict import Verdict
 from rules.errors import DefinitionError, InputError
-from rules.judge.checker import LOG_RULES, check_log, check_path
+from rules.judge.checker import check_path
 from rules.judge.document import verdicts_to_json
+from rules.judge.families import RULES
+from rules.judge.sets import check_log, judge_set
 from rules.logs.log import parse_lines
 from rules.scoring.results import read_run_result
-from rules.scoring.scoring import score_set
 from rules.tree.result_set import find_result_sets
 from rules.tree.system_desc import read_system_desc
 
@@ -74,7 +75,7 @@ def judge_log_bytes(data: bytes, by: int) -> None:
     log = parse_lines(data, "result_0.txt")
     name, round_name = JUDGED_BY[by % len(JUDGED_BY)]
     benchmark = load_cached(name) if name is not None else None
-    for outcome in judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path):
+    for outcome in judge(RULES["log"], make_log_subject(log, benchmark, round_name), log.path):
         for finding in outcome.findings:
             for shown in (finding.path, finding.message, finding.found, finding.expected):
                 assert shown is None or shown.isprintable(), finding
@@ -107,7 +108,7 @@ def judge_tree(root: Path) -> None:
     try:
         assert_can_be_shown(check_path(root, second_opinion=False))
         for one in find_result_sets(root):
-            json.dumps(describe_score(one, score_set(one)))
+            json.dumps(describe_score(one, judge_set(one).result))
     except (InputError, DefinitionError) as error:
         assert len(str(error)) > 10
 

@@ -14,11 +14,12 @@ from unittest.mock import patch
 
 from rules.checks.rule import Rule
 from rules.checks.verdict import Verdict
-from rules.judge import checker
+from rules.judge.checker import check_path
+from rules.judge.families import RULES
 
 
 def check(path: Path, ruleset: str | None = None) -> tuple[Verdict, ...]:
-    return checker.check_path(path, second_opinion=False, ruleset=ruleset)
+    return check_path(path, second_opinion=False, ruleset=ruleset)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,20 +53,15 @@ def all_cases() -> list[VerdictCase]:
 
 
 def all_rules() -> dict[str, Rule[Any]]:
-    """Every rule in one of the checker's registries, by code."""
-    return {one.code: one for rules in _registries().values() for one in rules}
-
-
-def _registries() -> dict[str, tuple[Rule[Any], ...]]:
-    """The tuples of rules by which `rules.judge.checker` judges, by name: LOG_RULES, SET_RULES and so on."""
-    return {name: value for name, value in vars(checker).items() if name.endswith("_RULES")}
+    """Every rule that judges, by code."""
+    return {rule.code: rule for rules in RULES.values() for rule in rules}
 
 
 @contextmanager
 def without_rule(code: str) -> Iterator[None]:
     """As if the rule had never been written."""
-    reduced = {name: tuple(one for one in rules if one.code != code) for name, rules in _registries().items()}
-    with patch.multiple(checker, **reduced):
+    reduced = {level: tuple(rule for rule in rules if rule.code != code) for level, rules in RULES.items()}
+    with patch.dict(RULES, reduced):
         yield
 
 

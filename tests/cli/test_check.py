@@ -8,6 +8,7 @@ import re
 import subprocess
 import sys
 from importlib import resources
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from mlperf_fixtures import NVIDIA, needs_published_results
 from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import SEVERITIES
-from rules.judge.checker import LOG_RULES, ROUND_RULES, SET_RULES, SUBMISSION_RULES
+from rules.judge.families import RULES
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 EPSILON_LINE = 1 + [record["key"] for record in make_records(TINY)].index("opt_adagrad_epsilon")
@@ -185,7 +186,7 @@ def test_markdown_has_a_table(command: Any, broken: Path) -> None:
     assert "| error | HP101 | results/" in out.replace("\\_", "_") or "| error | HP101 |" in out
 
 
-@pytest.mark.parametrize("one", [*LOG_RULES, *SET_RULES, *SUBMISSION_RULES, *ROUND_RULES], ids=lambda one: one.code)
+@pytest.mark.parametrize("one", [*chain(*RULES.values())], ids=lambda one: one.code)
 def test_every_rule_is_explained(one: Any, command: Any) -> None:
     code, out, _ = command("check", "--explain", one.code)
     assert code == 0

@@ -15,7 +15,8 @@ from harness.cli.junit import verdicts_to_junit
 from harness.cli.sarif import verdicts_to_sarif
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
-from rules.judge.checker import check_path, find_rule
+from rules.judge.checker import check_path
+from rules.judge.families import find_rule
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 

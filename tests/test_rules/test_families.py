@@ -3,11 +3,11 @@
 import pytest
 
 from rules.errors import DefinitionError
-from rules.judge.checker import LOG_RULES, SET_RULES, find_rule
+from rules.judge.families import RULES, find_rule
 
 
 def test_codes_are_unique_and_every_rule_explains_itself() -> None:
-    rules = [*LOG_RULES, *SET_RULES]
+    rules = [*RULES["log"], *RULES["set"]]
     assert len({one.code for one in rules}) == len(rules)
     for one in rules:
         assert len(one.explanation) > 30, one.code
@@ -17,7 +17,7 @@ def test_codes_are_unique_and_every_rule_explains_itself() -> None:
 
 def test_required_rules_are_judged_before() -> None:
     """A rule is skipped where one that it requires has failed; that one must have been judged already."""
-    for rules in (LOG_RULES, SET_RULES):
+    for rules in (RULES["log"], RULES["set"]):
         seen: set[str] = set()
         for one in rules:
             assert one.requires <= seen, one.code

@@ -132,7 +132,9 @@ def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatc
     monkeypatch.setattr("rules.judge.checker.MANY_LOGS", 80)
     told: list[tuple[int, int]] = []
     serial = check(many)
-    parallel = check_paths([many], second_opinion=False, num_processes=2, told=lambda *numbers: told.append(numbers))
+    parallel = check_paths(
+        [many], second_opinion=False, num_processes=2, on_progress=lambda *numbers: told.append(numbers)
+    )
     assert verdicts_to_json(parallel) == verdicts_to_json(serial)
     assert told[-1] == (80, 80) and [done for done, _ in told] == sorted(done for done, _ in told)
     (verdict,) = serial

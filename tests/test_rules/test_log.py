@@ -14,7 +14,8 @@ from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.checks.rule import MAX_FINDINGS_PER_RULE, judge
 from rules.checks.subject import make_log_subject
 from rules.errors import InputError
-from rules.judge.checker import LOG_RULES, SET_RULES, check_log, make_set_subject
+from rules.judge.families import RULES
+from rules.judge.sets import check_log, make_set_subject
 from rules.logs.log import (
     MAX_NUM_UNPARSED,
     MAX_RECORD_BYTES,
@@ -279,7 +280,7 @@ def judge_everything(text: str | bytes) -> None:
     log = parse_lines(text)
     for name, round_name in ((None, None), ("dlrm_tiny", None), ("dlrm_dcnv2", "6.0"), ("dlrm", "2.1")):
         benchmark = load_benchmark(name) if name is not None else None
-        outcomes = judge(LOG_RULES, make_log_subject(log, benchmark, round_name), log.path)
+        outcomes = judge(RULES["log"], make_log_subject(log, benchmark, round_name), log.path)
         for outcome in outcomes:
             for finding in outcome.findings:
                 for shown in (finding.path, finding.message, finding.found, finding.expected):
@@ -303,7 +304,7 @@ def judge_as_a_set(log: RunLog, benchmark: Benchmark | None, round_name: str | N
     )
     logs = (log,) * (benchmark.score.num_runs if benchmark is not None else 3)
     subject = make_set_subject(bare, logs, benchmark, round_name)
-    judge(SET_RULES, subject, "set")
+    judge(RULES["set"], subject, "set")
     describe_score(bare, score_runs(subject.runs, benchmark, round_name))
 
 

@@ -9,7 +9,8 @@ from log_builder import Record, make_records, make_runs, to_text, with_record, w
 from mlperf_fixtures import FOLDER, NVIDIA, needs_published_results
 
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.checker import check_log, check_path, check_set
+from rules.judge.checker import check_path
+from rules.judge.sets import check_log, judge_set, judge_sets
 from rules.logs import keys
 from rules.official.opinion import ask_official_checker
 from rules.tree.result_set import find_result_sets
@@ -151,7 +152,7 @@ def test_it_leaves_nothing_behind_and_is_not_imported(tmp_path: Path, monkeypatc
     monkeypatch.chdir(here)
     ask_official_checker([path], "6.0")
     assert list(here.iterdir()) == [] and list(logs.iterdir()) == [path]
-    code = f"import sys; from rules.judge.checker import check_log; check_log({str(path)!r}); print([*sys.modules])"
+    code = f"import sys; from rules.judge.sets import check_log; check_log({str(path)!r}); print([*sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=here)
     heavy = {"torch", "pandas", "scipy", "numpy", "mlperf_logging.compliance_checker", "yaml"}
     assert not heavy & set(eval(done.stdout))
@@ -180,7 +181,7 @@ def test_hostile_log_cannot_reach_out(tmp_path: Path) -> None:
 @needs_published_results
 def test_agrees_on_published_results_but_for_the_cadence() -> None:
     for one in find_result_sets(FOLDER):
-        for log in check_set(one).logs:
+        for log in judge_sets([one])[0].verdict.logs:
             (opinion,) = log.official
             only_cadence = {finding.code for finding in log.findings if finding.severity == "error"} == {"CA101"}
             assert (log.outcome == opinion.outcome) != only_cadence, log.subject
@@ -190,10 +191,8 @@ def test_agrees_on_published_results_but_for_the_cadence() -> None:
 def test_gets_the_same_score_as_the_official_summarizer() -> None:
     from mlperf_logging.rcp_checker import rcp_checker
 
-    from rules.scoring.scoring import score_set
-
     (one,) = find_result_sets(NVIDIA)
     passed, _, factor = rcp_checker.check_directory(
         str(one.folder), "training", "5.0.0", False, False, rcp_pass="pruned_rcps"
     )
-    assert passed and score_set(one).rcp_factor == pytest.approx(factor, rel=1e-12)
+    assert passed and judge_set(one).result.rcp_factor == pytest.approx(factor, rel=1e-12)

@@ -10,10 +10,10 @@ from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_publish
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
 from rules.judge.agreement import Comparison, compare_opinions, differences
-from rules.judge.checker import check_log, check_path
+from rules.judge.checker import check_path
 from rules.judge.second_opinion import with_second_opinion
+from rules.judge.sets import check_log, judge_set
 from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
-from rules.scoring.scoring import score_set
 from rules.tree.result_set import find_result_sets
 
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
@@ -116,7 +116,7 @@ def test_theirs_and_ours_come_to_one_factor_on_published_results() -> None:
     opinions = ask(*(("rcp", one.folder, str(one.round)) for one in sets))
     for one, opinion in zip(sets, opinions, strict=True):
         assert opinion.outcome == "valid"
-        assert score_set(one).rcp_factor == pytest.approx(opinion.factor, rel=1e-12)
+        assert judge_set(one).result.rcp_factor == pytest.approx(opinion.factor, rel=1e-12)
         published = one.folder / "scaling.json"
         if published.exists():
             assert json.loads(published.read_text())["scaling_factor"] == pytest.approx(opinion.factor, rel=1e-12)

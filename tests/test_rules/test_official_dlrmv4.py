@@ -7,7 +7,7 @@ import pytest
 from log_builder import DISCLOSED, Record, make_records, make_runs, to_log, with_record, without, write_log, write_set
 
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.checker import check_log
+from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.official.opinion import ask_official_checker
 from rules.scoring.results import read_run_result

@@ -12,7 +12,7 @@ from mlperf_logging import compliance_checker
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.run_log.required_keys import EITHER_OR, TENSORS_OF_DLRM, demands_of
 from rules.checks.subject import LogSubject, make_log_subject
-from rules.judge.checker import check_log
+from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.official.opinion import ask_official_checker
 

@@ -13,7 +13,7 @@ from log_builder import Record, make_records, to_log
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.checks.rule import Outcome, judge
 from rules.checks.subject import make_log_subject
-from rules.judge.checker import LOG_RULES
+from rules.judge.families import RULES
 
 OWN = [load_benchmark(name) for name in ("dlrm_tiny", "dlrm_small")]
 ALL = [*OWN, load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")]
@@ -26,7 +26,7 @@ ANY_TEXT = ("submission_org", "submission_platform", "implementation")
 
 def outcomes_of(records: list[Record], benchmark: Benchmark = TINY) -> tuple[Outcome, ...]:
     round_name = benchmark.rounds[-1] if benchmark.rounds else None
-    return judge(LOG_RULES, make_log_subject(to_log(records), benchmark, round_name), "result_0.txt")
+    return judge(RULES["log"], make_log_subject(to_log(records), benchmark, round_name), "result_0.txt")
 
 
 def has_error(records: list[Record], benchmark: Benchmark = TINY) -> bool:

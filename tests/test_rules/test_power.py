@@ -6,10 +6,10 @@ import pytest
 from log_builder import Record, to_log, with_record, write_log
 from submission_builder import power_records, set_folder, short_runs, write_power, write_submission
 
+from rules.judge.sets import judge_set
 from rules.logs.log import read_log
 from rules.scoring.energy import read_set_power, summarise
 from rules.scoring.results import RunResult, read_run_result
-from rules.scoring.scoring import score_set
 from rules.tree.result_set import ResultSet, find_result_sets
 
 
@@ -67,7 +67,7 @@ def run_at(path: Path) -> RunResult:
 
 def test_energy_is_over_the_runs_that_the_time_keeps(tmp_path: Path) -> None:
     result_set, _ = measured_set(tmp_path)
-    result = score_set(result_set)
+    result = judge_set(result_set).result
     times_s = [run.time_to_train_s or 0.0 for run in result.runs]
     kept = [100.0 * (i + 1) * times_s[i] for i in range(10) if i not in result.dropped]
     assert len(kept) == 8
@@ -76,14 +76,14 @@ def test_energy_is_over_the_runs_that_the_time_keeps(tmp_path: Path) -> None:
 
 def test_what_was_not_measured_is_not_known_and_never_0(tmp_path: Path) -> None:
     result_set, _ = measured_set(tmp_path)
-    kept = next(i for i in range(10) if i not in score_set(result_set).dropped)
+    kept = next(i for i in range(10) if i not in judge_set(result_set).result.dropped)
     (result_set.folder / "power" / f"result_{kept}" / "node_0.txt").unlink()
-    assert score_set(result_set).energy_j is None
+    assert judge_set(result_set).result.energy_j is None
     for path in sorted((result_set.folder / "power").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
     (result_set.folder / "power").rmdir()
     (again,) = find_result_sets(result_set.folder)
-    assert score_set(again).energy_j is None and read_set_power(again, score_set(again).runs) is None
+    assert judge_set(again).result.energy_j is None and read_set_power(again, judge_set(again).result.runs) is None
 
 
 def test_values_that_are_no_power_are_left_out_and_shown() -> None:
@@ -111,4 +111,4 @@ def test_the_official_crash_on_a_measurement_without_length_is_a_finding(tmp_pat
     with pytest.raises(ZeroDivisionError):
         result_summarizer._compute_power_node(lines, 1000)
     (result_set,) = find_result_sets(top)
-    assert score_set(result_set).energy_j is None or 0 in score_set(result_set).dropped
+    assert judge_set(result_set).result.energy_j is None or 0 in judge_set(result_set).result.dropped

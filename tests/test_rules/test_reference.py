@@ -7,10 +7,11 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode
 from rules.checks.rule import FAMILIES, family_of
-from rules.judge.handbook import REGISTRY, render_reference
+from rules.judge.families import RULES
+from rules.judge.handbook import render_reference
 
 README = Path(__file__).resolve().parents[2] / "rules" / "README.md"
-CODES = [one.code for rules in REGISTRY.values() for one in rules]
+CODES = [rule.code for rules in RULES.values() for rule in rules]
 
 
 def test_the_readme_is_current() -> None:

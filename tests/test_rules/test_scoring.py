@@ -12,9 +12,9 @@ from log_builder import Record, make_records, make_runs, to_log, with_record, wr
 from mlperf_fixtures import CISCO, FLORIDA, INTEL, NVIDIA, needs_published_results
 
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.checker import check_set
+from rules.judge.sets import judge_set
 from rules.scoring.results import BenchmarkResult, olympic_mean, read_run_result
-from rules.scoring.scoring import score_runs, score_set
+from rules.scoring.scoring import score_runs
 from rules.tree.result_set import find_result_sets
 
 TINY = load_benchmark("dlrm_tiny")
@@ -45,7 +45,7 @@ def test_published_scores_are_reproduced_without_scaling_json(
     for log in published.logs:
         (alone / log.name).write_bytes(log.read_bytes())
     (copied,) = find_result_sets(tmp_path)
-    result = score_set(copied)
+    result = judge_set(copied).result
     assert result.no_score_reason is None
     assert result.olympic_mean_s is not None and result.score_s is not None and result.rcp_factor is not None
     assert result.olympic_mean_s / 60 == pytest.approx(raw_min, abs=5e-7)
@@ -59,13 +59,13 @@ def test_published_scores_are_reproduced_without_scaling_json(
 def test_published_factor_is_compared_and_not_used(folder: Path, tmp_path: Path) -> None:
     (published,) = find_result_sets(folder)
     given = json.loads((published.folder / "scaling.json").read_text())["scaling_factor"]
-    assert score_set(published).rcp_factor == pytest.approx(given, rel=1e-12)
+    assert judge_set(published).result.rcp_factor == pytest.approx(given, rel=1e-12)
     copy = tmp_path / f"training_results_v{published.round}" / folder.name
     shutil.copytree(folder, copy)
     (copied,) = find_result_sets(copy)
     (copied.folder / "scaling.json").write_text(json.dumps({"scaling_factor": given * 0.9}))
-    assert score_set(copied).score_s == score_set(published).score_s
-    codes = [[one.code for one in check_set(each, second_opinion=False).findings] for each in (published, copied)]
+    assert judge_set(copied).result.score_s == judge_set(published).result.score_s
+    codes = [[one.code for one in judge_set(each).verdict.findings] for each in (published, copied)]
     assert [some.count("RC103") for some in codes] == [0, 1]
 
 
@@ -130,7 +130,7 @@ def test_unknown_benchmark_has_no_score_and_says_what_to_do(tmp_path: Path) -> N
     runs = [with_record(one, "submission_benchmark", value="resnet") for one in make_runs(TINY)]
     write_set(tmp_path, TINY, runs, ours=False)
     (one,) = find_result_sets(tmp_path)
-    result = score_set(one)
+    result = judge_set(one).result
     assert result.score_s is None
     assert "resnet" in (result.no_score_reason or "") and "--benchmark" in (result.no_score_reason or "")
 

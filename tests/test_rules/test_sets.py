@@ -12,7 +12,8 @@ from run_record_cases import write_recorded
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.result_set.records import logs_match_records
 from rules.errors import DefinitionError, InputError
-from rules.judge.checker import check_log, check_path, check_set, make_set_subject
+from rules.judge.checker import check_path
+from rules.judge.sets import check_log, judge_set, make_set_subject
 from rules.logs.log import read_log
 from rules.tree.result_set import find_result_sets
 
@@ -139,7 +140,7 @@ def test_one_run_that_did_not_converge_leaves_the_set_valid_and_its_log_rejected
 
 @needs_published_results
 def test_published_results_get_sensible_verdicts() -> None:
-    verdicts = {one.organization: check_set(one, second_opinion=False) for one in find_result_sets(FOLDER)}
+    verdicts = {one.organization: judge_set(one).verdict for one in find_result_sets(FOLDER)}
     assert {name: verdict.outcome for name, verdict in verdicts.items()} == {
         "NVIDIA": "valid",
         "Cisco": "valid",

@@ -17,7 +17,8 @@ from mlperf_fixtures import NVIDIA
 from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError
-from rules.judge.checker import check_log, check_path
+from rules.judge.checker import check_path
+from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.logs.log import read_log
 

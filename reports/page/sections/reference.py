@@ -11,7 +11,6 @@ from reports.page.figures.times import hue_number
 from reports.page.sections.verdict import names
 from reports.text.formatting import count, epochs, printable
 from rules.scoring.rcp import Convergence, ReferencePoint
-from rules.scoring.scoring import judge_set_convergence
 
 
 def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
@@ -23,9 +22,7 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
         if benchmark is None or not points:
             without.append(one)
             continue
-        by_points.setdefault(points, []).append(
-            (one, judge_set_convergence(one.result.runs, benchmark, one.result.round))
-        )
+        by_points.setdefault(points, []).append((one, one.result.convergence))
     blocks: list[Block] = []
     for number, (points, judged) in enumerate(by_points.items()):
         chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")

@@ -1,0 +1,201 @@
+"""Judging one log, and one result set: every log read once, judged and scored once."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.rounds import find_definition, infer_round, named_round
+from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
+from rules.checks.rule import Finding, Outcome, judge
+from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
+from rules.checks.subject import JudgedSet, SetSubject, make_log_subject
+from rules.checks.verdict import Verdict, VerdictOutcome, has_error, worst_first
+from rules.judge.families import RULES
+from rules.judge.second_opinion import with_second_opinion
+from rules.logs import keys
+from rules.logs.log import RunLog, read_log
+from rules.logs.text import printable
+from rules.scoring.energy import read_set_power
+from rules.scoring.results import read_run_result
+from rules.scoring.scoring import score_runs
+from rules.tree.result_set import ResultSet, find_result_sets
+from rules.tree.system_desc import read_system_desc
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Ruleset:
+    """What judges: the definition, None where nobody defines the benchmark, and the official round. `source` is how
+    they were chosen; `foreign_round` the round that was asked for, where it has no such benchmark."""
+
+    benchmark: Benchmark | None
+    round: str | None
+    source: str
+    foreign_round: str | None = None
+
+    def __str__(self) -> str:
+        if self.round is not None:
+            return f"MLPerf Training {self.round}"
+        if self.benchmark is not None:
+            return f"{self.benchmark.name} version {self.benchmark.version}"
+        return "structure and timing only"
+
+
+def check_log(
+    path: str | Path,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    second_opinion: bool = True,
+    is_one_of_many: bool = False,
+) -> Verdict:
+    """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition and,
+    unless it is one of many, for a ruleset without its benchmark."""
+    path = Path(path)
+    result_set = find_result_sets(path)[0]
+    log = read_log(path)
+    benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
+    verdict = _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
+    return with_second_opinion((verdict,))[0] if second_opinion else verdict
+
+
+def judge_sets(
+    result_sets: Sequence[ResultSet],
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    *,
+    second_opinion: bool = True,
+) -> tuple[JudgedSet, ...]:
+    """Judge several sets one after the other; the official checkers are asked about all of them in one process."""
+    judged = [judge_set(result_set, benchmark_file, ruleset) for result_set in result_sets]
+    if not second_opinion:
+        return tuple(judged)
+    verdicts = with_second_opinion([one.verdict for one in judged])
+    return tuple(replace(one, verdict=verdict) for one, verdict in zip(judged, verdicts, strict=True))
+
+
+def judge_set(
+    result_set: ResultSet,
+    benchmark_file: str | Path | None = None,
+    ruleset: str | None = None,
+    is_one_of_many: bool = False,
+) -> JudgedSet:
+    """The verdict on a set and its logs, and its score. The logs are read here, once, and not kept."""
+    logs = tuple(read_log(path) for path in result_set.logs)
+    benchmark = _definition_of_set(logs, benchmark_file, result_set)
+    chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many)
+    verdicts = tuple(_judge_log(log, chosen) for log in logs)
+    subject = make_set_subject(result_set, logs, benchmark, chosen.round)
+    own = judge(RULES["set"], subject, str(result_set.folder))
+    outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
+    findings = worst_first(outcomes)
+    verdict = Verdict(
+        subject=printable(str(result_set.folder)),
+        level="set",
+        outcome=_set_outcome(findings),
+        benchmark=_name(benchmark, logs),
+        round=chosen.round,
+        ruleset=str(chosen),
+        ruleset_source=chosen.source,
+        findings=findings,
+        outcomes=outcomes,
+        parts=verdicts,
+    )
+    return JudgedSet(
+        result_set=result_set,
+        verdict=verdict,
+        result=subject.result,
+        rounds=benchmark.rounds if benchmark is not None else (),
+        system_desc=subject.system_desc.fields if subject.system_desc is not None else None,
+    )
+
+
+def make_set_subject(
+    result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
+) -> SetSubject:
+    """What the set rules look at: the logs, what they say of their runs, the score, and what is beside them."""
+    runs = tuple(read_run_result(log, benchmark) for log in logs)
+    power = read_set_power(result_set, runs)
+    return SetSubject(
+        result_set=result_set,
+        logs=logs,
+        result=score_runs(runs, benchmark, round_name, power),
+        benchmark=benchmark,
+        round=round_name,
+        is_ours=any(make_log_subject(log, benchmark, round_name).is_ours for log in logs),
+        power=power,
+        system_desc=read_system_desc(result_set.system_json) if result_set.system_json is not None else None,
+    )
+
+
+def _definition_of_set(
+    logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
+) -> Benchmark | None:
+    """By the name that most of the logs give; by the directory's where there are none."""
+    names = [name for log in logs if isinstance(name := log.value(keys.SUBMISSION_BENCHMARK), str)]
+    usual = max(names, key=names.count) if names else None if logs else result_set.benchmark
+    return find_definition(usual, benchmark_file, result_set.definition_file)
+
+
+def _choose_ruleset(
+    benchmark: Benchmark | None, result_set: ResultSet, asked: str | None, is_one_of_many: bool
+) -> _Ruleset:
+    """The round asked for where it has the benchmark, else (of many) the one inferred. Raises DefinitionError."""
+    foreign_round = None
+    if asked is not None and benchmark is not None and is_one_of_many:
+        wanted = named_round(asked)
+        if wanted not in benchmark.rounds:
+            asked, foreign_round = None, wanted
+    round_name = infer_round(benchmark, result_set.round, asked)
+    if asked is not None:
+        source = "asked for"
+    elif round_name is not None and round_name == result_set.round:
+        source = f"from the {result_set.round_source}'s name"
+    elif benchmark is None:
+        source = "the benchmark is not defined here"
+    else:
+        source = f"definition {benchmark.path.name}" if round_name is None else f"the last round of {benchmark.name}"
+    return _Ruleset(benchmark=benchmark, round=round_name, source=source, foreign_round=foreign_round)
+
+
+def _judge_log(log: RunLog, chosen: _Ruleset) -> Verdict:
+    subject = make_log_subject(log, chosen.benchmark, chosen.round, chosen.foreign_round)
+    outcomes = judge(RULES["log"], subject, log.path)
+    findings = worst_first(outcomes)
+    return Verdict(
+        subject=printable(log.path),
+        level="log",
+        outcome="invalid" if has_error(findings) else "valid",
+        benchmark=_name(chosen.benchmark, (log,)),
+        round=chosen.round,
+        ruleset=str(chosen),
+        ruleset_source=chosen.source,
+        findings=findings,
+        outcomes=outcomes,
+    )
+
+
+def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
+    """In a set that may hold a run that did not converge, that run is a warning and not an error."""
+    if outcome.code != LOG_NOT_CONVERGED or not outcome.findings:
+        return outcome
+    allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)
+    if allowed is None or allowed.status != "pass":
+        return outcome
+    forgiven = (
+        replace(finding, severity="warning", message=f"{finding.message}; it counts as the dropped slowest run")
+        for finding in outcome.findings
+    )
+    return replace(outcome, findings=tuple(forgiven))
+
+
+def _set_outcome(findings: Sequence[Finding]) -> VerdictOutcome:
+    if has_error(findings):
+        return "invalid"
+    return "incomplete" if any(finding.code == INCOMPLETE for finding in findings) else "valid"
+
+
+def _name(benchmark: Benchmark | None, logs: Sequence[RunLog]) -> str | None:
+    if benchmark is not None:
+        return benchmark.name
+    name = logs[0].value(keys.SUBMISSION_BENCHMARK) if logs else None
+    return printable(name) if isinstance(name, str) else None

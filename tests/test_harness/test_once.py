@@ -1,0 +1,111 @@
+"""Each log is read once, and the official checkers are asked once, whatever is made of a set."""
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from package_builder import make_set, package
+from report_builder import write_run_set
+
+from harness.run_sets.finish import finish_set
+from harness.run_sets.folder import RunSet
+from reports.facts.history import read_history
+from reports.page.report import write_report
+from rules.benchmarks.loader import load_benchmark
+from rules.judge import second_opinion
+from rules.judge.checker import check_path
+from rules.judge.sets import judge_set
+from rules.official.opinion import OfficialOpinion, Question
+from rules.scoring.scoring import score_runs
+from rules.tree.result_set import RESULT_FILE, find_result_sets
+
+
+@pytest.fixture
+def opened(monkeypatch: pytest.MonkeyPatch) -> Counter[Path]:
+    """How often each log was opened to be read. The copies for the official checkers are made without Path.open."""
+    count: Counter[Path] = Counter()
+    original = Path.open
+
+    def open_(path: Path, mode: str = "r", *arguments: Any, **options: Any) -> Any:
+        if RESULT_FILE.match(path.name) and mode.startswith("r"):
+            count[path] += 1
+        return original(path, mode, *arguments, **options)
+
+    monkeypatch.setattr(Path, "open", open_)
+    return count
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The number of questions each time the official checkers were asked, which here accept everything."""
+    numbers: list[int] = []
+
+    def ask(questions: Sequence[Question], *arguments: Any) -> tuple[OfficialOpinion, ...]:
+        numbers.append(len(questions))
+        return tuple(
+            OfficialOpinion(
+                checker=question.checker, tool="", ruleset="", subject=str(question.path), outcome="valid"
+            )
+            for question in questions
+        )
+
+    monkeypatch.setattr(second_opinion, "ask_official_checkers", ask)
+    return numbers
+
+
+def test_finishing_a_set_reads_each_log_once_and_asks_once(
+    tmp_path: Path, opened: Counter[Path], asked: list[int]
+) -> None:
+    root = write_run_set(tmp_path / "set")
+    (found,) = find_result_sets(root)
+    finished = finish_set(RunSet(folder=root, system="example", benchmark="dlrm_tiny"))
+    assert opened == dict.fromkeys(found.logs, 1)
+    assert len(asked) == 1
+    assert finished.verdict.outcome == "valid" and finished.result.score_s is not None
+    assert finished.report.stat().st_size > 0
+
+
+@pytest.mark.parametrize("use", [check_path, lambda path: write_report([path], path.parent / "page.html")])
+def test_check_and_report_read_each_log_once_and_ask_once(
+    use: Callable[[Path], object], tmp_path: Path, opened: Counter[Path], asked: list[int]
+) -> None:
+    folder = tmp_path / "sets"
+    for name in ("a", "b"):
+        write_run_set(folder / name)
+    logs = [log for result_set in find_result_sets(folder) for log in result_set.logs]
+    use(folder)
+    assert opened == dict.fromkeys(logs, 1)
+    assert len(asked) == 1
+
+
+@needs_published_results
+def test_the_official_checkers_are_asked_about_all_sets_of_a_report_at_once(tmp_path: Path, asked: list[int]) -> None:
+    write_report([CISCO, NVIDIA], tmp_path / "page.html")
+    (num_questions,) = asked
+    assert num_questions > sum(len(found.logs) for top in (CISCO, NVIDIA) for found in find_result_sets(top))
+
+
+def test_history_reads_each_log_once(tmp_path: Path, opened: Counter[Path]) -> None:
+    root = write_run_set(tmp_path / "set")
+    ((past,), _) = read_history(tmp_path)
+    assert opened == dict.fromkeys(find_result_sets(root)[0].logs, 1)
+    assert past.outcome == "valid" and past.score_s is not None
+
+
+def test_a_package_reads_each_log_of_its_sources_once_to_judge_it_and_once_to_copy_it(
+    tmp_path: Path, opened: Counter[Path]
+) -> None:
+    root = make_set(tmp_path / "set")
+    package([root], tmp_path / "package", second_opinion=False)
+    (found,) = find_result_sets(root)
+    assert {log: opened[log] for log in found.logs} == dict.fromkeys(found.logs, 2)
+
+
+def test_a_judged_set_is_scored_from_the_runs_that_were_judged(tmp_path: Path) -> None:
+    (found,) = find_result_sets(write_run_set(tmp_path / "set"))
+    judged = judge_set(found)
+    assert judged.result == score_runs(judged.runs, load_benchmark("dlrm_tiny"), None)
+    assert [part.subject for part in judged.verdict.parts] == [run.path for run in judged.runs]
