@@ -25,7 +25,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "history": ("harness.cli.compare", "history", "List past run sets of a directory."),
     "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
-    "show": ("harness.cli.inspect", "show", "Show one benchmark's definition."),
+    "show": ("harness.cli.inspect", "show_", "Show one benchmark's definition."),
     "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break; run nothing."),
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),

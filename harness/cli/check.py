@@ -1,10 +1,10 @@
 """check and score: judge logs and result directories, score result directories."""
 
-import json
 from pathlib import Path
 
 import click
 
+from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 _BENCHMARK = click.option(
@@ -17,29 +17,16 @@ _BENCHMARK = click.option(
 _RULESET = click.option(
     "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
 )
-_FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv", "md"]),
-    default="table",
-    show_default=True,
-    help="Output form.",
-)
-_CHECK_FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv", "md", "sarif", "junit"]),
-    default="table",
-    show_default=True,
-    help="Output form; sarif and junit are what code hosts and build servers read.",
-)
 
 
 @click.command()
 @click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path(path_type=Path))
 @_BENCHMARK
 @_RULESET
-@_CHECK_FORMAT
+@form_option(
+    "table", "json", "csv", "md", "sarif", "junit",
+    text="Output form; sarif and junit are what code hosts and build servers read.",
+)  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 @click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
@@ -68,15 +55,15 @@ def check(
     set is an error. Logs of other names and run sets without a finished run are mentioned and not judged.
     """
     from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
-    from harness.cli.check_view import check_csv, check_markdown, echo_explanation, echo_verdicts
     from harness.system.resources import usable_cores
+    from reports.views.verdict import MAX_PLACES, explain_rule, verdict_blocks, verdicts_csv
     from rules.judge.checker import MANY_LOGS, check_paths
     from rules.judge.document import verdicts_to_json
     from rules.judge.families import find_rule
     from rules.tree.skipped import find_unjudged
 
     if explain is not None:
-        echo_explanation(find_rule(explain))
+        show(explain_rule(find_rule(explain)))
         return ExitCode.DONE
     if not paths:
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
@@ -88,21 +75,19 @@ def check(
     verdicts = [renamed(one, spooled[0], STANDARD_INPUT) if spooled else one for one in found]
     unjudged = [one for path in paths for one in find_unjudged(path)]
     if form == "json":
-        click.echo(json.dumps(verdicts_to_json(verdicts, unjudged), indent=2))
+        show_json(verdicts_to_json(verdicts, unjudged))
     elif form == "csv":
-        click.echo(check_csv(verdicts), nl=False)
-    elif form == "md":
-        click.echo(check_markdown(verdicts))
+        click.echo(verdicts_csv(verdicts), nl=False)
     elif form == "sarif":
-        from harness.cli.sarif import verdicts_to_sarif
+        from reports.render.sarif import verdicts_to_sarif
 
-        click.echo(json.dumps(verdicts_to_sarif(verdicts), indent=2))
+        show_json(verdicts_to_sarif(verdicts))
     elif form == "junit":
-        from harness.cli.junit import verdicts_to_junit
+        from reports.render.junit import verdicts_to_junit
 
         click.echo(verdicts_to_junit(verdicts))
     else:
-        echo_verdicts(verdicts, show_all=verbose)
+        show(verdict_blocks(verdicts, max_places=None if verbose or form == "md" else MAX_PLACES), form)
     echo_unjudged(unjudged)
     is_refused = any(one.outcome == "invalid" or (fail_on == "warning" and one.count("warning")) for one in verdicts)
     return ExitCode.COMPLIANCE if is_refused else ExitCode.DONE
@@ -112,7 +97,7 @@ def check(
 @click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @_BENCHMARK
 @_RULESET
-@_FORMAT
+@form_option("table", "json", "csv", "md")
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
 @click.option(
     "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
@@ -130,7 +115,7 @@ def score(
 
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read.
     """
-    from harness.cli.score_view import describe_score, echo_scores, score_csv, score_markdown
+    from reports.views.score import describe_score, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
     from rules.tree.result_set import find_result_sets
@@ -144,13 +129,11 @@ def score(
         for judged in judge_sets(found, benchmark_file, ruleset, second_opinion=False)
     ]
     if form == "json":
-        click.echo(json.dumps({"schema_version": 1, "scores": records}, indent=2))
+        show_json({"schema_version": 1, "scores": records})
     elif form == "csv":
-        click.echo(score_csv(records), nl=False)
-    elif form == "md":
-        click.echo(score_markdown(records))
+        click.echo(scores_csv(records), nl=False)
     else:
-        echo_scores(records)
+        show(score_blocks(records), form)
     if require_score and any(record["score_s"] is None for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE

@@ -1,21 +1,12 @@
 """compare, diff, history: results against each other, and over time."""
 
-import json
 from pathlib import Path
 from typing import Any
 
 import click
 
+from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
-
-_FORMAT = click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "csv", "md"]),
-    default="table",
-    show_default=True,
-    help="Output form.",
-)
 
 
 class Fraction(click.ParamType[float]):
@@ -66,7 +57,7 @@ class Confidence(Fraction):
     show_default=True,
     help="regression: exit 5 when new is slower. inconclusive: also exit 7 when that cannot be told.",
 )
-@_FORMAT
+@form_option("table", "json", "csv", "md")
 def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: float, fail_on: str, form: str) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
@@ -76,23 +67,22 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     slower factor while neither convergence nor throughput is faster. Runs that share seeds are compared in pairs.
     Other benchmarks, targets, data sets and divisions are refused (exit 2).
     """
-    from harness.cli.compare_view import compare_csv, compare_markdown, echo_comparisons
     from reports.comparison.comparison import compare_sides
-    from reports.comparison.export import comparisons_to_json
+    from reports.comparison.export import comparison_frame, comparisons_to_json
     from reports.comparison.sources import distinct, one_side, read_sides
+    from reports.tables.columns import frame_csv
+    from reports.views.comparison import comparison_blocks
 
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
     sides = distinct([first, *others])
     comparisons = compare_sides(sides[0], sides[1:], min_effect=min_effect, confidence=confidence)
     if form == "json":
-        click.echo(json.dumps(comparisons_to_json(comparisons), indent=2))
+        show_json(comparisons_to_json(comparisons))
     elif form == "csv":
-        click.echo(compare_csv(comparisons), nl=False)
-    elif form == "md":
-        click.echo(compare_markdown(comparisons))
+        click.echo(frame_csv(comparison_frame(comparisons)), nl=False)
     else:
-        echo_comparisons(comparisons)
+        show(comparison_blocks(comparisons), form)
     refused = [one for one in comparisons if one.refusal is not None]
     if refused:
         raise HarnessError(
@@ -122,30 +112,21 @@ def _without(base: Any, sides: Any) -> list[Any]:
 @click.argument("a", metavar="A", type=click.Path(path_type=Path))
 @click.argument("b", metavar="B", type=click.Path(path_type=Path))
 @click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
-@click.option(
-    "--format",
-    "form",
-    type=click.Choice(["table", "json", "md"]),
-    default="table",
-    show_default=True,
-    help="Output form; json has everything.",
-)
+@form_option("table", "json", "md", text="Output form; json has everything.")
 def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     """Show what differs between two configurations: settings, software, system, and what the logs say of them.
 
     A and B are a run set or measurement of this harness, a result directory of anyone's, a log, or a file of
     'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
     """
-    from harness.cli.diff_view import difference_markdown, echo_difference
     from reports.comparison.difference import describe, difference_to_json, find_difference
+    from reports.views.difference import difference_blocks
 
     difference = find_difference(describe(a), describe(b))
     if form == "json":
-        click.echo(json.dumps(difference_to_json(difference), indent=2))
-    elif form == "md":
-        click.echo(difference_markdown(difference, with_identical=verbose))
+        show_json(difference_to_json(difference))
     else:
-        echo_difference(difference, with_identical=verbose)
+        show(difference_blocks(difference, with_identical=verbose), form)
     return ExitCode.DONE
 
 
@@ -154,23 +135,22 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
 @click.option(
     "--limit", type=click.IntRange(min=1), default=20, show_default=True, help="Show at most so many, the newest."
 )
-@_FORMAT
+@form_option("table", "json", "csv", "md")
 def history(folder: Path, limit: int, form: str) -> int:
     """List past run sets and measurements of throughput below DIR, newest first.  [default: results]
 
     Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
     """
-    from harness.cli.history_view import echo_history, history_csv, history_markdown
-    from reports.comparison.history import history_to_json, read_history
+    from reports.comparison.history import history_frame, history_to_json, read_history
+    from reports.tables.columns import frame_csv
+    from reports.views.history import history_blocks
 
     past, num_found = read_history(folder, limit=limit)
     if form == "json":
-        click.echo(json.dumps(history_to_json(past, num_found), indent=2))
+        show_json(history_to_json(past, num_found))
     elif form == "csv":
-        click.echo(history_csv(past), nl=False)
-    elif form == "md":
-        click.echo(history_markdown(past))
+        click.echo(frame_csv(history_frame(past)), nl=False)
     else:
-        echo_history(past, num_found)
+        show(history_blocks(past, num_found), form)
     return ExitCode.DONE

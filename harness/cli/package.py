@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.output import show
 from harness.foundation.errors import ExitCode
 
 
@@ -32,9 +33,9 @@ def package(
     Logs are copied byte for byte, never edited. What is left out is listed. The tree is judged by our rules and the
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
-    from harness.cli.check_view import echo_verdicts
     from harness.packaging.build import NotCompliantError, PackageRequest, build_package
     from reports.text.formatting import plural
+    from reports.views.verdict import MAX_PLACES, verdict_blocks
 
     request = PackageRequest(
         sources=results,
@@ -48,9 +49,9 @@ def package(
     try:
         made = build_package(request)
     except NotCompliantError as error:
-        echo_verdicts(error.verdicts)
+        show(verdict_blocks(error.verdicts, max_places=MAX_PLACES))
         raise
-    echo_verdicts((made.verdict,))
+    show(verdict_blocks((made.verdict,), max_places=MAX_PLACES))
     click.echo(f"{made.submission}: {plural(len(made.sets), 'set')}, {plural(made.num_files, 'file')}")
     for one in made.sets:
         click.echo(f"  {one.system}  {one.benchmark}  {plural(len(one.runs), 'run')}")

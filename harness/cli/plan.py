@@ -1,44 +1,100 @@
 """`plan`: what a run would do, need and break."""
 
-import json
-from typing import Unpack
+import re
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any, TypeVar, Unpack
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
-from harness.cli.plan_devices import (
-    DeviceOptions,
-    device_options,
-    devices_plan_json,
-    devices_plan_text,
-    make_devices_plan,
-    refuse_unused_options,
-)
-from harness.cli.table import render_table
+from harness.cli.output import form_option, show, show_json
+from harness.planning.devices import DeviceOptions
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
 
 
 class PlanOptions(Configured, DeviceOptions):
     """What the options of `plan` hand to it."""
 
 
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Bytes, or bytes per second, as people write them: 141GB, 96GiB; 4.8TB/s, 450GB. A number alone has no unit."""
+
+    def __init__(self, *, is_rate: bool = False) -> None:
+        self.name = "size/s" if is_rate else "size"
+        self._is_rate = is_rate
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        like = "450GB/s or 4.8TB/s" if self._is_rate else "141GB or 96GiB"
+        if text.replace(".", "", 1).isascii() and text.replace(".", "", 1).isdigit():
+            self.fail(f"{text!r} has no unit. Write it like {like}.", param, ctx)
+        match = _SIZE.fullmatch(text)
+        if match is not None and float(match[1]) <= 0:
+            self.fail(f"{text!r} must be more than nothing.", param, ctx)
+        if match is None or (match[3] and not self._is_rate):
+            self.fail(f"{text!r} is not a number with a unit. Write it like {like}.", param, ctx)
+        return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
+
+
+_OPTIONS = (
+    click.option("--devices", "num_devices", type=click.IntRange(1, 4096), help="Plan tables for that many devices."),
+    click.option(
+        "--device-type", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="What they are."
+    ),
+    click.option("--device-memory", type=Size(), default="80GB", show_default=True, help="Memory of one device."),
+    click.option(
+        "--device-bandwidth", type=Size(is_rate=True), default="2TB/s", show_default=True, help="Of that memory."
+    ),
+    click.option(
+        "--devices-per-host", type=click.IntRange(min=1), default=8, show_default=True, help="Devices in one machine."
+    ),
+    click.option(
+        "--intra-host-bandwidth",
+        type=Size(is_rate=True),
+        default="450GB/s",
+        show_default=True,
+        help="Between devices.",
+    ),
+    click.option(
+        "--inter-host-bandwidth", type=Size(is_rate=True), default="50GB/s", show_default=True, help="Between hosts."
+    ),
+)
+
+
+def device_options(command: F) -> F:
+    """The options that describe devices one need not have."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def refuse_unused_options(ctx: click.Context) -> None:
+    """Raise UsageError for an option that describes devices where --devices asks for no plan over them."""
+    if ctx.params["num_devices"] is not None:
+        return
+    for name in DeviceOptions.__annotations__:
+        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+            raise click.UsageError(f"--{name.replace('_', '-')} describes the devices of --devices N; give that too.")
+
+
 @click.command()
 @BENCHMARK
 @configuration
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
-@click.option(
-    "--format",
-    "output_format",
-    type=click.Choice(["table", "json"]),
-    default="table",
-    show_default=True,
-    help="Output form.",
-)
+@form_option("table", "json")
 @click.option("--measure/--no-measure", default=True, help="Measure a matrix product for the time estimate.")
 @device_options
 def plan(
     benchmark: str,
     num_runs: int | None,
-    output_format: str,
+    form: str,
     measure: bool,
     **configured: Unpack[PlanOptions],
 ) -> None:
@@ -48,16 +104,22 @@ def plan(
     would take: modelled, from the memory and bandwidths given.
     """
     from harness.config.run_config import default_division, resolve
+    from harness.planning.devices import make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json
+    from harness.planning.view import devices_plan_blocks, plan_blocks
     from reference_models.registry import find_implementation
 
     refuse_unused_options(click.get_current_context())
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
     find_implementation(config.workload.runtime.implementation)
     if configured["num_devices"] is not None:
-        modelled = make_devices_plan(config, configured, configured["data_root"])
-        show = devices_plan_json if output_format == "json" else devices_plan_text
-        click.echo(show(config, modelled))
+        modelled = make_devices_plan(config, configured, configured["data_root"], _show_progress)
+        if form == "json":
+            show_json(
+                {"schema_version": 1, "kind": "modelled", "benchmark": config.benchmark.name, **asdict(modelled)}
+            )
+        else:
+            show(devices_plan_blocks(config, modelled))
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(
@@ -67,64 +129,13 @@ def plan(
         division=configured["division"] or default_division(config.benchmark),
         measure=measure,
     )
-    if output_format == "json":
-        click.echo(json.dumps(plan_as_json(made), indent=1, default=str))
+    if form == "json":
+        show_json(plan_as_json(made))
+    else:
+        show(plan_blocks(made, runs))
+
+
+def _show_progress(num_done: int, num_total: int) -> None:
+    if num_done % 5 and num_done != num_total:
         return
-    click.echo(_text(made, runs))
-
-
-def _text(made: "object", num_runs: int) -> str:
-    from harness.planning.plan import Plan
-    from reports.text.formatting import count, duration, num_bytes, si
-
-    assert isinstance(made, Plan)
-    benchmark = made.config.benchmark
-    values = made.config.values()
-    rows: list[tuple[str, str, str]] = [
-        ("runs", str(num_runs), f"{benchmark.score.num_runs} make a score"),
-        ("quality target", f"AUC {benchmark.quality.target:g}", "definition"),
-        ("dataset", str(made.data_dir), "ready" if made.data_ready else "not there yet"),
-    ]
-    if made.schedule is not None:
-        schedule = made.schedule
-        rows += [
-            ("samples", f"{count(schedule.train_samples)} train, {count(schedule.eval_samples)} eval", "per epoch"),
-            (
-                "steps",
-                f"{count(schedule.steps_per_epoch)} per epoch of {count(schedule.global_batch_size)}",
-                "computed",
-            ),
-            (
-                "evaluations",
-                f"every {count(schedule.steps_between_evals)} steps, at most {schedule.num_evals}",
-                "rule",
-            ),
-        ]
-    if made.counts is not None:
-        flop = si(made.counts.training_flop_per_sample)
-        rows += [
-            ("parameters", count(made.counts.num_parameters), "computed"),
-            ("work per sample", f"{flop}FLOP, {made.counts.num_lookups_per_sample} lookups", "computed"),
-        ]
-    if made.memory_bytes is not None:
-        here = num_bytes(made.resources.available_memory_bytes)
-        rows.append(("memory", f"{num_bytes(made.memory_bytes)} of {here} available", "modelled"))
-    if made.time is not None:
-        rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
-    parts = [
-        f"{benchmark.name} version {benchmark.version}: {benchmark.title}",
-        render_table(("What", "Value", "Source"), rows),
-        render_table(("Key", "Value", "Source"), [(k, _short(v["value"]), v["source"]) for k, v in values.items()]),
-    ]
-    if made.data_problem is not None:
-        parts.append(f"Dataset: {made.data_problem}")
-    broken = [f"  {problem}" for problem in made.problems]
-    parts.append(
-        "\n".join(["Would break or keep from a score:", *broken]) if broken else "Breaks no rule that is known now."
-    )
-    return "\n\n".join(parts)
-
-
-def _short(value: object, limit: int = 60) -> str:
-    text = json.dumps(value, default=str)
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+    click.echo(f"plan: options of {num_done} of {num_total} tables looked at; Ctrl-C ends it", err=True)

@@ -1,13 +1,13 @@
 """`run` and `resume`: train to the target, judge, score, report."""
 
 import sys
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, Unpack
+from typing import Unpack
 
 import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.output import show
 from harness.foundation.errors import ExitCode, HarnessError
 
 
@@ -103,7 +103,7 @@ def run(
         return
     run_set = start_set(config, request)
     if throughput_steps is not None:
-        click.echo(measure_throughput(run_set.folder, throughput_steps, quiet=quiet))
+        measure_throughput(run_set.folder, throughput_steps, quiet=quiet)
         return
     if not quiet:
         click.echo(
@@ -166,14 +166,15 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     click.get_current_context().exit(int(finished.exit_code))
 
 
-def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
+def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> None:
     """Measure, and say the result in a few lines."""
-    from harness.foundation.files import read_json
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.throughput import measure_set
-    from reports.statistics.intervals import log_summary
-    from reports.text.formatting import interval, percent, throughput_text
+    from reports.facts.throughput_sets import read_throughput
+    from reports.text.formatting import throughput_text
+    from reports.views.measurement import throughput_blocks
     from rules.benchmarks.loader import read_toml
+    from rules.errors import InputError
 
     def on_process(index: int, samples_per_s: float) -> None:
         if not quiet:
@@ -183,28 +184,8 @@ def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> str:
     with locked(run_set):
         tables = read_toml(run_set.extra / "definition.toml")
         path = measure_set(run_set, content, tables, num_steps=num_steps, on_process=on_process)
-    processes = read_json(path)["processes"]
-    summary = log_summary(process["samples_per_s"] for process in processes)
-    if summary is None or summary.interval is None or summary.coefficient_of_variation is None:
-        raise HarnessError(f"{path}: no throughput could be measured.", ExitCode.INCONCLUSIVE)
-    both = interval(throughput_text(summary.interval.low), throughput_text(summary.interval.high))
-    return (
-        f"{content['benchmark']['name']} on {run_set.system}: throughput, measured; not a score\n"
-        f"  geometric mean  {throughput_text(summary.geometric_mean)} of {summary.num_values} processes, "
-        f"{num_steps} steps each\n"
-        f"  {summary.interval.confidence:.0%} interval    {both} ({summary.interval.method})\n"
-        f"  varies by       {percent(summary.coefficient_of_variation)} between processes\n"
-        f"{exchange_line(processes[0])}"
-        f"  file            {path}"
-    )
-
-
-def exchange_line(process: Mapping[str, Any]) -> str:
-    """What the ranks of one measured process send to each other in a step; empty for one rank."""
-    from reports.text.formatting import count
-
-    exchange = process.get("exchange")
-    if exchange is None:
-        return ""
-    num_bytes = sum(exchange["bytes_per_step"].values())
-    return f"  exchange        {count(num_bytes)} bytes per step between {exchange['num_ranks']} ranks, counted\n"
+    try:
+        measured = read_throughput(run_set.folder)
+    except InputError as error:
+        raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
+    show(throughput_blocks(measured, num_steps=num_steps, path=path))

@@ -1,17 +1,18 @@
 """`sweep`: a matrix of configurations, run interleaved, in one table."""
 
-import csv
-import io
-import json
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+
+if TYPE_CHECKING:
+    from reports.facts.sweep import SweepFacts
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -42,10 +43,7 @@ _WORST_FIRST = (
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
 )  # fmt: skip
 @click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
-@click.option(
-    "--format", "form", type=click.Choice(["table", "json", "csv", "md"]), default="table", show_default=True,
-    help="Form of the final table.",
-)  # fmt: skip
+@form_option("table", "json", "csv", "md", text="Form of the final table.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
 def sweep(
     benchmark: str,
@@ -198,44 +196,21 @@ def _write_page(folder: Path) -> Path:
     return write_report([folder], folder / "report.html")
 
 
-def _show(facts: Any, form: str) -> None:
-    from harness.cli.escaping import markdown_safe, spreadsheet_safe
-    from harness.cli.table import echo_table
-    from reports.page.sections.sweep import rows_as_records, sweep_notes, sweep_table
+def _show(facts: "SweepFacts", form: str) -> None:
+    from reports.page.sections.sweep import rows_as_records
+    from reports.render.csv import render_csv
+    from reports.views.measurement import sweep_blocks
 
+    records = rows_as_records(facts)
     if form == "json":
-        content = {
-            "schema_version": 1,
-            "name": facts.name,
-            "mode": facts.mode,
-            "configurations": rows_as_records(facts),
-        }
-        click.echo(json.dumps(content, indent=1))
-        return
-    if form == "csv":
-        records = rows_as_records(facts)
-        out = io.StringIO()
-        writer = csv.writer(out, lineterminator="\n")
-        writer.writerow(list(records[0]))
-        writer.writerows([spreadsheet_safe(value) for value in record.values()] for record in records)
-        click.echo(out.getvalue(), nl=False)
-        return
-    table = sweep_table(facts, "sweep")
-    heads = [f"{column.name} ({column.help})" if column.help else column.name for column in table.columns]
-    rows = [[cell.text for cell in row] for row in table.rows]
-    if form == "md":
-        click.echo("| " + " | ".join(map(markdown_safe, heads)) + " |")
-        click.echo("|" + "|".join("---:" if column.is_number else "---" for column in table.columns) + "|")
-        for row in rows:
-            click.echo("| " + " | ".join(map(markdown_safe, row)) + " |")
-        return
-    aligns = "".join("r" if column.is_number else "l" for column in table.columns)
-    echo_table([column.name for column in table.columns], rows, aligns)
-    for note in sweep_notes(facts):
-        click.echo(note)
+        show_json({"schema_version": 1, "name": facts.name, "mode": facts.mode, "configurations": records})
+    elif form == "csv":
+        click.echo(render_csv(list(records[0]), [record.values() for record in records]), nl=False)
+    else:
+        show(sweep_blocks(facts), form)
 
 
-def _exit_code(content: Mapping[str, Any], facts: Any) -> ExitCode:
+def _exit_code(content: Mapping[str, Any], facts: "SweepFacts") -> ExitCode:
     """The worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
     codes = [ExitCode(record["failure"]["exit_code"]) for record in content["configurations"] if record["failure"]]
     for row in facts.rows:

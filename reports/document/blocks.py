@@ -1,15 +1,18 @@
-"""The view model: what the page says, every string ready to print.
+"""What a document says, every string ready to print: the page, and what a command prints.
 
-Templates only place these; they format, choose and compute nothing. A page is groups of comparable results, a
-group is sections, a section is blocks; the macro that places a block has the block's name.
+A document is blocks. `reports.render` writes the same blocks as HTML, for a terminal and as Markdown; renderers
+escape and place, they format, choose and compute nothing. Figures are drawn in HTML only. The page is groups of
+comparable results, a group is sections, a section is blocks; the macro that places a block has the block's name.
 """
 
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
 from markupsafe import Markup
 
 from reports.charts.figure import Figure
+from reports.text.formatting import MISSING
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,14 +39,20 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
+    """`is_below`: too long for a terminal's line, so it stands on a line of its own below its row there."""
+
     name: str
     is_number: bool = False
     help: str = ""
+    is_below: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Table:
-    """A table whose first column names its rows. Numeric columns sort by the number that their text begins with."""
+    """A table whose first column names its rows. Numeric columns sort by the number that their text begins with.
+
+    `layout` "records": too wide for a terminal, which shows each row as a heading with one line per column there.
+    """
 
     block: ClassVar[str] = "table"
     id: str
@@ -52,6 +61,7 @@ class Table:
     rows: tuple[tuple[Cell, ...], ...]
     is_sortable: bool = False
     style: str = ""
+    layout: Literal["grid", "records"] = "grid"
 
     @property
     def is_numeric(self) -> bool:
@@ -62,6 +72,24 @@ class Table:
     def is_long(self) -> bool:
         """Whether it scrolls in a box of its own, under a head that stays."""
         return len(self.rows) > 30
+
+
+def text_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = (), caption: str = ""
+) -> Table:
+    """A table of plain values, None being not known; `numbers` names the columns that are set to the right.
+
+    Raises ValueError when a row has another number of cells than there are columns.
+    """
+    made = [tuple(Cell(text=MISSING if value is None else str(value)) for value in row) for row in rows]
+    if wrong := next((row for row in made if len(row) != len(columns)), None):
+        raise ValueError(f"a row of {len(wrong)} cells in a table of {len(columns)} columns: {wrong!r}")
+    return Table(
+        id="",
+        caption=caption,
+        columns=tuple(Column(name=name, is_number=name in numbers) for name in columns),
+        rows=tuple(made),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,10 +187,15 @@ class Bullets:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Subheading:
-    block: ClassVar[str] = "subheading"
+class Heading:
+    """`word` is a verdict before the text, of style class `kind`; `note` is what follows it, quieter."""
+
+    block: ClassVar[str] = "heading"
     text: str
     id: str = ""
+    word: str = ""
+    kind: str = ""
+    note: str = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,18 +207,59 @@ class Command:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class FindingGroup:
-    """All findings of one rule."""
+class FindingRow:
+    """What a rule found at one place, or at several alike; an empty text is not said."""
 
-    block: ClassVar[str] = "finding"
+    where: str
+    what: str
+    found: str = ""
+    expected: str = ""
+    remedy: str = ""
+    sub: str = ""
+
+    @property
+    def sentence(self) -> str:
+        """'opt_adagrad_epsilon is not what Closed allows; found 1e-07; expected 1e-08'."""
+        said = (("", self.what), ("found ", self.found), ("expected ", self.expected))
+        return "; ".join(f"{word}{text}" for word, text in said if text)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FindingGroup:
+    """All findings of one rule; `more` counts those that are not among the rows."""
+
+    id: str
     code: str
     title: str
     severity: str
     icon: str
     citation: str
     times: str
-    table: Table
-    is_open: bool
+    rows: tuple[FindingRow, ...]
+    more: str = ""
+    is_open: bool = True
+
+    @property
+    def table(self) -> Table:
+        """The rows under heads; a column in which nothing is said is left out."""
+        heads = ("Where", "What", "Found", "Expected", "How to fix")
+        cells = [(row.where, row.what, row.found, row.expected, row.remedy) for row in self.rows]
+        used = [index for index in range(5) if index < 2 or any(row[index] for row in cells)]
+        rows = [
+            tuple(
+                Cell(text=texts[index] or MISSING) if index else Cell(text=row.where, kind="code", sub=row.sub)
+                for index in used
+            )
+            for row, texts in zip(self.rows, cells, strict=True)
+        ]
+        if self.more:
+            rows.append((Cell(text=self.more), *(Cell(text=MISSING) for _ in used[1:])))
+        return Table(
+            id=self.id,
+            caption=f"Findings of {self.code}",
+            columns=tuple(Column(name=heads[index]) for index in used),
+            rows=tuple(rows),
+        )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -195,7 +269,7 @@ class FindingList:
     block: ClassVar[str] = "findings"
     id: str
     groups: tuple[FindingGroup, ...]
-    choices: tuple[tuple[str, str], ...]
+    choices: tuple[tuple[str, str], ...] = ()
     """(severity or "all", words)."""
 
 
@@ -210,6 +284,15 @@ class Fold:
     id: str = ""
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Part:
+    """A heading with the blocks that belong to it."""
+
+    block: ClassVar[str] = "part"
+    heading: Heading
+    blocks: "tuple[Block, ...]"
+
+
 Block = (
     Table
     | Chart
@@ -219,10 +302,11 @@ Block = (
     | RuleList
     | Prose
     | Bullets
-    | Subheading
+    | Heading
     | Command
     | FindingList
     | Fold
+    | Part
 )
 
 

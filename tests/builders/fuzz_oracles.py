@@ -1,7 +1,6 @@
 """What must hold of any input: a verdict within a second of work, no exception, safe to print, true to the schema."""
 
 import contextlib
-import io
 import json
 import resource
 import signal
@@ -13,8 +12,10 @@ from typing import Any
 
 import jsonschema
 
-from harness.cli.check_view import check_csv, check_markdown, echo_verdicts
-from harness.cli.score_view import describe_score
+from reports.render.markdown import render_markdown
+from reports.render.terminal import render_terminal
+from reports.views.score import describe_score
+from reports.views.verdict import MAX_PLACES, verdict_blocks, verdicts_csv
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import judge
 from rules.checks.subject import make_log_subject
@@ -116,10 +117,8 @@ def judge_tree(root: Path) -> None:
 def assert_can_be_shown(verdicts: tuple[Verdict, ...]) -> None:
     document = json.loads(json.dumps(verdicts_to_json(verdicts)))
     _validator().validate(document)
-    out = io.StringIO()
-    with contextlib.redirect_stdout(out):
-        echo_verdicts(list(verdicts))
-    for text in (out.getvalue(), check_csv(list(verdicts)), check_markdown(list(verdicts))):
+    few, every = verdict_blocks(verdicts, max_places=MAX_PLACES), verdict_blocks(verdicts)
+    for text in (render_terminal(few), render_terminal(every), render_markdown(every), verdicts_csv(verdicts)):
         lines = text.replace("\r\n", "\n").split("\n")
         assert all(line.isprintable() for line in lines), [line for line in lines if not line.isprintable()][:3]
 

@@ -11,8 +11,8 @@ import pytest
 from log_builder import make_records, make_runs, with_record, write_log, write_set
 
 from harness.cli import main
-from harness.cli.junit import verdicts_to_junit
-from harness.cli.sarif import verdicts_to_sarif
+from reports.render.junit import verdicts_to_junit
+from reports.render.sarif import verdicts_to_sarif
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
 from rules.judge.checker import check_path

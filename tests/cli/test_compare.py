@@ -174,7 +174,7 @@ def test_exported_json_compares_like_its_directory(command: Any, base: Path, slo
 def test_markdown_is_a_summary(command: Any, base: Path, slow: Path) -> None:
     code, out, _ = command("compare", base, slow, "--format", "md")
     assert code == 0
-    assert out.startswith("## slow against base: slower\n\n2.00x slower")
+    assert out.startswith("## SLOWER: slow against base\n\n2.00x slower")
     assert "| throughput |" in out
 
 

@@ -12,8 +12,8 @@ import jsonschema
 import pytest
 
 from harness.cli import main
-from harness.cli.table import display_width
 from harness.system.preflight import Check
+from reports.render.terminal import display_width
 from rules.benchmarks.loader import load_benchmark, shipped_names, workload_names
 from rules.records.system import SYSTEM_FIELDS
 

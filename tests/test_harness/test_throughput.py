@@ -9,7 +9,6 @@ import pytest
 from command import Command
 from ranks_builder import needs_torchrec
 
-from harness.cli.run import exchange_line
 from harness.config.run_config import Override, resolve
 from harness.measure.throughput import _train
 from harness.run_sets.dataset import ensure_dataset
@@ -18,6 +17,8 @@ from harness.run_sets.runner import RunRequest, start_set
 from harness.run_sets.throughput import measure_process
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
+from reports.facts.traffic import read_exchange
+from reports.views.measurement import traffic_fact
 
 
 def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
@@ -57,7 +58,9 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     assert [one["rank"] for one in measured["ranks"]] == [0, 1]
     assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
     exchange = measured["exchange"]
-    assert f"{sum(exchange['bytes_per_step'].values()):,} bytes per step between 2 ranks" in exchange_line(measured)
+    sent = read_exchange(exchange)
+    assert sent is not None
+    assert f"{sum(exchange['bytes_per_step'].values()):,} bytes per step between 2 ranks" in traffic_fact(sent).value
     assert exchange["bytes_per_step"]["embedding_forward"] > 0 and exchange["formulas"]["dense_reduce"]
     assert exchange["bytes_per_evaluation"] is None
     rows = config.workload.data.num_embeddings or ()

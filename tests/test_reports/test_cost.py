@@ -138,8 +138,8 @@ def test_score_prints_the_cost_with_its_price(measured: Path) -> None:
     (record,) = json.loads(CliRunner().invoke(cli, [*arguments, "--format", "json"]).output)["scores"]
     assert record["cost_to_train"] == pytest.approx(record["olympic_mean_s"])
     table = CliRunner().invoke(cli, [*arguments, "--format", "md"]).output
-    assert "| cost at 3600 per hour |" in table
-    assert f"| {cost_text(record['cost_to_train'])} |" in table
-    assert "| 95 % interval |" in table
-    assert " to " in table.splitlines()[2].split("|")[5]
+    assert "| cost to train |" in table
+    assert f"| {cost_text(record['cost_to_train'])} (derived: Olympic mean at 3600 per hour) |" in table
+    assert "| 95% interval |" in table
+    assert " to " in table.splitlines()[2].split("|")[6]
     assert CliRunner().invoke(cli, ["score", str(measured), "--price-per-hour", "0"]).exit_code == 2

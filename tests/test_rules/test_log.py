@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import Record, make_records, to_text
 
-from harness.cli.score_view import describe_score
+from reports.views.score import describe_score
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.checks.rule import MAX_FINDINGS_PER_RULE, judge
 from rules.checks.subject import make_log_subject

@@ -11,9 +11,9 @@ from reports.document.blocks import (
     Fact,
     Facts,
     Fold,
+    Heading,
     Prose,
     Section,
-    Subheading,
     Table,
 )
 from reports.document.collapse import in_portions
@@ -48,11 +48,11 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
             folds.append(Fold(summary=one.label, blocks=own, is_open=len(group) <= MAX_OPEN))
     blocks += in_portions(folds)
     if shared:
-        blocks += [Subheading(text="The same in all configurations"), Facts(facts=shared)]
+        blocks += [Heading(text="The same in all configurations"), Facts(facts=shared)]
     missing = _missing(group)
     if missing:
         heading = "Not in this result" if len(group) == 1 else "Not in these results"
-        blocks += [Subheading(text=heading), Bullets(items=missing)]
+        blocks += [Heading(text=heading), Bullets(items=missing)]
     return Section(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
 

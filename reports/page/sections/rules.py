@@ -17,18 +17,15 @@ from reports.document.blocks import (
     Section,
     Table,
 )
+from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.facts.facts import SetFacts
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
 
-_ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
 _PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
 MAX_SHOWN = 40
-MAX_OPEN = 8
-
-_Placed = tuple[SetFacts, Finding]
 
 
 def rules_section(group: Sequence[SetFacts], id_: str) -> Section:
@@ -90,58 +87,18 @@ def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:
 
 
 def _groups(group: Sequence[SetFacts], id_: str) -> tuple[FindingGroup, ...]:
-    by_rule: dict[tuple[str, str], list[_Placed]] = {}
-    for kind in SEVERITIES:
-        for one in group:
-            for finding in one.verdict.findings:
-                if finding.severity == kind:
-                    by_rule.setdefault((kind, finding.code), []).append((one, finding))
-    made = []
-    for number, ((severity, code), found) in enumerate(by_rule.items()):
-        affected = {one.index for one, _ in found}
-        where = f" in {plural(len(affected), 'configuration')}" if len(group) > 1 else ""
-        made.append(
-            FindingGroup(
-                code=printable(code, 20),
-                title=printable(found[0][1].title),
-                severity=severity,
-                icon=_ICONS[severity],
-                citation=printable(found[0][1].citation),
-                times=f"{len(found):,}×{where}",
-                table=_finding_table(found, f"{id_}-{severity}-{code}", several=len(group) > 1),
-                is_open=severity != "info" and number < MAX_OPEN,
-            )
-        )
-    return tuple(made)
-
-
-def _finding_table(found: Sequence[_Placed], id_: str, *, several: bool) -> Table:
-    """One row per distinct finding: what ten logs have alike is said once, with all places."""
-    alike: dict[tuple[str | None, ...], list[_Placed]] = {}
-    for one, finding in found:
-        alike.setdefault((finding.message, finding.found, finding.expected, finding.remedy), []).append(
-            (one, finding)
-        )
-    rows: list[tuple[Cell, ...]] = []
-    for texts, same in list(alike.items())[:MAX_SHOWN]:
-        places = list(dict.fromkeys(place(one, finding) for one, finding in same))
-        labels = list(dict.fromkeys(one.label for one, _ in same))
-        rows.append(
-            (
-                Cell(text=_places(places), kind="code", sub=names(labels) if several else ""),
-                *(Cell(text=printable(text)) for text in texts),
-            )
-        )
-    if len(alike) > MAX_SHOWN:
-        rows.append((Cell(text=f"{len(alike) - MAX_SHOWN:,} more"), *(Cell(text=MISSING) for _ in range(4))))
-    columns = ("Where", "What", "Found", "Expected", "How to fix")
-    # A column in which nobody says anything is left out.
-    used = [index for index in range(5) if index < 2 or any(row[index].text != MISSING for row in rows)]
-    return Table(
-        id=id_,
-        caption=f"Findings of {printable(found[0][1].code, 20)}",
-        columns=tuple(Column(name=columns[index]) for index in used),
-        rows=tuple(tuple(row[index] for index in used) for row in rows),
+    placed = [
+        Placed(finding=finding, where=place(one, finding), label=one.label)
+        for one in group
+        for finding in one.verdict.findings
+    ]
+    return group_findings(
+        placed,
+        id_=id_,
+        num_labels=len(group),
+        max_rows=MAX_SHOWN,
+        name_places=_places,
+        name_labels=names,
     )
 
 

@@ -1,15 +1,16 @@
-"""Plain-text tables."""
+"""Blocks for a terminal: plain-text tables, wrapped and aligned."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.table import display_width, printable, render_table, wrap
+from reports.render.terminal import display_width, render_table, wrap
+from rules.logs.text import printable
 
 
 def test_columns_align_and_numbers_stand_to_the_right() -> None:
     assert render_table(["name", "runs"], [["dlrm", 10], ["b", None]], "lr") == (
-        "name  runs\n----  ----\ndlrm    10\nb        -"
+        "name  runs\n----  ----\ndlrm    10\nb        —"
     )
 
 

@@ -1,0 +1,38 @@
+"""Print documents: the one place where blocks become text of the form that was asked for."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeVar
+
+import click
+
+from reports.document.blocks import Block
+from reports.render.markdown import render_markdown
+from reports.render.terminal import ansi, plain, render_terminal
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
+    """--format, of `forms`; the first is the default."""
+    return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
+
+
+def show(blocks: Sequence[Block], form: str = "table") -> None:
+    """Print `blocks` for a terminal, or as Markdown where `form` is 'md'.
+
+    Lines are as long as the terminal's, COLUMNS, or 80. Colours only where NO_COLOR is not set; click drops them
+    where the output is no terminal.
+    """
+    if form == "md":
+        click.echo(render_markdown(blocks))
+        return
+    width = max(40, shutil.get_terminal_size((80, 24)).columns)
+    click.echo(render_terminal(blocks, width=width, style=plain if os.environ.get("NO_COLOR") else ansi))
+
+
+def show_json(content: Mapping[str, Any]) -> None:
+    """Print a JSON document."""
+    click.echo(json.dumps(content, indent=2))

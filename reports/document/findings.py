@@ -1,0 +1,90 @@
+"""Findings of rules as blocks: by rule, worst first, what several places have alike said once."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from reports.document.blocks import FindingGroup, FindingRow
+from reports.text.formatting import plural
+from rules.checks.rule import SEVERITIES, Finding
+from rules.logs.text import printable
+
+_ICONS = {"error": "✕", "warning": "▲", "info": "ℹ"}
+MAX_OPEN = 8
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Placed:
+    """A finding and what its place is called; `label` is the configuration that it concerns."""
+
+    finding: Finding
+    where: str
+    label: str = ""
+
+
+def group_findings(
+    placed: Sequence[Placed],
+    *,
+    id_: str = "findings",
+    num_labels: int = 1,
+    max_rows: int | None = None,
+    name_places: Callable[[Sequence[str]], str] = ", ".join,
+    name_labels: Callable[[Sequence[str]], str] = ", ".join,
+    count_rest: Callable[[Sequence[Placed]], str] = lambda rest: f"{len(rest):,} more",
+) -> tuple[FindingGroup, ...]:
+    """One group per severity and rule, errors first, rules in the order in which they were judged.
+
+    A group has at most `max_rows` rows, None being all of them; `name_places` and `name_labels` say in one text where
+    alike findings are, `count_rest` what is not among the rows. `num_labels` is of the configurations judged.
+    """
+    by_rule: dict[tuple[str, str], list[Placed]] = {}
+    for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
+        by_rule.setdefault((entry.finding.severity, entry.finding.code), []).append(entry)
+    groups = []
+    for number, ((severity, code), entries) in enumerate(by_rule.items()):
+        alike = _alike(entries)
+        rest = [entry for same in alike[max_rows:] for entry in same] if max_rows is not None else []
+        first = entries[0].finding
+        affected = {entry.label for entry in entries}
+        where = f" in {plural(len(affected), 'configuration')}" if num_labels > 1 else ""
+        groups.append(
+            FindingGroup(
+                id=f"{id_}-{severity}-{code}",
+                code=printable(code),
+                title=printable(first.title),
+                severity=severity,
+                icon=_ICONS[severity],
+                citation=printable(first.citation),
+                times=f"{len(entries):,}×{where}",
+                rows=tuple(
+                    _row(same, name_places, name_labels if num_labels > 1 else None) for same in alike[:max_rows]
+                ),
+                more=count_rest(rest) if rest else "",
+                is_open=severity != "info" and number < MAX_OPEN,
+            )
+        )
+    return tuple(groups)
+
+
+def _alike(entries: Sequence[Placed]) -> list[list[Placed]]:
+    """Findings of one rule that say the same of several places, together."""
+    alike: dict[tuple[str | None, ...], list[Placed]] = {}
+    for entry in entries:
+        finding = entry.finding
+        alike.setdefault((finding.message, finding.found, finding.expected, finding.remedy), []).append(entry)
+    return list(alike.values())
+
+
+def _row(
+    same: Sequence[Placed],
+    name_places: Callable[[Sequence[str]], str],
+    name_labels: Callable[[Sequence[str]], str] | None,
+) -> FindingRow:
+    finding = same[0].finding
+    return FindingRow(
+        where=name_places(list(dict.fromkeys(entry.where for entry in same))),
+        what=printable(finding.message),
+        found=printable(finding.found or ""),
+        expected=printable(finding.expected or ""),
+        remedy=printable(finding.remedy),
+        sub=name_labels(list(dict.fromkeys(entry.label for entry in same))) if name_labels else "",
+    )

@@ -1,0 +1,92 @@
+"""Blocks as Markdown, for job summaries and for files that people read. Figures are left to the page."""
+
+from collections.abc import Sequence
+
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Chart,
+    Command,
+    Fact,
+    Facts,
+    FindingList,
+    Fold,
+    Heading,
+    Multiples,
+    Numbers,
+    Part,
+    Prose,
+    RuleList,
+    Table,
+)
+from rules.logs.text import printable
+
+
+def render_markdown(blocks: Sequence[Block]) -> str:
+    """All blocks, a blank line between two of them, without a line break at the end."""
+    return "\n\n".join(part for block in blocks for part in _parts(block) if part)
+
+
+def escape(text: str) -> str:
+    """`text` on one line, without Markdown's and HTML's meaning."""
+    text = printable(text)
+    for char in "\\`*_[]|#":
+        text = text.replace(char, f"\\{char}")
+    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _parts(block: Block) -> list[str]:
+    match block:
+        case Heading(word=word, text=text, note=note):
+            return [f"## {f'{escape(word)}: ' if word else ''}{escape(text)}{f' ({escape(note)})' if note else ''}"]
+        case Prose(text=text):
+            return [escape(text)]
+        case Bullets(items=items):
+            return ["\n".join(f"- {escape(item)}" for item in items)]
+        case Facts(facts=facts) | RuleList(rules=facts):
+            return [_facts(facts)]
+        case Numbers(numbers=numbers):
+            return [_facts([Fact(name=n.name, value=f"{n.value} {n.unit}", note=n.note) for n in numbers])]
+        case Command(text=text):
+            return ["\n".join(f"    {printable(line)}" for line in text.split("\n"))]
+        case Table():
+            return [escape(block.caption), _table(block)]
+        case FindingList():
+            return [_findings(block)]
+        case Fold(summary=summary, blocks=blocks):
+            return [escape(summary), render_markdown(blocks)]
+        case Part(heading=heading, blocks=blocks):
+            return [*_parts(heading), render_markdown(blocks)]
+        case Chart(lead=lead, table=table):
+            return [escape(lead), *(_parts(table) if table else ())]
+        case Multiples():
+            return []
+
+
+def _facts(facts: Sequence[Fact]) -> str:
+    said = ((fact.name, f"{fact.value} ({fact.note})" if fact.note else fact.value) for fact in facts)
+    return "\n".join(f"- {escape(name)}: {escape(value)}" for name, value in said)
+
+
+def _table(table: Table) -> str:
+    """What a column's help says before its first semicolon stands in its head."""
+    names = [f"{c.name} ({c.help.partition(';')[0]})" if c.help else c.name for c in table.columns]
+    rows = [[cell.line for cell in row] for row in table.rows]
+    return _grid(names, rows, ["--:" if column.is_number else ":--" for column in table.columns])
+
+
+def _findings(block: FindingList) -> str:
+    """All groups in one table, a row per place."""
+    rows = [
+        (group.severity, group.code, row.where, row.sentence, row.remedy)
+        for group in block.groups
+        for row in group.rows
+    ]
+    rows += [(group.severity, group.code, group.more, "", "") for group in block.groups if group.more]
+    return _grid(("severity", "rule", "where", "what", "fix"), rows, [":--"] * 5)
+
+
+def _grid(names: Sequence[str], rows: Sequence[Sequence[str]], rules: Sequence[str]) -> str:
+    lines = [names, *rows]
+    head, *body = ["| " + " | ".join(escape(text) for text in line) + " |" for line in lines]
+    return "\n".join([head, "|" + "|".join(rules) + "|", *body])

@@ -1,0 +1,271 @@
+"""Blocks as lines of a terminal: tables aligned by what it shows, text wrapped, nothing that could move its cursor.
+
+`harness.cli.output` prints them. Figures are left to the page.
+"""
+
+import unicodedata
+from collections.abc import Callable, Iterable, Sequence
+
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Column,
+    Command,
+    Fact,
+    Facts,
+    FindingGroup,
+    FindingList,
+    Fold,
+    Heading,
+    Multiples,
+    Numbers,
+    Part,
+    Prose,
+    RuleList,
+    Table,
+    text_table,
+)
+from rules.logs.text import printable
+
+GAP = "  "
+_MIN_WRAPPED = 12
+"""Columns are not wrapped below this many columns of the terminal: the table is then wider than asked."""
+_CODES = {
+    "strong": "\x1b[1m",
+    **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
+    **dict.fromkeys(("valid", "ok", "faster"), "\x1b[32m"),
+    **dict.fromkeys(("warning", "incomplete", "inconclusive"), "\x1b[33m"),
+    **dict.fromkeys(("info", "no difference shown"), "\x1b[36m"),
+    "unknown": "\x1b[90m",
+}
+Style = Callable[[str, str], str]
+"""(text, style class) -> text as it is printed; takes no column of the terminal more than the text."""
+
+
+def plain(text: str, kind: str) -> str:
+    """Leave `text` as it is."""
+    return text
+
+
+def ansi(text: str, kind: str) -> str:
+    """Colour `text` by its style class."""
+    code = _CODES.get(kind, "")
+    return f"{code}{text}\x1b[0m" if code and text else text
+
+
+def render_terminal(blocks: Sequence[Block], *, width: int = 80, style: Style = plain) -> str:
+    """All blocks, a blank line between two of them, without a line break at the end. Words are never cut."""
+    parts = [_lines(block, width, style) for block in blocks]
+    return "\n\n".join("\n".join(line.rstrip() for line in lines) for lines in parts if lines)
+
+
+def _lines(block: Block, width: int, style: Style) -> list[str]:
+    match block:
+        case Heading():
+            return _heading(block, style)
+        case Prose(text=text):
+            return _fill(printable(text), width)
+        case Bullets(items=items):
+            return [line for item in items for line in _hang(f"- {item}", width)]
+        case Facts(facts=facts) | RuleList(rules=facts):
+            return _facts(facts, width)
+        case Numbers(numbers=numbers):
+            return _facts([Fact(name=n.name, value=f"{n.value} {n.unit}", note=n.note) for n in numbers], width)
+        case Command(text=text):
+            return [printable(line) for line in text.split("\n")]
+        case Table(layout="records"):
+            return [line for part in _records(block) for line in (*_lines(part, width, style), "")][:-1]
+        case Table():
+            return _table(block, width, style)
+        case FindingList(groups=groups):
+            return [line for group in groups for line in _finding_group(group, width, style)]
+        case Fold(summary=summary, blocks=blocks):
+            return [*_fill(printable(summary), width), *_inside(blocks, width, style)]
+        case Part(heading=heading, blocks=blocks):
+            return [*_heading(heading, style), *_inside(blocks, width, style)]
+        case Chart(lead=lead, table=table):
+            return [*_fill(printable(lead), width), *(_lines(table, width, style) if table else ())]
+        case Multiples():
+            return []
+
+
+def _inside(blocks: Iterable[Block], width: int, style: Style) -> list[str]:
+    return [GAP + line for block in blocks for line in _lines(block, width - len(GAP), style)]
+
+
+def _heading(heading: Heading, style: Style) -> list[str]:
+    """The word of a verdict stands out where there is one, else the text."""
+    text = printable(heading.text)
+    if heading.word:
+        text = style(style(printable(heading.word), heading.kind), "strong") + GAP + text
+    else:
+        text = style(text, "strong")
+    return [text + (GAP + printable(heading.note) if heading.note else "")]
+
+
+def _facts(facts: Sequence[Fact], width: int) -> list[str]:
+    """Names in a column, values beside it."""
+    lead = max((display_width(printable(fact.name)) for fact in facts), default=0) + len(GAP)
+    lines = []
+    for fact in facts:
+        name = printable(fact.name)
+        texts = _fill(printable(f"{fact.value} ({fact.note})" if fact.note else fact.value), max(width - lead, 20))
+        lines.append(name + " " * (lead - display_width(name)) + texts[0])
+        lines += [" " * lead + text for text in texts[1:]]
+    return lines
+
+
+def _records(table: Table) -> Iterable[Part]:
+    """Each row as its heading and what its columns say of it; a column that says nothing is left out."""
+    for first, *cells in table.rows:
+        said = zip(table.columns[1:], cells, strict=True)
+        facts = tuple(Fact(name=column.name, value=cell.line) for column, cell in said if cell.text)
+        yield Part(heading=Heading(text=first.text, note=first.sub), blocks=(Facts(facts=facts),))
+
+
+def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
+    """The rule, then every place with what was found there; a remedy stands once for all places that share it."""
+    lines = [f"{style(group.severity, group.severity)}  {printable(group.code)}  {printable(group.title)}"]
+    texts = []
+    for row, following in zip(group.rows, (*group.rows[1:], None), strict=True):
+        texts.append(f"{row.where}: {row.sentence}")
+        if following is None and group.more:
+            texts.append(group.more)
+        if row.remedy and (following is None or following.remedy != row.remedy):
+            texts.append(f"fix: {row.remedy}")
+    texts.append(f"rule: {group.citation}")
+    return [*lines, *(" " * 4 + line for text in texts for line in _hang(text, width - 4))]
+
+
+def _table(table: Table, width: int, style: Style) -> list[str]:
+    """The caption, the heads, a rule, and a line per row. The first column is wrapped only where it takes half."""
+    above = [index for index, column in enumerate(table.columns) if not column.is_below]
+    below = [index for index, column in enumerate(table.columns) if column.is_below]
+    columns = [table.columns[index] for index in above]
+    rows = [[row[index] for index in above] for row in table.rows]
+    first = max((display_width(printable(cell.text)) for row in rows for cell in row[:1]), default=0)
+    aligns = "".join("r" if column.is_number else "l" for column in columns)
+    if first <= width // 2:
+        aligns = aligns[0].replace("l", "L") + aligns[1:]
+    head, *body = _aligned(columns, rows, aligns, width, style)
+    lines = [*_fill(printable(table.caption), width)] if table.caption else []
+    lines += head
+    for row, cells in zip(table.rows, body, strict=True):
+        lines += cells
+        lines += [" " * 4 + printable(row[index].text) for index in below if row[index].text]
+    return lines
+
+
+def render_table(
+    headers: Sequence[str], rows: Iterable[Sequence[object]], align: str = "", *, width: int | None = None
+) -> str:
+    """Headers, a rule, and one line per row. Lines carry no trailing blanks.
+
+    `align` has one letter per column: 'l' left, 'r' right, 'L' left and never wrapped; columns without one are
+    'l'. With `width`, the widest 'l' columns are wrapped until the table fits, words being cut last of all.
+    Raises ValueError when a row has another number of cells than there are headers.
+    """
+    table = text_table(headers, rows)
+    parts = _aligned(table.columns, table.rows, align.ljust(len(headers), "l"), width, plain)
+    return "\n".join(line.rstrip() for lines in parts for line in lines)
+
+
+def _aligned(
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], aligns: str, width: int | None, style: Style
+) -> list[list[str]]:
+    """The lines of the head, then those of each row."""
+    texts = [[printable(column.name) for column in columns]]
+    texts += [[printable(cell.text) for cell in row] for row in rows]
+    widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
+    if width is not None:
+        words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(columns))]
+        widths = _shrink(_shrink(widths, words, aligns, width), [0] * len(columns), aligns, width)
+    kinds = [[""] * len(columns), *([cell.kind for cell in row] for row in rows)]
+    parts = [_row(row, widths, aligns, kind, style) for row, kind in zip(texts, kinds, strict=True)]
+    parts[0].append(GAP.join("-" * column for column in widths))
+    return parts
+
+
+def display_width(text: str) -> int:
+    """Columns of a terminal that `text` takes: two for East Asian wide characters, none for combining marks."""
+    return sum(_width(character) for character in text)
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """Break at blanks so that each line takes at most `width` columns; longer words are cut."""
+    return [piece for line in _fill(text, width) for piece in _cut(line, width)]
+
+
+def _fill(text: str, width: int) -> list[str]:
+    """Break at blanks; a word longer than `width`, such as a path, is a line of its own and stays whole."""
+    lines = [""]
+    for number, word in enumerate(text.split(" ")):
+        joined = f"{lines[-1]} {word}" if number else word
+        if display_width(joined) <= width or not lines[-1]:
+            lines[-1] = joined
+        else:
+            lines.append(word)
+    return lines
+
+
+def _hang(text: str, width: int) -> list[str]:
+    first, *others = _fill(printable(text), width - len(GAP))
+    return [first, *(GAP + line for line in others)]
+
+
+def _cut(line: str, width: int) -> list[str]:
+    pieces = []
+    while display_width(line) > width:
+        head = _head(line, width)
+        pieces.append(head)
+        line = line[len(head) :]
+    return [*pieces, line] if line or not pieces else pieces
+
+
+def _width(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _head(text: str, width: int) -> str:
+    """The longest beginning that fits, at least one character."""
+    used = 0
+    for index, character in enumerate(text):
+        used += _width(character)
+        if used > width and index:
+            return text[:index]
+    return text
+
+
+def _shrink(widths: list[int], least: list[int], aligns: str, total: int) -> list[int]:
+    """Take from the widest column that may give, until `total` is met or none is left that may."""
+    widths = list(widths)
+    excess = sum(widths) + len(GAP) * (len(widths) - 1) - total
+    while excess > 0:
+        wide = [i for i, column in enumerate(widths) if aligns[i] == "l" and column > max(_MIN_WRAPPED, least[i])]
+        if not wide:
+            return widths
+        widths[max(wide, key=lambda i: widths[i])] -= 1
+        excess -= 1
+    return widths
+
+
+def _row(row: Sequence[str], widths: Sequence[int], aligns: str, kinds: Sequence[str], style: Style) -> list[str]:
+    wrapped = [wrap(cell, column) for cell, column in zip(row, widths, strict=True)]
+    height = max((len(lines) for lines in wrapped), default=0)
+    return [
+        GAP.join(
+            _pad(lines[i] if i < len(lines) else "", column, letter, kind, style)
+            for lines, column, letter, kind in zip(wrapped, widths, aligns, kinds, strict=True)
+        )
+        for i in range(height)
+    ]
+
+
+def _pad(text: str, width: int, letter: str, kind: str, style: Style) -> str:
+    blanks = " " * (width - display_width(text))
+    shown = style(text, kind) if kind else text
+    return blanks + shown if letter == "r" else shown + blanks

@@ -1,0 +1,51 @@
+"""What two configurations have set differently, as blocks: by section, then how much is alike."""
+
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+
+from reports.comparison.difference import SettingsDifference
+from reports.comparison.records import Setting, SettingRow
+from reports.document.blocks import Block, Fact, Facts, Prose, Table, text_table
+
+
+def difference_blocks(difference: SettingsDifference, *, with_identical: bool) -> tuple[Block, ...]:
+    """Both names, what differs, how much, and `with_identical` also what does not."""
+    summary = f"{len(difference.differing)} differ, {len(difference.identical)} identical"
+    is_hidden = difference.identical and not with_identical
+    return (
+        Facts(facts=(Fact(name="A", value=difference.a), Fact(name="B", value=difference.b))),
+        *_tables(difference.differing),
+        Prose(text=summary + (" (-v lists them)" if is_hidden else "")),
+        *_untold(difference),
+        *(_tables(difference.identical) if with_identical else ()),
+    )
+
+
+def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
+    """A table per section; where a side's values all have one source, that stands in the heading."""
+    for section, grouped in groupby(rows, key=lambda row: row.section):
+        of_section = list(grouped)
+        (head_a, a), (head_b, b) = (
+            _side("A", [row.a for row in of_section]),
+            _side("B", [row.b for row in of_section]),
+        )
+        yield text_table((section, head_a, head_b), zip([row.name for row in of_section], a, b, strict=True))
+
+
+def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]]:
+    """A side's heading and its values."""
+    sources = {setting.source for setting in settings if setting is not None}
+    is_common = len(sources) == 1 and len(settings) > 1
+    values = [
+        "(not said)" if s is None else (s.value or "(none)") + ("" if is_common else f"  [{s.source}]")
+        for s in settings
+    ]
+    return f"{side}  [{sources.pop()}]" if is_common else side, values
+
+
+def _untold(difference: SettingsDifference) -> Iterator[Prose]:
+    """One sentence per side for what it says nothing of."""
+    for side in ("a", "b"):
+        sections = [section for of, section in difference.untold if of == side]
+        if sections:
+            yield Prose(text=f"{side.upper()} says nothing of {', '.join(sections)}; not compared.")

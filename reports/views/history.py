@@ -1,0 +1,47 @@
+"""Past run sets as blocks, newest first."""
+
+from collections.abc import Sequence
+
+from reports.comparison.records import PastSet
+from reports.document.blocks import Block, Cell, Column, Prose, Table
+from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
+
+_COLUMNS = (
+    Column(name="when (UTC)"),
+    Column(name="benchmark"),
+    Column(name="name, config"),
+    Column(name="outcome"),
+    Column(name="runs", is_number=True),
+    Column(name="score", is_number=True),
+    Column(name="samples/s", is_number=True),
+    Column(name="folder", is_below=True),
+    Column(name="made by", is_below=True),
+)
+
+
+def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]:
+    """One row per set, and how many more there are than are shown."""
+    if not past:
+        return (Prose(text="No run sets here."),)
+    rows = tuple(tuple(Cell(text=text) for text in _row(one)) for one in past)
+    table = Table(id="history", caption="", columns=_COLUMNS, rows=rows)
+    if len(past) == num_found:
+        return (table,)
+    return (table, Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))
+
+
+def _row(past: PastSet) -> tuple[str, ...]:
+    done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
+    code = " ".join(word for word in (past.harness_version, past.commit) if word)
+    made_by = (f"on {past.system}" if past.system else "", f"by dlrmbench {code}" if code else "", past.problem)
+    return (
+        utc(epoch_ms(past.created_utc)).removesuffix(" UTC").rpartition(":")[0] or MISSING,
+        past.benchmark or MISSING,
+        " ".join(word for word in (past.name, past.config_digest) if word) or MISSING,
+        (past.outcome if past.kind == "runs" else past.kind) or MISSING,
+        f"{done}/{total}",
+        duration(past.score_s),
+        si(past.throughput_samples_per_s),
+        past.folder,
+        "; ".join(text for text in made_by if text),
+    )

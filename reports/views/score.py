@@ -1,0 +1,200 @@
+"""A score: the Olympic mean with its uncertainty, and the factors that it is made of; as values, and as blocks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from reports.document.blocks import Block, Cell, Column, Table
+from reports.page.figures.cost import cost_text, cost_to_train
+from reports.render.csv import render_csv
+from reports.statistics.intervals import coverage_words, log_summary, olympic_interval
+from reports.text.formatting import count, duration, percent, throughput_text
+from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.verdict import Verdict
+from rules.logs.text import printable
+from rules.scoring.results import BenchmarkResult, RunResult
+from rules.tree.result_set import ResultSet
+
+UNVERIFIED = "unverified: result not verified by MLCommons Association"
+OWN = "not an MLPerf result: a benchmark of its own"
+Record = dict[str, Any]
+
+
+def describe_score(
+    result_set: ResultSet,
+    result: BenchmarkResult,
+    price_per_hour: float | None = None,
+    verdict: Verdict | None = None,
+) -> Record:
+    """One set's score as plain values in SI units; None is not known or does not exist."""
+    converged = [run for run in result.runs if run.converged]
+    times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
+    is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
+    bounds = olympic_interval(times_s, result.num_runs_dropped) if is_whole else None
+    return {
+        "path": printable(str(result_set.folder)),
+        "benchmark": result.benchmark,
+        "round": result.round,
+        "standing": _standing(result.benchmark),
+        "verdict": verdict.outcome if verdict is not None else None,
+        "num_errors": verdict.count("error") if verdict is not None else None,
+        "num_runs": len(result.runs),
+        "num_runs_required": result.num_runs_required,
+        "num_converged": len(converged),
+        "score_s": result.score_s,
+        "olympic_mean_s": result.olympic_mean_s,
+        "interval_low_s": bounds.low if bounds is not None else None,
+        "interval_high_s": bounds.high if bounds is not None else None,
+        "interval_confidence": bounds.confidence if bounds is not None else None,
+        "interval_coverage": bounds.coverage if bounds is not None else None,
+        "no_interval_reason": None if bounds is not None else _why_no_interval(result, len(times_s)),
+        "dropped": [_name(result.runs[index]) for index in result.dropped],
+        "samples_to_converge": _summary([run.samples_to_converge for run in converged]),
+        "throughput_samples_per_s": _summary([run.throughput_samples_per_s for run in converged]),
+        "overhead_ratio": _summary([_overhead_ratio(run) for run in converged]),
+        "rcp_outcome": result.rcp_outcome,
+        "rcp_reason": result.rcp_reason,
+        "rcp_factor": result.rcp_factor,
+        "no_score_reason": result.no_score_reason,
+        "price_per_hour": price_per_hour,
+        "cost_to_train": cost_to_train(result.olympic_mean_s, price_per_hour),
+        "runs": [
+            {"file": _name(run), "converged": run.converged, "time_to_train_s": run.time_to_train_s, "seed": run.seed}
+            for run in result.runs
+        ],
+    }
+
+
+def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
+    """Why an Olympic mean stands without its interval; None where there is no mean either."""
+    if result.olympic_mean_s is None:
+        return None
+    if num_times < len(result.runs):
+        return "a run did not converge, and resampling it would make infinite means"
+    return f"{len(result.runs)} runs are too few to be resampled"
+
+
+def _standing(benchmark: str | None) -> str | None:
+    if benchmark is None or benchmark not in shipped_names():
+        return OWN if benchmark is not None else None
+    return UNVERIFIED if load_benchmark(benchmark).status == "official" else OWN
+
+
+def _name(run: RunResult) -> str:
+    return printable(run.path.replace("\\", "/").rsplit("/", 1)[-1])
+
+
+def _overhead_ratio(run: RunResult) -> float | None:
+    """1 + overhead / training time."""
+    return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
+
+
+def _summary(values: Sequence[float | int | None]) -> dict[str, float | None] | None:
+    found = log_summary(values)
+    if found is None:
+        return None
+    return {"geometric_mean": found.geometric_mean, "coefficient_of_variation": found.coefficient_of_variation}
+
+
+def score_blocks(records: Sequence[Record]) -> tuple[Block, ...]:
+    """One table with a row per set; what no set has is left out."""
+    rows = [[show(record) for _, show in _SHOWN] for record in records]
+    used = [index for index in range(1, len(_SHOWN)) if any(row[index] for row in rows)]
+    names = [_SHOWN[index][0] for index in used]
+    return (
+        Table(
+            id="scores",
+            caption="",
+            columns=(Column(name="result set"), *(Column(name=name) for name in names)),
+            rows=tuple(
+                (Cell(text=row[0], sub=record["path"]), *(Cell(text=row[index]) for index in used))
+                for record, row in zip(records, rows, strict=True)
+            ),
+            layout="records",
+        ),
+    )
+
+
+def _problem(record: Record) -> str:
+    """'dlrm_dcnv2, round 5.0'."""
+    return f"{record['benchmark'] or 'unknown benchmark'}{', round ' + record['round'] if record['round'] else ''}"
+
+
+def _score(record: Record) -> str:
+    if record["score_s"] is None:
+        return f"none: {record['no_score_reason']}"
+    minutes = f" = {record['score_s'] / 60:.6f} min" if record["standing"] == UNVERIFIED else ""
+    return f"{duration(record['score_s'])}{minutes}"
+
+
+def _verdict(record: Record) -> str:
+    is_invalid = record["verdict"] == "invalid"
+    return f"INVALID: {record['num_errors']} errors; see 'dlrmbench check'" if is_invalid else ""
+
+
+def _olympic_mean(record: Record) -> str:
+    if record["olympic_mean_s"] is None:
+        return ""
+    return f"{duration(record['olympic_mean_s'])}; dropped: {', '.join(record['dropped'])}"
+
+
+def _bounds(record: Record) -> str:
+    if record["interval_low_s"] is None:
+        return f"none: {record['no_interval_reason']}" if record["no_interval_reason"] else ""
+    coverage = record["interval_coverage"]
+    simulated = f"; {coverage_words(coverage, record['num_runs'])}" if coverage is not None else ""
+    low, high = duration(record["interval_low_s"]), duration(record["interval_high_s"])
+    return f"{low} to {high} (bootstrap over runs{simulated})"
+
+
+def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[Record], str]:
+    """Of a factor: its geometric mean over the runs and how much it varies."""
+
+    def text(record: Record) -> str:
+        if (summary := record[name]) is None:
+            return ""
+        spread = summary["coefficient_of_variation"]
+        varies = f", coefficient of variation {percent(spread)}" if spread is not None else ""
+        return f"{show(summary['geometric_mean'])} (geometric mean{varies})"
+
+    return text
+
+
+def _cost(record: Record) -> str:
+    if record["cost_to_train"] is None:
+        return ""
+    price = f"{record['price_per_hour']:g}"
+    return f"{cost_text(record['cost_to_train'])} (derived: Olympic mean at {price} per hour)"
+
+
+def _rcp(record: Record) -> str:
+    if not record["rcp_outcome"]:
+        return ""
+    factor = f"; factor {record['rcp_factor']:.10g}" if record["rcp_factor"] is not None else ""
+    return f"{record['rcp_outcome']}{factor} ({record['rcp_reason']})"
+
+
+_SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
+    ("result set", _problem),
+    ("score", _score),
+    ("verdict", _verdict),
+    ("standing", lambda record: record["standing"] or ""),
+    ("runs", lambda record: f"{record['num_converged']} of {record['num_runs']} reached the target"),
+    ("Olympic mean", _olympic_mean),
+    ("95% interval", _bounds),
+    ("samples to converge", _mean("samples_to_converge", count)),
+    ("throughput", _mean("throughput_samples_per_s", throughput_text)),
+    ("overhead factor", _mean("overhead_ratio", lambda value: "" if value is None else f"{value:.4f}")),
+    ("cost to train", _cost),
+    ("RCP", _rcp),
+)
+_COLUMNS = (
+    "path", "benchmark", "round", "standing", "verdict", "num_runs", "num_runs_required", "num_converged", "score_s",
+    "olympic_mean_s", "interval_low_s", "interval_high_s", "samples_to_converge", "throughput_samples_per_s",
+    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train",
+)  # fmt: skip
+
+
+def scores_csv(records: Sequence[Record]) -> str:
+    """One row per set, every number in full."""
+    values = ([record[name] for name in _COLUMNS] for record in records)
+    return render_csv(_COLUMNS, ([v["geometric_mean"] if isinstance(v, dict) else v for v in row] for row in values))

@@ -1,0 +1,30 @@
+"""This system as blocks: MLPerf's fields with their sources, and what disturbs measurements on it."""
+
+from collections.abc import Mapping, Sequence
+
+from reports.document.blocks import Block, Cell, Column, Heading, Part, Prose, Table, text_table
+
+
+def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> tuple[Block, ...]:
+    """One row per field of a system description."""
+    return (text_table(("field", "value", "source"), [(key, fields[key], provenance[key]) for key in fields]),)
+
+
+def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
+    """All checks of `harness.system.preflight`, then why each warning matters and what to do."""
+    columns = tuple(Column(name=name) for name in ("status", "check", "value"))
+    rows = tuple(
+        (Cell(text=check["status"], kind=check["status"]), Cell(text=check["name"]), Cell(text=check["value"]))
+        for check in checks
+    )
+    return (
+        Table(id="checks", caption="", columns=columns, rows=rows),
+        *(
+            Part(
+                heading=Heading(text=f"{check['name']}: {check['value']}"),
+                blocks=(Prose(text=check["why"]), Prose(text=check["remedy"])),
+            )
+            for check in checks
+            if check["status"] == "warning"
+        ),
+    )

@@ -1,0 +1,195 @@
+"""Verdicts as blocks: findings by rule, worst first, beside what the official checkers say; and a rule explained."""
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import PurePath
+from typing import Any
+
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    FindingList,
+    Fold,
+    Heading,
+    Part,
+    Prose,
+    Table,
+    text_table,
+)
+from reports.document.findings import Placed, group_findings
+from reports.render.csv import render_csv
+from reports.text.formatting import plural
+from rules.checks.rule import SEVERITIES, Finding, Rule
+from rules.checks.verdict import Verdict, VerdictOutcome
+from rules.judge.agreement import compare_opinions, differences
+from rules.official.opinion import OfficialOpinion
+
+MAX_PLACES = 5
+MAX_PARTS = 20
+_COLUMNS = (
+    "subject", "level", "outcome", "benchmark", "ruleset", "severity", "code", "title", "path", "line_num", "message",
+    "found", "expected", "remedy", "citation",
+)  # fmt: skip
+_ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
+
+
+def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
+    """Worst verdict first, counts last; of a rule the first `max_places` different findings, None being all.
+
+    With `max_places`, also of a submission's or round's parts only the worst MAX_PARTS are listed.
+    """
+    ordered = _worst_first(verdicts)
+    blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered]
+    return (*blocks, Prose(text=_counts(ordered))) if len(verdicts) > 1 else tuple(blocks)
+
+
+def verdicts_csv(verdicts: Sequence[Verdict]) -> str:
+    """One row per finding; a verdict without findings has one row of its own."""
+    rows: list[list[object]] = []
+    for verdict in verdicts:
+        head = [verdict.subject, verdict.level, verdict.outcome, verdict.benchmark, verdict.ruleset]
+        names = _COLUMNS[len(head) :]
+        rows += [[*head, *(getattr(finding, name) for name in names)] for finding in verdict.findings]
+        rows += [] if verdict.findings else [[*head, *(None for _ in names)]]
+    return render_csv(_COLUMNS, rows)
+
+
+def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
+    """Everything about one rule."""
+    others = [severity for severity in SEVERITIES if severity != rule.severity]
+    varies = any(re.search(rf"\b{severity}\b", rule.explanation) for severity in others)
+    texts = (
+        rule.explanation,
+        f"Severity: {rule.severity}{' in general, and another where said above' if varies else ''}.",
+        f"Source: {rule.source}",
+        f"Fix: {rule.remedy}",
+        f"Not judged where one of these is broken: {', '.join(sorted(rule.requires))}." if rule.requires else "",
+    )
+    return (
+        Part(heading=Heading(text=f"{rule.code}  {rule.title}"), blocks=tuple(Prose(text=t) for t in texts if t)),
+    )
+
+
+def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    return sorted(verdicts, key=lambda v: (_ORDER.index(v.outcome), -v.count("error"), -v.count("warning")))
+
+
+def _counts(verdicts: Iterable[Verdict]) -> str:
+    """'1 invalid, 3 valid'."""
+    counts = Counter(verdict.outcome for verdict in verdicts)
+    return ", ".join(f"{counts[name]} {name}" for name in _ORDER if counts[name])
+
+
+def _verdict(verdict: Verdict, max_places: int | None) -> Part:
+    is_tree = verdict.level in ("submission", "round")
+    about = [_benchmarks(verdict), f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
+    about += [plural(len(verdict.logs), "log")] if verdict.logs else []
+    placed = [Placed(finding=finding, where=_place(finding, verdict)) for finding in verdict.findings]
+    groups = group_findings(
+        placed,
+        max_rows=max_places,
+        name_places=_all_places if max_places is None else _first_and_last,
+        count_rest=_count_rest,
+    )
+    statuses = Counter(outcome.status for outcome in verdict.outcomes)
+    return Part(
+        heading=Heading(
+            word=verdict.outcome.upper(),
+            kind=verdict.outcome,
+            text=f"{verdict.level} {verdict.subject}" if is_tree else verdict.subject,
+        ),
+        blocks=(
+            Prose(text="; ".join(about)),
+            *(_parts(verdict, None if max_places is None else MAX_PARTS) if is_tree else ()),
+            *([FindingList(id="findings", groups=groups)] if groups else []),
+            Prose(text=f"{statuses['pass']} judgements passed, {statuses['skip']} did not apply"),
+            *_opinions(verdict),
+        ),
+    )
+
+
+def _benchmarks(verdict: Verdict) -> str:
+    named = [verdict.benchmark] if verdict.benchmark else [part.benchmark for part in verdict.parts]
+    return ", ".join(dict.fromkeys(name for name in named if name)) or "unknown benchmark"
+
+
+def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
+    """The verdicts of the level below, a row each, worst first."""
+    parts = _worst_first(verdict.parts)
+    below = "submission" if verdict.level == "round" else "set"
+    if not parts:
+        return (Prose(text=f"no {below}s"),)
+    rows = []
+    for part in parts[:max_parts]:
+        found = [plural(part.count(each), each) for each in SEVERITIES[:2] if part.count(each)]
+        name = str(PurePath(part.subject).relative_to(verdict.subject))
+        rows.append(
+            (Cell(text=part.outcome, kind=part.outcome), Cell(text=name), Cell(text=", ".join(found) or "none"))
+        )
+    table = Table(
+        id=f"{below}s",
+        caption=f"{plural(len(parts), below)}: {_counts(parts)}",
+        columns=tuple(Column(name=name) for name in ("verdict", below, "findings")),
+        rows=tuple(rows),
+    )
+    if max_parts is None or len(parts) <= max_parts:
+        return (table,)
+    rest = parts[max_parts:]
+    return (table, Prose(text=f"and {len(rest)} more: {_counts(rest)} (-v shows all)"))
+
+
+def _all_places(places: Sequence[str]) -> str:
+    return places[0] if len(places) == 1 else f"in {len(places)} places: {', '.join(places)}"
+
+
+def _first_and_last(places: Sequence[str]) -> str:
+    """One place, or how many, from the first to the last."""
+    if len(places) == 1:
+        return places[0]
+    first, last = PurePath(places[0]), PurePath(places[-1])
+    until = last.name if first.parent == last.parent else str(last)
+    return f"{first} … {until} ({len(places)} places)" if len(places) > 2 else f"{first} and {until}"
+
+
+def _count_rest(rest: Sequence[Placed]) -> str:
+    files = plural(len({entry.finding.path for entry in rest}), "file")
+    return f"and {len(rest)} more in {files} (-v shows all)"
+
+
+def _place(finding: Finding, verdict: Verdict) -> str:
+    """The finding's place, a set's own folder left out."""
+    folder, path = PurePath(verdict.subject), PurePath(finding.path)
+    if path == folder:
+        name = path.name if verdict.level == "log" else f"the {verdict.level}"
+    else:
+        name = str(path.relative_to(folder)) if path.is_relative_to(folder) else finding.path
+    return name if finding.line_num is None else f"{name}:{finding.line_num}"
+
+
+def _opinions(verdict: Verdict) -> tuple[Block, ...]:
+    """Our verdicts beside the official checkers', and where they differ; nothing where those were not asked."""
+    rows = compare_opinions(verdict)
+    if not rows:
+        return ()
+    opinions = list(_official(verdict))
+    checkers = ", ".join(dict.fromkeys(opinion.checker for opinion in opinions))
+    rulesets = ", ".join(dict.fromkeys(opinion.ruleset for opinion in opinions))
+    name, *_, version = opinions[0].tool.split(" ")
+    return (
+        Fold(
+            summary=f"second opinion: {name} {version} ({checkers}), ruleset {rulesets}",
+            blocks=(
+                text_table(("rules", "ours", "theirs"), [(row.name, row.ours, row.theirs) for row in rows]),
+                Bullets(items=tuple(differences(verdict)) or ("ours and theirs agree",)),
+            ),
+        ),
+    )
+
+
+def _official(verdict: Verdict) -> Iterable[OfficialOpinion]:
+    yield from verdict.official
+    for part in verdict.parts:
+        yield from _official(part)
