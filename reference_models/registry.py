@@ -1,62 +1,52 @@
-"""Which implementation answers to which name. Nothing optional is imported before it is asked for."""
+"""Which model and which implementation answers to which name. Nothing optional is imported before it is asked for."""
 
-from collections.abc import Callable
-from importlib.util import find_spec
+from collections.abc import Mapping
+from importlib import import_module
 
+from reference_models.config.sections import RuntimeConfig, TrainConfig
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.process.world import World
-from reference_models.training.workload import Workload, WorkloadSpec
+from reference_models.spec import Implementation, ModelSpec
 
-Loader = Callable[[WorkloadSpec, World], Workload]
-
-
-def _reference(spec: WorkloadSpec, world: World) -> Workload:
-    from reference_models.dlrm.reference import ReferenceWorkload
-
-    return ReferenceWorkload(spec, world)
+MODELS: Mapping[str, str] = {"dlrm": "reference_models.dlrm.spec"}
+"""Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 
 
-def _optimized(spec: WorkloadSpec, world: World) -> Workload:
-    if spec.runtime.device.startswith("cuda"):
-        from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
-
-        return CUDAGraphWorkload(spec, world)
-    from reference_models.dlrm.optimized import OptimizedWorkload
-
-    return OptimizedWorkload(spec, world)
+def is_model(name: str) -> bool:
+    """Whether a model of that name can be trained here. Imports nothing."""
+    return name in MODELS
 
 
-def _torchrec(spec: WorkloadSpec, world: World) -> Workload:
-    try:
-        from reference_models.dlrm.torchrec import TorchRecWorkload
-    except (ImportError, OSError) as error:
-        raise explain_missing_torchrec(error) from error
-
-    return TorchRecWorkload(spec, world)
-
-
-def explain_missing_torchrec(error: Exception) -> ConfigError:
-    return ConfigError(
-        f"torchrec cannot be imported: {error}. Install it beside torch with: pip install --no-deps -r "
-        "requirements/torchrec-cpu.txt (torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source)."
-    )
+def find_model(name: str) -> ModelSpec:
+    """Raises ConfigError, with a suggestion, when there is none of that name."""
+    if name not in MODELS:
+        raise ConfigError(f"unknown model {name!r}.{did_you_mean(name, list(MODELS))}")
+    spec = import_module(MODELS[name]).SPEC
+    assert isinstance(spec, ModelSpec)
+    return spec
 
 
-IMPLEMENTATIONS: dict[str, Loader] = {"reference": _reference, "optimized": _optimized, "torchrec": _torchrec}
-WITHOUT_PHASES = ("torchrec",)
-"""Implementations whose step cannot be told apart into phases, and so cannot be profiled."""
-_NEEDS = {"torchrec": ("torchrec", "fbgemm_gpu")}
+def find_implementation(model: str, name: str) -> Implementation:
+    """One implementation of a model, which may need what is not installed.
 
-
-def find_implementation(name: str) -> Loader:
-    """The loader of an implementation. Nothing is imported.
-
-    Raises ConfigError, with a suggestion when there is none of that name, with the install line when what it needs
-    is not installed.
+    Raises ConfigError, with a suggestion, when there is none of that name.
     """
-    if name not in IMPLEMENTATIONS:
-        raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, list(IMPLEMENTATIONS))}")
-    for module in _NEEDS.get(name, ()):
-        if find_spec(module) is None:
-            raise explain_missing_torchrec(ModuleNotFoundError(f"No module named {module!r}"))
-    return IMPLEMENTATIONS[name]
+    implementations = find_model(model).implementations
+    if name not in implementations:
+        raise ConfigError(f"unknown implementation {name!r}.{did_you_mean(name, list(implementations))}")
+    return implementations[name]
+
+
+def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for what the implementation that is asked for cannot do with ranks."""
+    implementation = find_implementation(model, runtime.implementation)
+    if implementation.refuse_ranks is not None:
+        implementation.refuse_ranks(train, runtime)
+        return
+    for key in ("ranks", "sharding", "comm", "grad_comm"):
+        value, default = getattr(runtime, key), RuntimeConfig.__dataclass_fields__[key].default
+        if value != default:
+            others = [name for name, other in find_model(model).implementations.items() if other.refuse_ranks]
+            raise ConfigError(
+                f"runtime.{key} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
+                + (f"Several ranks need --implementation {' or '.join(others)}." if others else "")
+            )

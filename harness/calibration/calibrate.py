@@ -30,7 +30,6 @@ from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
 
-CONTROLS = ("dense_only", "logistic_regression", "frozen_embeddings")
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _CONTROL_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 # Runs get seeds derived as those of any set are; tuning uses others.
@@ -105,11 +104,12 @@ def calibrate(
         ]
         summaries.append(summarise_batch_size(definition, complete(f"batch size {size}", runs)))
     size, rates = train.global_batch_size, sorted({*_CONTROL_RATES, train.opt_base_learning_rate})
+    baselines = entry.workload.model_spec.baselines
     controls = complete(
         "controls",
         [
             CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=_CONTROL_SEED)
-            for model in CONTROLS
+            for model in baselines
             for rate in rates
         ],
     )
@@ -120,7 +120,7 @@ def calibrate(
         oracle_quality=measure_oracle(entry),
         default_batch_size=train.global_batch_size,
         batch_sizes=tuple(summaries),
-        controls=tuple(summarise_control([r for r in controls if r.run.model == model]) for model in CONTROLS),
+        controls=tuple(summarise_control([r for r in controls if r.run.model == model]) for model in baselines),
         tuning=tuple(tuning_rows(definition, tuning)),
     )
 

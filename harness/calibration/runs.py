@@ -72,10 +72,8 @@ def problem_digest(entry: Entry) -> str:
 
 def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
     """Train one epoch on one thread, evaluating as often as the benchmark says."""
-    from reference_models.dlrm.baselines import build_control
     from reference_models.process.errors import NotFiniteError
     from reference_models.process.world import SingleProcess
-    from reference_models.registry import find_implementation
 
     config = entry.workload
     train = replace(
@@ -88,10 +86,9 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
         model=config.model, data=config.data, train=train, runtime=runtime, data_dir=data_dir, seed=run.seed
     )
     world = SingleProcess()
-    if run.model == REFERENCE:
-        workload = find_implementation("reference")(spec, world)
-    else:
-        workload = build_control(run.model, spec, world)
+    is_reference = run.model == REFERENCE
+    known = config.model_spec
+    workload = (known.implementations[REFERENCE].load if is_reference else known.baselines[run.model])(spec, world)
     workload.build()
     steps = entry.benchmark.steps_between_evals(workload.train_samples, run.global_batch_size)
     samples_counts: list[int] = []

@@ -107,11 +107,10 @@ def plan(
     from harness.planning.devices import make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json
     from harness.planning.view import devices_plan_blocks, plan_blocks
-    from reference_models.registry import find_implementation
 
     refuse_unused_options(click.get_current_context())
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
-    find_implementation(config.workload.runtime.implementation)
+    config.workload.implementation.require_installed()
     if configured["num_devices"] is not None:
         modelled = make_devices_plan(config, configured, configured["data_root"], _show_progress)
         if form == "json":

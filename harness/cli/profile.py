@@ -54,7 +54,7 @@ def profile(
     from reports.views.measurement import profile_blocks
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
-    refuse_unprofilable(config.workload.runtime.implementation)
+    refuse_unprofilable(config.workload)
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)

@@ -146,7 +146,7 @@ def _configure(
         )
         refuse_impossible(config.workload)
         if with_profile:
-            refuse_unprofilable(config.workload.runtime.implementation)
+            refuse_unprofilable(config.workload)
         configs.append(config)
     found = []
     for point, config in zip(points, configs, strict=True):

@@ -1,26 +1,27 @@
 """From a benchmark's name or file to its definition and its typed workload configuration."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
+from reference_models.costs.model import MemoryEstimate, ModelCosts
 from reference_models.data.registry import parse_data
-from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.process.errors import ConfigError
+from reference_models.registry import MODELS, find_implementation, find_model, is_model
+from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.errors import DefinitionError
 
-MODELS = ("dlrm",)
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkloadConfig:
-    """The opaque sections of a definition, typed."""
+    """The opaque sections of a definition, typed. `model` is what the named model's spec parses."""
 
-    model: DLRMConfig
+    model_name: str
+    model: Any
     data: DataConfig
     train: TrainConfig
     runtime: RuntimeConfig
@@ -29,6 +30,24 @@ class WorkloadConfig:
         """What an implementation builds one run from."""
         return WorkloadSpec(
             model=self.model, data=self.data, train=self.train, runtime=self.runtime, data_dir=data_dir, seed=seed
+        )
+
+    @property
+    def model_spec(self) -> ModelSpec:
+        return find_model(self.model_name)
+
+    @property
+    def implementation(self) -> Implementation:
+        """The one that `runtime` names. Raises ConfigError when there is none of that name."""
+        return find_implementation(self.model_name, self.runtime.implementation)
+
+    def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+        """`num_embeddings` where only the prepared dataset knows the tables; ConfigError where nobody does."""
+        return self.model_spec.costs.model(self.model, self.data, num_embeddings)
+
+    def estimate_memory(self, *, eval_samples: int, num_embeddings: Sequence[int] | None = None) -> MemoryEstimate:
+        return self.model_spec.costs.memory(
+            self.model, self.data, self.train, eval_samples=eval_samples, num_embeddings=num_embeddings
         )
 
 
@@ -42,7 +61,7 @@ class Entry:
 
 def has_implementation(benchmark: Benchmark) -> bool:
     """Whether this program can train the benchmark's model; logs are judged either way."""
-    return benchmark.model in MODELS
+    return is_model(benchmark.model)
 
 
 def load_entry(name_or_path: str | Path) -> Entry:
@@ -63,7 +82,8 @@ def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any
         )
     try:
         return WorkloadConfig(
-            model=parse_model(sections["model"]),
+            model_name=benchmark.model,
+            model=find_model(benchmark.model).parse(sections["model"]),
             data=parse_data(sections["data"]),
             train=parse_train(sections["train"]),
             runtime=parse_runtime(sections["runtime"]),

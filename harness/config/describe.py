@@ -6,7 +6,6 @@ from typing import Any
 
 from harness.config.catalog import Entry, has_implementation, load_entry
 from reference_models.data.registry import dataset_digest
-from reference_models.dlrm.costs import estimate_memory, model_costs
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, workload_names
 
 
@@ -90,11 +89,11 @@ def _cadence(
 
 def _size(entry: Entry) -> Mapping[str, int | None] | None:
     """Counts of the model, and the bytes of one training process beside Python and torch."""
-    model, data, train = entry.workload.model, entry.workload.data, entry.workload.train
+    data = entry.workload.data
     if data.num_embeddings is None:
         return None
-    counts = model_costs(model, data)
-    memory = estimate_memory(model, data, train, eval_samples=data.eval_samples) if data.eval_samples else None
+    counts = entry.workload.costs()
+    memory = entry.workload.estimate_memory(eval_samples=data.eval_samples) if data.eval_samples else None
     return {
         "num_parameters": counts.num_parameters,
         "num_embedding_rows": counts.num_embedding_rows,

@@ -14,10 +14,8 @@ from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
 from reference_models.costs.model import ModelCosts
 from reference_models.data.registry import open_dataset
-from reference_models.dlrm.costs import model_costs
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.registry import find_implementation
 from reference_models.training.workload import Exchanges
 from rules.benchmarks.loader import parse_benchmark
 
@@ -43,7 +41,7 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
-    workload = find_implementation(config.runtime.implementation)(workload_spec, world)
+    workload = config.implementation.load(workload_spec, world)
     meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
@@ -62,7 +60,7 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
         exchange = workload.measure_exchange(EXCHANGE_STEPS, with_evaluation=False)
     if ranks is None:
         return None
-    counts = model_costs(config.model, config.data, dataset.train.num_embeddings)
+    counts = config.costs(dataset.train.num_embeddings)
     return {
         "num_steps": spec.num_steps,
         "num_samples": num_samples,

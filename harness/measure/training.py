@@ -4,6 +4,7 @@ import hashlib
 import math
 import resource
 import socket
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -18,7 +19,7 @@ from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
-from reference_models.registry import find_implementation
+from reference_models.registry import find_model, is_model
 from reference_models.training.workload import Exchanges, Workload
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.logs import keys
@@ -118,12 +119,12 @@ def run_once(
     return run
 
 
-def initialized_tensors(benchmark: Benchmark) -> list[str]:
-    """Names of the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
-    if benchmark.status != "official" or benchmark.sections["model"]["interaction"] != "dot":
-        return []
-    layers = [(part, len(benchmark.sections["model"][part])) for part in ("bottom_mlp", "top_mlp")]
-    return ["embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1))]
+def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
+    """Names of the weights that the official log wants to see initialised."""
+    if benchmark.status != "official" or not is_model(benchmark.model):
+        return ()
+    model = find_model(benchmark.model)
+    return model.weights(model.parse(benchmark.sections["model"]))
 
 
 def _train_block(
@@ -176,7 +177,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str,
     config = parse_workload(benchmark, benchmark.sections)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     dataset = open_dataset(workload_spec.data_dir, config.data)
-    workload = find_implementation(config.runtime.implementation)(workload_spec, world)
+    workload = config.implementation.load(workload_spec, world)
     clock = Clock()
     log = RunLog(folder / "log.txt" if is_first else None, clock)
     meter = EnergyMeter(config.runtime.device)

@@ -2,17 +2,14 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, TypedDict
+from typing import TypedDict
 
 from harness.config.run_config import RunConfig
 from harness.planning.plan import read_sizes
 from harness.run_sets.dataset import how_to_get
 from reference_models.data.registry import locate_dataset
-from reference_models.process.errors import DatasetError
-from reference_models.registry import explain_missing_torchrec, find_implementation
-
-if TYPE_CHECKING:
-    from reference_models.dlrm.planner import ModelledPlan
+from reference_models.distributed.placement import Devices, PlannerEstimate
+from reference_models.process.errors import ConfigError, DatasetError
 
 _REPORTED_FROM = 128
 """Devices from which a plan takes long enough to say how far it is."""
@@ -32,13 +29,16 @@ class DeviceOptions(TypedDict):
 
 def make_devices_plan(
     config: RunConfig, given: DeviceOptions, data_root: Path | None, on_progress: Callable[[int, int], None]
-) -> "ModelledPlan":
-    """Let TorchRec plan the configured model over the devices described.
+) -> PlannerEstimate:
+    """Let the model's planner lay its tables over the devices described.
 
     `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
     cannot hold the model, DatasetError where only data that is not there knows its tables.
     """
     workload = config.workload
+    plan_devices = workload.model_spec.plan_devices
+    if plan_devices is None:
+        raise ConfigError(f"there is no planner for the model of {config.benchmark.name} ({workload.model_name}).")
     name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
     sizes, problem = read_sizes(workload.data, folder)
     if sizes is None:
@@ -46,14 +46,9 @@ def make_devices_plan(
         raise DatasetError(
             f"only its data tells how many rows the tables of {name} have: {str(told).replace('BENCHMARK', name)}"
         )
-    find_implementation("torchrec")
-    try:
-        from reference_models.dlrm.planner import Devices, plan_for_devices
-    except (ImportError, OSError) as error:
-        raise explain_missing_torchrec(error) from error
     num_devices = given["num_devices"]
     assert num_devices is not None
-    return plan_for_devices(
+    return plan_devices(
         workload.model,
         workload.train,
         sizes[2],

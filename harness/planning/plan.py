@@ -14,17 +14,13 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
 from reference_models.costs.model import MemoryEstimate, ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset
-from reference_models.distributed.limits import refuse_impossible_runtime
-from reference_models.dlrm.costs import estimate_memory, model_costs
 from reference_models.process.errors import ConfigError, DatasetError
 from reference_models.process.world import SingleProcess
-from reference_models.registry import find_implementation
+from reference_models.registry import refuse_impossible_runtime
 from rules.logs import keys
 
 PROCESS_BYTES = 300 << 20
 """Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
-TORCHREC_BYTES = 80 << 20
-"""What loading torchrec and FBGEMM adds to a process, measured likewise."""
 _TIMED_STEPS = 10
 _FATAL = ("out of memory", "cannot start")
 
@@ -69,24 +65,23 @@ class Plan:
         """Of all ranks together."""
         if self.memory is None:
             return None
-        runtime = self.config.workload.runtime
-        one_process = PROCESS_BYTES + (TORCHREC_BYTES if runtime.implementation == "torchrec" else 0)
-        return self.memory.total_bytes + runtime.ranks * one_process
+        workload = self.config.workload
+        return self.memory.total_bytes + workload.runtime.ranks * (
+            PROCESS_BYTES + workload.implementation.process_bytes
+        )
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
     """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
-    data, train = config.workload.data, config.workload.train
+    data = config.workload.data
     data_dir = locate_dataset(data, data_root)
     sizes, problem = read_sizes(data, data_dir)
     resources = read_resources()
     counts = memory = schedule = None
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
-        counts = model_costs(config.workload.model, data, num_embeddings)
-        memory = estimate_memory(
-            config.workload.model, data, train, eval_samples=eval_samples, num_embeddings=num_embeddings
-        )
+        counts = config.workload.costs(num_embeddings)
+        memory = config.workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
         schedule = _schedule(config, train_samples, eval_samples)
     plan = Plan(
         config=config,
@@ -157,7 +152,7 @@ def _estimate_time(config: RunConfig, counts: ModelCosts, schedule: Schedule, da
 def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
     """Seconds per training step and per evaluation of this very workload, after a short warm-up."""
     timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
-    workload = find_implementation(timed.runtime.implementation)(timed.spec(data_dir, seed=0), SingleProcess())
+    workload = timed.implementation.load(timed.spec(data_dir, seed=0), SingleProcess())
     workload.build()
     clock = Clock(workload.synchronize)
     workload.train(2)
@@ -216,8 +211,9 @@ def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
 
 
 def _ranks_problem(config: RunConfig) -> list[str]:
+    workload = config.workload
     try:
-        refuse_impossible_runtime(config.workload.train, config.workload.runtime)
+        refuse_impossible_runtime(workload.model_name, workload.train, workload.runtime)
     except ConfigError as error:
         return [f"{error} The run cannot start."]
     return []

@@ -9,7 +9,7 @@ from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from reports.text.formatting import count, duration, num_bytes, si, time_unit
 
 if TYPE_CHECKING:
-    from reference_models.dlrm.planner import ModelledPlan
+    from reference_models.distributed.placement import PlannerEstimate
 
 
 def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
@@ -64,7 +64,7 @@ def _short(value: object, limit: int = 60) -> str:
     return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
-def devices_plan_blocks(config: RunConfig, made: "ModelledPlan") -> tuple[Block, ...]:
+def devices_plan_blocks(config: RunConfig, made: "PlannerEstimate") -> tuple[Block, ...]:
     """Placement, load and the parameters that all of it rests on; every number is modelled."""
     devices = made.devices
     head = (

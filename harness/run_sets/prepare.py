@@ -12,8 +12,7 @@ from harness.run_sets.progress import generation_progress
 from harness.system.preflight import run_checks
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
-from reference_models.distributed.limits import refuse_impossible_runtime
-from reference_models.registry import WITHOUT_PHASES, find_implementation
+from reference_models.registry import refuse_impossible_runtime
 
 
 def prepare_data(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> tuple[Path, int]:
@@ -45,8 +44,8 @@ def refuse_without_target(config: RunConfig) -> None:
 def refuse_impossible(workload: WorkloadConfig) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
     runtime = workload.runtime
-    find_implementation(runtime.implementation)
-    refuse_impossible_runtime(workload.train, runtime)
+    workload.implementation.require_installed()
+    refuse_impossible_runtime(workload.model_name, workload.train, runtime)
     num_cpus = read_resources().num_affinity_cpus
     if runtime.threads is not None and runtime.threads > num_cpus:
         raise HarnessError(
@@ -60,14 +59,16 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
         find_device(runtime.device)
 
 
-def refuse_unprofilable(implementation: str) -> None:
+def refuse_unprofilable(workload: WorkloadConfig) -> None:
     """Before anything is written: an implementation whose step has no phases to time."""
-    if implementation in WITHOUT_PHASES:
-        raise HarnessError(
-            f"implementation {implementation!r} does not tell its phases and cannot be profiled. Use 'reference' or "
-            "'optimized'.",
-            ExitCode.USAGE,
-        )
+    if workload.implementation.reports_phases:
+        return
+    others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
+    raise HarnessError(
+        f"implementation {workload.runtime.implementation!r} does not tell its phases and cannot be profiled. "
+        + (f"Use {' or '.join(others)}." if others else ""),
+        ExitCode.USAGE,
+    )
 
 
 def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:

@@ -8,20 +8,6 @@ _SENDS_PARTIAL_SUMS = ("auto", "row_wise", "table_row_wise", "grid_shard")
 _CPU_PRECISIONS = ("fp32", "fp16", "int8")
 
 
-def refuse_impossible_runtime(train: TrainConfig, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for what the implementation that is asked for cannot do with ranks."""
-    if runtime.implementation == "torchrec":
-        refuse_impossible_ranks(train, runtime, runtime.ranks)
-        return
-    for field in ("ranks", "sharding", "comm", "grad_comm"):
-        value, default = getattr(runtime, field), RuntimeConfig.__dataclass_fields__[field].default
-        if value != default:
-            raise ConfigError(
-                f"runtime.{field} is {value!r}, but implementation {runtime.implementation!r} trains in one process. "
-                "Several ranks need --implementation torchrec."
-            )
-
-
 def refuse_impossible_ranks(train: TrainConfig, runtime: RuntimeConfig, num_ranks: int) -> None:
     """Raise ConfigError for what TorchRec refuses, fails with, or would quietly do otherwise."""
     if train.global_batch_size % num_ranks:

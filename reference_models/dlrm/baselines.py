@@ -10,11 +10,8 @@ from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.layers.mlp import build_embedding_bag, build_mlp
-from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.process.world import World
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_dense_optimizer, build_optimizers
-from reference_models.training.workload import Workload, WorkloadSpec
 
 
 class DenseOnly(nn.Module):
@@ -77,15 +74,8 @@ class _FrozenEmbeddingsWorkload(ReferenceWorkload):
         return model, optimizers[1:]
 
 
-CONTROLS: dict[str, type[TrainingLoop]] = {
+BASELINES: dict[str, type[TrainingLoop]] = {
     "dense_only": _DenseOnlyWorkload,
     "logistic_regression": _LogisticRegressionWorkload,
     "frozen_embeddings": _FrozenEmbeddingsWorkload,
 }
-
-
-def build_control(name: str, spec: WorkloadSpec, world: World) -> Workload:
-    """A control's workload, not yet built. Raises ConfigError for a name that is none."""
-    if name not in CONTROLS:
-        raise ConfigError(f"unknown control {name!r}.{did_you_mean(name, list(CONTROLS))}")
-    return CONTROLS[name](spec, world)

@@ -1,11 +1,10 @@
-"""TorchRec's plan for devices that need not be here: where tables would lie, what they would take, how long.
+"""Where TorchRec's planner would lay tables on devices that need not be here, what they would take, how long.
 
-Everything is modelled by TorchRec's planner (its storage and performance estimators); nothing is measured.
+Everything is estimated by TorchRec's planner (its storage and performance estimators); nothing is measured.
 """
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
@@ -13,6 +12,7 @@ from torchrec.distributed.planner.enumerators import EmbeddingEnumerator
 from torchrec.distributed.planner.types import PlannerError, ShardingOption
 
 from reference_models.config.sections import TrainConfig
+from reference_models.distributed.placement import DeviceLoad, Devices, OnProgress, PlannerEstimate, TablePlacement
 from reference_models.distributed.sharded_optimizers import fused_parameters
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.sharded_model import ShardedDLRM
@@ -21,67 +21,10 @@ from reference_models.process.errors import ConfigError
 
 SEARCH_S = 60
 """How long the planner compares whole plans, in seconds; what is best by then is taken. 64 devices need a few."""
-OnProgress = Callable[[int, int], None]
-"""Called with how many of how many tables have been looked at."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Devices:
-    """The machines to plan for. Bandwidths in bytes/s; within a host between devices, and between hosts."""
-
-    num_devices: int
-    device_type: str
-    memory_bytes: int
-    memory_bandwidth: float
-    devices_per_host: int
-    intra_host_bandwidth: float
-    inter_host_bandwidth: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TablePlacement:
-    """One table: how it is cut, by which kernel it is looked up, on which devices its shards lie."""
-
-    table: int
-    num_embeddings: int
-    sharding: str
-    kernel: str
-    devices: tuple[int, ...]
-    shard_shapes: tuple[tuple[int, int], ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeviceLoad:
-    """What one device would hold (tables, their state, buffers) and how long its lookups would take per step.
-
-    `host_memory_bytes` is what its tables would take of the host's memory, by kernels that keep rows there.
-    """
-
-    device: int
-    memory_bytes: int
-    host_memory_bytes: int
-    step_s: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ModelledPlan:
-    """`step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
-
-    `is_search_cut`: plans were left that nobody compared.
-    """
-
-    devices: Devices
-    sharding: str
-    global_batch_size: int
-    tables: tuple[TablePlacement, ...]
-    loads: tuple[DeviceLoad, ...]
-    step_s: float
-    balance: float
-    is_search_cut: bool
-
-
-class _ToldEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
-    """TorchRec's list of options, told table by table: with many devices each takes seconds to estimate."""
+class _ReportingEnumerator(EmbeddingEnumerator):  # type: ignore[misc]
+    """TorchRec's list of options, with progress table by table: with many devices each takes seconds to estimate."""
 
     def __init__(self, topology: Topology, batch_size: int, constraints: Any, on_progress: OnProgress | None) -> None:
         super().__init__(topology=topology, batch_size=batch_size, constraints=constraints)
@@ -109,7 +52,7 @@ def plan_for_devices(
     sharding: str,
     devices: Devices,
     on_progress: OnProgress | None = None,
-) -> ModelledPlan:
+) -> PlannerEstimate:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
     with quiet_torchrec():
         options, is_cut = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices, on_progress)
@@ -145,7 +88,7 @@ def _plan(
     )
     local_batch_size = max(1, train.global_batch_size // devices.num_devices)
     constraints = make_constraints(sharding, model.embedding_dim, devices.num_devices, multi_hot)
-    enumerator = _ToldEnumerator(topology, local_batch_size, constraints, on_progress)
+    enumerator = _ReportingEnumerator(topology, local_batch_size, constraints, on_progress)
     planner = EmbeddingShardingPlanner(
         topology=topology,
         batch_size=local_batch_size,
@@ -177,7 +120,7 @@ def _read_plan(
     global_batch_size: int,
     *,
     is_search_cut: bool,
-) -> ModelledPlan:
+) -> PlannerEstimate:
     memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
     time_s = [0.0] * devices.num_devices
     tables = []
@@ -200,11 +143,11 @@ def _read_plan(
             )
         )
     mean_s = sum(time_s) / len(time_s)
-    return ModelledPlan(
+    return PlannerEstimate(
         devices=devices,
         sharding=sharding,
         global_batch_size=global_batch_size,
-        tables=tuple(sorted(tables, key=lambda one: one.table)),
+        tables=tuple(sorted(tables, key=lambda placement: placement.table)),
         loads=tuple(
             DeviceLoad(
                 device=device,

@@ -27,7 +27,9 @@ def train_to_target(world: World, data_dir: Path, seed: int, runtime: dict[str, 
     entry = load_entry("dlrm_tiny")
     spec = entry.workload.spec(data_dir, seed)
     chosen = {"implementation": "torchrec", "ranks": world.size, "threads": 1, **runtime}
-    workload = find_implementation("torchrec")(replace(spec, runtime=replace(spec.runtime, **chosen)), world)
+    workload = find_implementation("dlrm", "torchrec").load(
+        replace(spec, runtime=replace(spec.runtime, **chosen)), world
+    )
     workload.build()
     told = []
     for block in make_schedule(entry.benchmark, workload.train_samples, workload.global_batch_size):

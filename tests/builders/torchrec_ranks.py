@@ -74,11 +74,11 @@ def main(cases_path: str, out_path: str) -> None:
             continue
         key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
         if world.rank == 0 and key not in reference:
-            workload = find_implementation("reference")(make_spec(case), SingleProcess())
+            workload = find_implementation("dlrm", "reference").load(make_spec(case), SingleProcess())
             reference[key] = losses_of(workload, case["num_steps"], num_ranks=0), workload.evaluate()
         runtime = {"implementation": "torchrec", "ranks": world.size, **case.get("runtime", {})}
         try:
-            sharded = find_implementation("torchrec")(make_spec(case, **runtime), world)
+            sharded = find_implementation("dlrm", "torchrec").load(make_spec(case, **runtime), world)
             losses = losses_of(sharded, case["num_steps"], num_ranks=world.size)
             result = {
                 "losses": losses,

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-import reference_models.registry
+import reference_models.spec
 from harness.cli import main
 
 RANKS = ["--implementation", "torchrec", "--ranks", "2"]
@@ -40,7 +40,7 @@ def test_nothing_is_begun_without_torchrec(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    monkeypatch.setattr(reference_models.registry, "find_spec", find_spec_without_torchrec)
+    monkeypatch.setattr(reference_models.spec, "find_spec", find_spec_without_torchrec)
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
         main(arguments)

@@ -8,7 +8,8 @@ from command import Command
 from ranks_builder import needs_torchrec
 
 from harness.cli import main
-from harness.planning.plan import PROCESS_BYTES, TORCHREC_BYTES
+from harness.planning.plan import PROCESS_BYTES
+from reference_models.registry import find_implementation
 
 JSON = ("--format", "json")
 
@@ -76,7 +77,10 @@ def test_a_plan_of_several_ranks_counts_their_processes_and_measures_none(
             main(["plan", "dlrm_tiny", "--implementation", "torchrec", *JSON, "--ranks", *ranks])
         found.append(json.loads(capsys.readouterr().out))
     one, two, three = found
-    assert two["modelled_memory_bytes"] - one["modelled_memory_bytes"] == PROCESS_BYTES + TORCHREC_BYTES
+    assert (
+        two["modelled_memory_bytes"] - one["modelled_memory_bytes"]
+        == PROCESS_BYTES + find_implementation("dlrm", "torchrec").process_bytes
+    )
     assert two["modelled_run_s"] is None
     assert any("3 ranks cannot share equally" in problem for problem in three["problems"])
     assert two["problems"] == one["problems"] == []

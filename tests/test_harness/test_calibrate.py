@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from harness.calibration.calibrate import (
-    CONTROLS,
     RunStore,
     calibrate,
     plan_calibration,
@@ -36,6 +35,7 @@ from harness.config.catalog import Entry, load_entry
 from harness.config.seeds import reserved_seeds
 from harness.foundation.errors import HarnessError
 from harness.run_sets.dataset import ensure_dataset
+from reference_models.dlrm.spec import SPEC
 from rules.benchmarks.loader import shipped_names
 
 DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
@@ -89,7 +89,7 @@ def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: An
         "batch_sizes": (summarise_batch_size(entry.benchmark, results),),
         "controls": tuple(
             ControlSummary(model=m, best_quality=target - 0.02, opt_base_learning_rate=0.1, learning_rates=(0.1,))
-            for m in CONTROLS
+            for m in SPEC.baselines
         ),
         "tuning": ((64, 0.1, 0.7, target),),
     }
@@ -99,7 +99,7 @@ def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: An
 # runs
 
 
-@pytest.mark.parametrize("model", [REFERENCE, *CONTROLS])
+@pytest.mark.parametrize("model", [REFERENCE, *SPEC.baselines])
 def test_an_epoch_of_each_model_has_one_quality_per_evaluation(mine: Entry, data_dir: Path, model: str) -> None:
     run = CalibrationRun(model=model, global_batch_size=64, opt_base_learning_rate=0.05, seed=3)
     trained = train_epoch(mine, data_dir, run)
@@ -257,7 +257,7 @@ def test_a_whole_calibration(mine: Entry, data_dir: Path, tmp_path: Path) -> Non
     assert plan.batch_sizes == (32, 64, 128)
     calibration = calibrate(mine, data_dir, plan, RunStore(tmp_path, problem_digest(mine)))
     assert [len(s.seeds) for s in calibration.batch_sizes] == [2, 2, 2]
-    assert [control.model for control in calibration.controls] == list(CONTROLS)
+    assert [control.model for control in calibration.controls] == list(SPEC.baselines)
     assert calibration.oracle_quality is not None
     paths = write_calibration(tmp_path, mine, calibration)
     assert [path.name for path in paths] == ["calibration.md", "calibration.json", "mine.rcps.json"]

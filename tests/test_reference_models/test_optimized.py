@@ -182,7 +182,7 @@ def test_cuda_trains_like_the_cpu_from_the_same_weights(
     spec = make_spec()
     cpu = build(spec)
     cuda_spec = replace(spec, runtime=parse_runtime({"device": "cuda", "precision": precision}))
-    cuda = find_implementation("optimized")(cuda_spec, SingleProcess())
+    cuda = find_implementation("dlrm", "optimized").load(cuda_spec, SingleProcess())
     cuda.build()
     for name, value in cuda.state()["model"].items():
         value.copy_(cpu.state()["model"][name])
@@ -220,7 +220,7 @@ def build(spec: WorkloadSpec) -> OptimizedWorkload:
 
 
 def test_answers_to_its_name(make_spec: MakeSpec) -> None:
-    assert isinstance(find_implementation("optimized")(make_spec(), SingleProcess()), OptimizedWorkload)
+    assert isinstance(find_implementation("dlrm", "optimized").load(make_spec(), SingleProcess()), OptimizedWorkload)
 
 
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])

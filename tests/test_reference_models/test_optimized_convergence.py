@@ -20,7 +20,7 @@ def samples_to_converge(data_root: Path, implementation: str, seed: int) -> floa
     """Of dlrm_tiny, between the two evaluations around the target in proportion to their quality; inf without."""
     entry = load_entry("dlrm_tiny")
     folder = ensure_dataset(entry.workload.data, data_root, num_threads=1)
-    workload = find_implementation(implementation)(entry.workload.spec(folder, seed), SingleProcess())
+    workload = find_implementation("dlrm", implementation).load(entry.workload.spec(folder, seed), SingleProcess())
     workload.build()
     before, target = 0.5, entry.benchmark.quality.target
     for block in make_schedule(entry.benchmark, workload.train_samples, workload.global_batch_size):

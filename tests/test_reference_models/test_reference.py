@@ -63,9 +63,9 @@ def test_training_learns(make_spec: MakeSpec, model: dict[str, Any], opt_name: s
 
 
 def test_is_registered_under_its_name(make_spec: MakeSpec) -> None:
-    assert isinstance(find_implementation("reference")(make_spec(), SingleProcess()), ReferenceWorkload)
+    assert isinstance(find_implementation("dlrm", "reference").load(make_spec(), SingleProcess()), ReferenceWorkload)
     with pytest.raises(ConfigError, match=r"unknown implementation 'referense'.*'reference'"):
-        find_implementation("referense")
+        find_implementation("dlrm", "referense")
 
 
 def test_same_seed_gives_the_same_sequence_of_qualities_bit_for_bit(make_spec: MakeSpec) -> None:

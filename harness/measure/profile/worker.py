@@ -6,7 +6,7 @@ from typing import Any, TypeGuard
 import numpy as np
 import torch
 
-from harness.config.catalog import parse_workload
+from harness.config.catalog import WorkloadConfig, parse_workload
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, OnEvent
@@ -18,14 +18,11 @@ from harness.measure.profile.steps import ProfiledWorkload, measure_steps
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
-from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.registry import find_implementation
 from reference_models.training.devices import find_device
 from reference_models.training.phases import ReportsPhases
-from reference_models.training.workload import Workload, WorkloadSpec
+from reference_models.training.workload import Workload
 from rules.benchmarks.loader import parse_benchmark
 
 _NUM_BATCHES = 4
@@ -41,7 +38,7 @@ def profile(
     config = hold_in_memory(parse_workload(benchmark, benchmark.sections), _HELD_STEPS)
     workload_spec = config.spec(Path(spec.data_dir), spec.seed)
     name = config.runtime.implementation
-    workload = find_implementation(name)(workload_spec, world)
+    workload = config.implementation.load(workload_spec, world)
     if not is_profilable(workload):
         raise ConfigError(
             f"implementation {name!r} does not tell its phases and cannot be profiled. Use 'reference'."
@@ -56,13 +53,13 @@ def profile(
     say("timing steps")
     times = measure_steps(workload, device, num_steps)
     say("evaluating")
-    evaluation = measure_evaluation(workload, workload_spec)
+    evaluation = measure_evaluation(workload, config, workload_spec.data_dir)
     say("running torch.profiler")
     operators = profile_operators(workload, device, step_s=times.step_s, trace=trace)
     say("measuring ceilings")
     dataset = open_dataset(workload_spec.data_dir, config.data)
     ids = read_ids(dataset, workload.global_batch_size)
-    products = list_matmuls(config.model, config.data, workload.global_batch_size)
+    products = config.model_spec.costs.matmuls(config.model, config.data, workload.global_batch_size)
     ceilings = measure_ceilings(
         products,
         batches_ids=ids,
@@ -74,7 +71,7 @@ def profile(
         available_bytes=read_resources().available_memory_bytes,
     )
     unique_rows = count_unique_rows(ids, dataset.train.multi_hot)
-    counts = phase_costs(
+    counts = config.model_spec.costs.phases(
         config.model,
         config.data,
         batch_size=workload.global_batch_size,
@@ -82,7 +79,7 @@ def profile(
         unique_rows=unique_rows,
         entered=times.phase_times_s(),
     )
-    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings, Phase)
+    phases = analyse_phases(times.phase_times_s(), counts, products, ceilings, config.model_spec.phases)
     return make_document(
         {
             "benchmark": benchmark.name,
@@ -110,14 +107,14 @@ def is_profilable(workload: Workload) -> TypeGuard[ProfiledWorkload]:
     return isinstance(workload, ReportsPhases)
 
 
-def measure_evaluation(workload: Workload, spec: WorkloadSpec) -> dict[str, Any]:
+def measure_evaluation(workload: Workload, config: WorkloadConfig, data_dir: Path) -> dict[str, Any]:
     """One evaluation of the whole split after one that warms up."""
     workload.evaluate()
     clock = Clock(workload.synchronize)
     workload.evaluate()
     duration_s = clock.elapsed_s()
-    num_embeddings = open_dataset(spec.data_dir, spec.data).eval.num_embeddings
-    per_sample = model_costs(spec.model, spec.data, num_embeddings).forward_flop_per_sample
+    num_embeddings = open_dataset(data_dir, config.data).eval.num_embeddings
+    per_sample = config.costs(num_embeddings).forward_flop_per_sample
     flop = per_sample * workload.eval_samples
     return {
         "measured": {

@@ -1,0 +1,64 @@
+"""Devices that need not be here, and where a planner would lay a model's tables on them. Torch-free."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+OnProgress = Callable[[int, int], None]
+"""Called with how many of how many tables have been looked at."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Devices:
+    """The machines to plan for. Bandwidths in bytes/s; within a host between devices, and between hosts."""
+
+    num_devices: int
+    device_type: str
+    memory_bytes: int
+    memory_bandwidth: float
+    devices_per_host: int
+    intra_host_bandwidth: float
+    inter_host_bandwidth: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TablePlacement:
+    """One table: how it is cut, by which kernel it is looked up, on which devices its shards lie."""
+
+    table: int
+    num_embeddings: int
+    sharding: str
+    kernel: str
+    devices: tuple[int, ...]
+    shard_shapes: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeviceLoad:
+    """What one device would hold (tables, their state, buffers) and how long its lookups would take per step.
+
+    `host_memory_bytes` is what its tables would take of the host's memory, by kernels that keep rows there.
+    """
+
+    device: int
+    memory_bytes: int
+    host_memory_bytes: int
+    step_s: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PlannerEstimate:
+    """Where the tables would lie and what that would take, as a planner estimates it; nothing is measured.
+
+    `step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
+
+    `is_search_cut`: plans were left that nobody compared.
+    """
+
+    devices: Devices
+    sharding: str
+    global_batch_size: int
+    tables: tuple[TablePlacement, ...]
+    loads: tuple[DeviceLoad, ...]
+    step_s: float
+    balance: float
+    is_search_cut: bool

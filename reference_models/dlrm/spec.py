@@ -1,0 +1,114 @@
+"""DLRM and DLRM-DCNv2 as the harness knows them. Torch-free."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from typing import Any
+
+from reference_models.config.sections import RuntimeConfig, TrainConfig
+from reference_models.distributed.limits import refuse_impossible_ranks
+from reference_models.distributed.placement import PlannerEstimate
+from reference_models.dlrm.config import DLRMConfig, parse_model
+from reference_models.dlrm.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.dlrm.phases import LABELS
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import World
+from reference_models.spec import Costs, Implementation, ModelSpec
+from reference_models.training.workload import Workload, WorkloadSpec
+
+_MLPS = ("bottom_mlp", "top_mlp")
+_BOTH_MLPS = "mlp"
+"""Shorthand: the hidden widths of both MLPs."""
+
+
+def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
+    """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
+    made = dict(model)
+    hidden = made.pop(_BOTH_MLPS, None)
+    if isinstance(hidden, list):
+        if clash := [key for key in _MLPS if key in changed]:
+            raise ConfigError(f"model.{_BOTH_MLPS} sets both MLPs, so model.{clash[0]} cannot be set beside it.")
+        made |= {"bottom_mlp": [*hidden, made.get("embedding_dim")], "top_mlp": [*hidden, 1]}
+    elif "embedding_dim" in changed and "bottom_mlp" not in changed and isinstance(made.get("bottom_mlp"), list):
+        made["bottom_mlp"] = [*made["bottom_mlp"][:-1], made["embedding_dim"]]
+    return made
+
+
+def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
+    """Names of the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
+    if model.interaction != "dot":
+        return ()
+    layers = (("bottom_mlp", len(model.bottom_mlp)), ("top_mlp", len(model.top_mlp)))
+    return ("embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1)))
+
+
+def _load_reference(spec: WorkloadSpec, world: World) -> Workload:
+    from reference_models.dlrm.reference import ReferenceWorkload
+
+    return ReferenceWorkload(spec, world)
+
+
+def _load_optimized(spec: WorkloadSpec, world: World) -> Workload:
+    if spec.runtime.device.startswith("cuda"):
+        from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
+
+        return CUDAGraphWorkload(spec, world)
+    from reference_models.dlrm.optimized import OptimizedWorkload
+
+    return OptimizedWorkload(spec, world)
+
+
+def _load_torchrec(spec: WorkloadSpec, world: World) -> Workload:
+    try:
+        from reference_models.dlrm.torchrec import TorchRecWorkload
+    except (ImportError, OSError) as error:
+        raise _TORCHREC.explain_missing(error) from error
+
+    return TorchRecWorkload(spec, world)
+
+
+def _refuse_ranks(train: TrainConfig, runtime: RuntimeConfig) -> None:
+    refuse_impossible_ranks(train, runtime, runtime.ranks)
+
+
+def _load_baseline(name: str, spec: WorkloadSpec, world: World) -> Workload:
+    from reference_models.dlrm.baselines import BASELINES
+
+    return BASELINES[name](spec, world)
+
+
+def _plan_devices(*args: Any, **options: Any) -> PlannerEstimate:
+    _TORCHREC.require_installed()
+    try:
+        from reference_models.dlrm.planner import plan_for_devices
+    except (ImportError, OSError) as error:
+        raise _TORCHREC.explain_missing(error) from error
+
+    return plan_for_devices(*args, **options)
+
+
+_TORCHREC = Implementation(
+    load=_load_torchrec,
+    needs=("torchrec", "fbgemm_gpu"),
+    how_to_install="Install it beside torch with: pip install --no-deps -r requirements/torchrec-cpu.txt "
+    "(torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source).",
+    reports_phases=False,
+    refuse_ranks=_refuse_ranks,
+    process_bytes=80 << 20,
+)
+SPEC = ModelSpec(
+    parse=parse_model,
+    follow=follow,
+    width_keys=(*_MLPS, _BOTH_MLPS),
+    implementations={
+        "reference": Implementation(load=_load_reference),
+        "optimized": Implementation(load=_load_optimized),
+        "torchrec": _TORCHREC,
+    },
+    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    phases=LABELS,
+    baselines={
+        name: partial(_load_baseline, name) for name in ("dense_only", "logistic_regression", "frozen_embeddings")
+    },
+    weights=initialized_tensors,
+    plan_devices=_plan_devices,
+)

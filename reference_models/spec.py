@@ -1,0 +1,95 @@
+"""What the harness knows of a model: one `ModelSpec` per model folder, torch-free; `registry` finds it by name."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from typing import Any
+
+from reference_models.config.sections import RuntimeConfig, TrainConfig
+from reference_models.costs.model import MemoryEstimate, ModelCosts
+from reference_models.costs.phases import Matmul, PhaseCosts
+from reference_models.distributed.placement import PlannerEstimate
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import World
+from reference_models.training.workload import Workload, WorkloadSpec
+
+Loader = Callable[[WorkloadSpec, World], Workload]
+"""Makes a workload that is not built yet; imports what it needs when it is called."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Implementation:
+    """One way to train a model."""
+
+    load: Loader
+    needs: Sequence[str] = ()
+    """Modules that an installation may lack."""
+    how_to_install: str = ""
+    reports_phases: bool = True
+    """Whether it can be profiled."""
+    refuse_ranks: Callable[[TrainConfig, RuntimeConfig], None] | None = None
+    """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
+    process_bytes: int = 0
+    """What it adds to a process, beside Python, torch, weights and batches; measured."""
+
+    def require_installed(self) -> None:
+        """Raise ConfigError, with the line that installs it, when a module is missing. Imports nothing."""
+        for module in self.needs:
+            if find_spec(module) is None:
+                raise self.explain_missing(ModuleNotFoundError(f"No module named {module!r}"))
+
+    def explain_missing(self, error: Exception) -> ConfigError:
+        return ConfigError(f"{self.needs[0]} cannot be imported: {error}. {self.how_to_install}")
+
+
+def _no_matmuls(*args: Any) -> tuple[Matmul, ...]:
+    return ()
+
+
+def _no_phases(*args: Any, **options: Any) -> dict[str, PhaseCosts]:
+    return {}
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Costs:
+    """What a model holds and does, computed from its configuration. `plan`, `profile` and throughput ask here."""
+
+    model: Callable[..., ModelCosts]
+    """(model, data, num_embeddings or None): ConfigError where the tables' sizes are not known."""
+    memory: Callable[..., MemoryEstimate]
+    """(model, data, train, *, eval_samples, num_embeddings)"""
+    matmuls: Callable[..., tuple[Matmul, ...]] = _no_matmuls
+    """(model, data, batch_size): every matrix product of one training step."""
+    phases: Callable[..., dict[str, PhaseCosts]] = _no_phases
+    """(model, data, *, batch_size, opt_name, unique_rows, entered): by phase, those without work left out."""
+
+
+def _nothing_follows(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
+    return model
+
+
+def _names_no_tensor(model: Any) -> tuple[str, ...]:
+    return ()
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ModelSpec:
+    """One model. A model folder fills it; nothing outside of the folder knows the model otherwise."""
+
+    parse: Callable[[Mapping[str, Any]], Any]
+    """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
+    follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = _nothing_follows
+    """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
+    width_keys: Collection[str] = ()
+    """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
+    implementations: Mapping[str, Implementation]
+    """"reference" is what calibration trains."""
+    costs: Costs
+    phases: Mapping[str, str] = field(default_factory=dict)
+    """Names of a training step's phases in their order, each with its label."""
+    baselines: Mapping[str, Loader] = field(default_factory=dict)
+    """Simpler models that a calibrated target must be out of reach of."""
+    weights: Callable[[Any], Sequence[str]] = _names_no_tensor
+    """Of a configuration: the tensors whose initialisation the official log names."""
+    plan_devices: Callable[..., PlannerEstimate] | None = None
+    """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""
