@@ -33,7 +33,7 @@ def make_data(**parameters: Any) -> DataConfig:
 
 
 def write(path: Path, text: bytes) -> Path:
-    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    path.write_bytes(gzip.compress(text, mtime=0) if path.suffix == ".gz" else text)
     return path
 
 
@@ -138,7 +138,7 @@ def test_files_without_a_last_line_feed_and_with_carriage_returns_lose_nothing(t
 
 
 def damaged_gzip(text: bytes) -> bytes:
-    packed = bytearray(gzip.compress(text))
+    packed = bytearray(gzip.compress(text, mtime=0))
     packed[len(packed) // 2] ^= 0xFF
     return bytes(packed)
 
@@ -146,20 +146,34 @@ def damaged_gzip(text: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", r"t: is empty"),
-        (gzip.compress(b""), r"t: is empty"),
-        (gzip.compress(make_text(3000))[:-1000], r"t: the gzip file is cut short"),
-        (damaged_gzip(make_text(3000)), r"t: the gzip file is cut short or damaged"),
-        (b"\x1f\x8b", r"t: the gzip file is cut short"),
-        (bytes(3_000_000), r"t: no line ends within"),
-        (b"PK\x03\x04" + bytes(range(256)) * 50, r"t:1: \d+ columns, expected 40; .* malformed"),
-        (b"a,b,c\n1,2,3\n", r"t:1: 1 columns, expected 40; 2 of 52 lines"),
-        (make_text(100).replace(b"\t", b"\t\t"), r"t:1: \d+ columns, expected 40"),
-        (b"\t".join([b"1"] * 14 + [b"zz"] * 26) + b"\n", r"t:1: column 15 is 'zz'"),
-        (b"\t".join([b"1"] * 3 + [b"9" * 20] + [b"1"] * 36) + b"\n", r"t:1: column 4 is '9+', expected an integer"),
-        (b"\t".join([b"1"] * 3 + [b"\x00"] + [b"1"] * 36) + b"\n", r"t:1: column 4 is '.x00'"),
-        (b"\t".join([b"1"] * 3 + [b"\xff\xfe"] + [b"1"] * 36) + b"\n", r"t:1: column 4 is '.xff.xfe'"),
-        (b"\t".join([b"1"] * 40) + b"\n", r"all 1 train labels are 1"),
+        pytest.param(b"", r"t: is empty", id="empty"),
+        pytest.param(gzip.compress(b"", mtime=0), r"t: is empty", id="gzip-empty"),
+        pytest.param(
+            gzip.compress(make_text(3000), mtime=0)[:-1000], r"t: the gzip file is cut short", id="gzip-cut"
+        ),
+        pytest.param(damaged_gzip(make_text(3000)), r"t: the gzip file is cut short or damaged", id="gzip-damaged"),
+        pytest.param(b"\x1f\x8b", r"t: the gzip file is cut short", id="gzip-header"),
+        pytest.param(bytes(3_000_000), r"t: no line ends within", id="no-line-feed"),
+        pytest.param(
+            b"PK\x03\x04" + bytes(range(256)) * 50, r"t:1: \d+ columns, expected 40; .* malformed", id="zip"
+        ),
+        pytest.param(b"a,b,c\n1,2,3\n", r"t:1: 1 columns, expected 40; 2 of 52 lines", id="three-columns"),
+        pytest.param(make_text(100).replace(b"\t", b"\t\t"), r"t:1: \d+ columns, expected 40", id="doubled-tabs"),
+        pytest.param(b"\t".join([b"1"] * 14 + [b"zz"] * 26) + b"\n", r"t:1: column 15 is 'zz'", id="not-hexadecimal"),
+        pytest.param(
+            b"\t".join([b"1"] * 3 + [b"9" * 20] + [b"1"] * 36) + b"\n",
+            r"t:1: column 4 is '9+', expected an integer",
+            id="not-an-integer",
+        ),
+        pytest.param(
+            b"\t".join([b"1"] * 3 + [b"\x00"] + [b"1"] * 36) + b"\n", r"t:1: column 4 is '.x00'", id="null-byte"
+        ),
+        pytest.param(
+            b"\t".join([b"1"] * 3 + [b"\xff\xfe"] + [b"1"] * 36) + b"\n",
+            r"t:1: column 4 is '.xff.xfe'",
+            id="not-ascii",
+        ),
+        pytest.param(b"\t".join([b"1"] * 40) + b"\n", r"all 1 train labels are 1", id="one-label"),
     ],
 )
 def test_bad_files_are_one_clear_error_and_leave_no_dataset(tmp_path: Path, content: bytes, message: str) -> None:
