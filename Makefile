@@ -17,7 +17,7 @@ test: $(VENV)/test.stamp
 	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "not long and not gpu"
 
 test-long: $(VENV)/test.stamp
-	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "long and not gpu"
+	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "(long or hypothesis) and not gpu"
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

@@ -17,15 +17,19 @@ check() {
   if [ "$code" -ne 0 ]; then failed+=("$name"); fi
 }
 
-if [ "$marker" = "long and not gpu" ]; then
-  spread=(--dist load) # the long counts are many tests of one file
-else
+examples=repeatable
+if [[ $marker == *"not long"* ]]; then
   check "format" "$bin/ruff" format --check .
   check "lint" "$bin/ruff" check .
   check "types" "$bin/mypy"
   spread=(--dist loadfile --no-loadscope-reorder) # files share costly fixtures; the longest come first
+else
+  spread=(--dist load) # the long counts are many tests of one file
+  examples=random      # whatever Hypothesis finds here prints what repeats it
 fi
 check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
+check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
+  --hypothesis-profile "$examples" \
   tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py tests/test_harness/test_runner.py \
   tests
 

@@ -1,0 +1,29 @@
+"""Waiting in tests: for a condition, for as long as it takes, so that no outcome depends on the machine's load."""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+HANG_S = 1800.0
+"""After this a test hangs and is ended. Far beyond what anything takes on a busy machine: no test may need it."""
+_POLL_S = 0.02
+
+
+def wait_until(condition: Callable[[], T], what: str) -> T:
+    """The first value of `condition` that is true; an AssertionError that says `what` did not come when it hangs."""
+    end_s = time.monotonic() + HANG_S
+    while not (value := condition()):
+        assert time.monotonic() < end_s, f"did not happen within {HANG_S:.0f} s: {what}"
+        time.sleep(_POLL_S)
+    return value
+
+
+def has_ended(pid: int) -> bool:
+    """Whether that process has ended, collected by its parent or not."""
+    try:
+        status = Path(f"/proc/{pid}/stat").read_text()
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+    return status.rpartition(")")[2].split()[0] in "ZX"
