@@ -1,0 +1,39 @@
+"""The tests themselves: every process that collects them collects the same ones, whenever it does."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+from waiting import HANG_S
+
+ROOT = Path(__file__).parent.parent
+
+
+def collect(hash_seed: int) -> list[str]:
+    """Node ids in the order in which a fresh process collects them."""
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONHASHSEED": str(hash_seed)},
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
+    return [line for line in done.stdout.splitlines() if line.startswith("tests/")]
+
+
+def test_the_same_tests_are_collected_at_another_time_and_with_another_hash_seed() -> None:
+    """One collection takes longer than a second, so the clock has gone on before the next."""
+    first = collect(1)
+    assert len(first) > 1000
+    assert first == collect(2)
+
+
+def test_examples_are_drawn_anew_only_where_that_was_asked_for(request: pytest.FixtureRequest) -> None:
+    asked = request.config.getoption("--hypothesis-profile")
+    assert settings().derandomize == (asked != "random")
