@@ -28,7 +28,6 @@ else
   examples=random      # whatever Hypothesis finds here prints what repeats it
 fi
 check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
-check "tests" "$bin/pytest" -q -n "${JOBS:-2}" "${spread[@]}" -m "$marker" --durations 15 \
   --hypothesis-profile "$examples" \
   tests/test_reference_models/test_torchrec*.py tests/cli/test_ranks.py tests/test_harness/test_runner.py \
   tests

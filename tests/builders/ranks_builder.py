@@ -6,10 +6,12 @@ import signal
 import socket
 import subprocess
 import sys
-import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+from waiting import wait_until
 
 needs_torchrec = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu")),
@@ -17,14 +19,19 @@ needs_torchrec = pytest.mark.skipif(
 )
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
+Process = subprocess.Popen[str]
 
 
-def start_command(*arguments: object, cwd: Path, **environ: str) -> "subprocess.Popen[str]":
-    """The command line in a process group of its own, stderr with stdout."""
+def reserve_port() -> socket.socket:
+    """A socket whose port nobody else is given while it is open, and at which rank 0 can listen all the same."""
+    holder = socket.socket()
+    holder.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    holder.bind(("", 0))
+    return holder
+
+
+def start_command(*arguments: object, cwd: Path, hold: socket.socket | None = None, **environ: str) -> Process:
+    """The command line in a process group of its own, stderr with stdout; it keeps `hold` open while it lives."""
     return subprocess.Popen(
         [sys.executable, "-m", "harness", *map(str, arguments)],
         cwd=cwd,
@@ -33,40 +40,73 @@ def start_command(*arguments: object, cwd: Path, **environ: str) -> "subprocess.
         stderr=subprocess.STDOUT,
         text=True,
         start_new_session=True,
+        pass_fds=() if hold is None else (hold.fileno(),),
     )
 
 
-def start_world(num_ranks: int, arguments: list[list[object]], cwd: Path) -> list["subprocess.Popen[str]"]:
-    """One command per rank, in a world as torchrun would make it."""
-    port = str(free_port())
-    return [
-        start_command(
-            *arguments[rank],
-            cwd=cwd,
-            RANK=str(rank),
-            WORLD_SIZE=str(num_ranks),
-            LOCAL_RANK=str(rank),
-            MASTER_ADDR="127.0.0.1",
-            MASTER_PORT=port,
-        )
-        for rank in range(num_ranks)
-    ]
+@contextmanager
+def started(*arguments: object, cwd: Path) -> Iterator[Process]:
+    """One command; whatever is left of it and its ranks is killed at the end."""
+    process = start_command(*arguments, cwd=cwd)
+    try:
+        yield process
+    finally:
+        kill_group(process)
 
 
-def find_rank(parent: int, rank: int, *, within_s: float = 60.0) -> int:
-    """Process id of a rank below the process `parent`, waiting until it is there."""
-    end = time.monotonic() + within_s
-    while time.monotonic() < end:
-        for pid in descendants(parent):
-            try:
-                command = Path(f"/proc/{pid}/cmdline").read_bytes()
-                environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-            except OSError:
-                continue
-            if b"harness.launch.rank\0" in command and b"RANK=%d" % rank in environ:
-                return pid
-        time.sleep(0.05)
-    raise AssertionError(f"rank {rank} did not start")
+@contextmanager
+def started_world(arguments: list[list[object]], cwd: Path) -> Iterator[list[Process]]:
+    """One command per rank, in a world as torchrun would make it; what is left of them is killed at the end."""
+    world: list[Process] = []
+    try:
+        with reserve_port() as holder:
+            for rank, given in enumerate(arguments):
+                world.append(
+                    start_command(
+                        *given,
+                        cwd=cwd,
+                        hold=holder,
+                        RANK=str(rank),
+                        WORLD_SIZE=str(len(arguments)),
+                        LOCAL_RANK=str(rank),
+                        MASTER_ADDR="127.0.0.1",
+                        MASTER_PORT=str(holder.getsockname()[1]),
+                    )
+                )
+        yield world
+    finally:
+        for process in world:
+            kill_group(process)
+
+
+def find_rank(parent: Process, rank: int) -> int | None:
+    """Process id of a rank below `parent`, waiting until it is there; None when `parent` has ended before."""
+    found = wait_until(lambda: _rank_below(parent.pid, rank) or parent.poll() is not None, f"rank {rank}")
+    return None if found is True else found
+
+
+def _rank_below(parent: int, rank: int) -> int | None:
+    for pid in descendants(parent):
+        try:
+            command = Path(f"/proc/{pid}/cmdline").read_bytes()
+            environ = Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+        except OSError:
+            continue
+        if b"harness.launch.rank\0" in command and b"RANK=%d" % rank in environ:
+            return pid
+    return None
+
+
+def kill(pid: int) -> None:
+    """SIGKILL, unless it has ended by itself."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+
+
+def processor_s(pid: int) -> float:
+    """Processor time that a process has taken so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def descendants(pid: int) -> list[int]:
@@ -80,11 +120,9 @@ def descendants(pid: int) -> list[int]:
     return found
 
 
-def kill_group(process: "subprocess.Popen[str]") -> None:
+def kill_group(process: Process) -> None:
     """Whatever is left of a command and its ranks."""
-    for pid in [*descendants(process.pid), process.pid]:
-        try:
-            os.kill(pid, signal.SIGKILL)
-        except ProcessLookupError:
-            continue
+    if process.poll() is None:
+        for pid in [*descendants(process.pid), process.pid]:
+            kill(pid)
     process.communicate()

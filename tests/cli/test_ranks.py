@@ -4,21 +4,27 @@ import json
 import os
 import random
 import re
+import shutil
 import signal
 import stat
 import subprocess
 import sys
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from importlib import resources
 from pathlib import Path
 from typing import Any
 
 import jsonschema
 import pytest
-from ranks_builder import find_rank, kill_group, needs_torchrec, start_command, start_world
+from ranks_builder import Process, find_rank, kill, needs_torchrec, processor_s, started, started_world
+from waiting import HANG_S, wait_until
 
 pytestmark = needs_torchrec
 SBATCH = Path(__file__).parents[2] / "harness" / "launch" / "slurm" / "dlrmbench.sbatch"
+ENDLESS = ("--set", "train.global_batch_size=4")
+"""Steps for many minutes: what waits for such a run to train can stop one of its ranks before it is over."""
 
 
 def options(data_root: Path, *more: object) -> list[object]:
@@ -100,71 +106,66 @@ def test_a_sweep_over_ranks_measures_throughput(tmp_path: Path, data_root: Path,
         assert {one["num_samples"] for one in processes} == {10 * 512}
 
 
-@pytest.mark.parametrize("seed", [1])
-def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, data_root: Path, seed: int) -> None:
-    kill_and_resume(tmp_path, data_root, random.Random(seed))
+@pytest.mark.parametrize("rank", [0, 1])
+def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, data_root: Path, rank: int) -> None:
+    kill_and_resume(tmp_path, data_root, rank, lambda process: wait_for_training(tmp_path / "results", process))
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("seed", range(100, 120))
 def test_killed_ranks_at_many_moments(tmp_path: Path, data_root: Path, seed: int) -> None:
-    kill_and_resume(tmp_path, data_root, random.Random(seed))
+    """Whichever moment it is, also the one after the work was done."""
+    draw = random.Random(seed)
+    kill_and_resume(tmp_path, data_root, draw.randrange(2), lambda process: time.sleep(draw.uniform(0.0, 8.0)))
 
 
-def kill_and_resume(tmp_path: Path, data_root: Path, draw: random.Random) -> None:
-    rank = draw.randrange(2)
-    process = start_command(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5), cwd=tmp_path)
-    try:
-        pid = find_rank(process.pid, rank)
-        time.sleep(draw.uniform(0.0, 8.0))
-        os.kill(pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=60)
-    finally:
-        kill_group(process)
+def kill_and_resume(tmp_path: Path, data_root: Path, rank: int, wait: Callable[[Process], object]) -> None:
+    with started(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5), cwd=tmp_path) as process:
+        pid = find_rank(process, rank)
+        wait(process)
+        if pid is not None:
+            kill(pid)
+        output, _ = process.communicate(timeout=HANG_S)
     run_set = only(tmp_path, "results/dlrm_tiny-*")
     if process.returncode != 0:  # else the rank had done its work
         assert process.returncode == 9, output
         assert f"rank {rank} was killed by SIGKILL" in output
         assert record(run_set, 0, 0)["status"] == "interrupted"
-        resumed = start_command("resume", run_set, cwd=tmp_path)
-        output, _ = resumed.communicate(timeout=120)
+        with started("resume", run_set, cwd=tmp_path) as resumed:
+            output, _ = resumed.communicate(timeout=HANG_S)
         assert resumed.returncode == 0, output
     assert logged(run_set, "run_stop") != []
 
 
 @pytest.mark.long
 def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_root: Path) -> None:
-    process = start_command(*options(data_root, "--ranks", 2, "--throughput", 100000), cwd=tmp_path)
-    try:
-        pid = find_rank(process.pid, 1)
-        time.sleep(10)
-        os.kill(pid, signal.SIGKILL)
-        output, _ = process.communicate(timeout=60)
-    finally:
-        kill_group(process)
+    with started(*options(data_root, "--ranks", 2, "--throughput", 1_000_000), cwd=tmp_path) as process:
+        pid = find_rank(process, 1)
+        assert pid is not None
+        wait_until(lambda: processor_s(pid) > 10, "rank 1 at work for 10 s of processor time")
+        kill(pid)
+        output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 9, output
     assert "rank 1 was killed by SIGKILL" in output
     assert "Traceback" not in output
 
 
 @pytest.mark.long
-def test_a_rank_that_stands_still_ends_the_run_within_a_minute(tmp_path: Path, data_root: Path) -> None:
-    process = start_command(*options(data_root, "-n", 1, "--ranks", 2), cwd=tmp_path)
-    try:
-        pid = find_rank(process.pid, 1)
-        wait_for_training(tmp_path / "results")
+def test_a_rank_that_stands_still_ends_the_run(tmp_path: Path, data_root: Path) -> None:
+    with started(*options(data_root, "-n", 1, "--ranks", 2, *ENDLESS), cwd=tmp_path) as process:
+        pid = find_rank(process, 1)
+        assert pid is not None
+        wait_for_training(tmp_path / "results", process)
         os.kill(pid, signal.SIGSTOP)
-        output, _ = process.communicate(timeout=75)
-    finally:
-        kill_group(process)
+        output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 9, output
     assert "rank 1 has not been heard of for 20 s" in output
 
 
 def test_ranks_that_differ_do_not_begin(tmp_path: Path, data_root: Path) -> None:
     same = options(data_root, "-n", 1, "--run-index", 0, "-o", tmp_path / "set", "--seed", 3)
-    world = start_world(2, [same, [*same, "--set", "train.global_batch_size=1024"]], tmp_path)
-    outputs = [process.communicate(timeout=120)[0] for process in world]
+    with started_world([same, [*same, "--set", "train.global_batch_size=1024"]], tmp_path) as world:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
     assert [process.returncode for process in world] == [2, 2], outputs
     for output in outputs:
         assert "rank 1 differs from rank 0 in train.global_batch_size: 1024 and 512" in output
@@ -175,8 +176,8 @@ def test_ranks_that_differ_do_not_begin(tmp_path: Path, data_root: Path) -> None
 @pytest.mark.parametrize("seed", [None, 4])
 def test_ranks_that_are_given_different_seeds_do_not_begin(tmp_path: Path, data_root: Path, seed: int | None) -> None:
     same = options(data_root, "-n", 1, "--run-index", 0, "-o", tmp_path / "set")
-    world = start_world(2, [[*same, "--seed", 3], same if seed is None else [*same, "--seed", seed]], tmp_path)
-    outputs = [process.communicate(timeout=120)[0] for process in world]
+    with started_world([[*same, "--seed", 3], same if seed is None else [*same, "--seed", seed]], tmp_path) as world:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
     assert [process.returncode for process in world] == [2, 2], outputs
     assert all(f"rank 1 differs from rank 0 in --seed: {seed} and 3" in output for output in outputs), outputs
 
@@ -185,39 +186,40 @@ def test_ranks_that_are_given_different_seeds_do_not_begin(tmp_path: Path, data_
 @pytest.mark.parametrize("rank", [0, 1])
 def test_a_rank_that_stands_still_ends_a_world_of_others(tmp_path: Path, data_root: Path, rank: int) -> None:
     run_set = tmp_path / "set"
-    world = start_training_world(data_root, run_set)
-    try:
+    with training_world(data_root, run_set, *ENDLESS) as world:
         world[rank].send_signal(signal.SIGSTOP)
-        output, _ = world[1 - rank].communicate(timeout=45)
+        output, _ = world[1 - rank].communicate(timeout=HANG_S)
         assert world[1 - rank].returncode == 9, output
         assert f"rank {rank}" in output.splitlines()[-1]
         assert "for 20 s; rank" in output.splitlines()[-1]
         world[rank].send_signal(signal.SIGCONT)
-        output, _ = world[rank].communicate(timeout=45)
+        output, _ = world[rank].communicate(timeout=HANG_S)
         assert re.search(f"rank {rank} (itself stood still|has not been heard of) for", output), output
         assert record(run_set, 0, 0)["status"] == "interrupted"
-    finally:
-        for process in world:
-            kill_group(process)
 
 
 @pytest.mark.long
 def test_a_killed_rank_0_is_named_and_its_attempt_is_recorded_later(tmp_path: Path, data_root: Path) -> None:
     run_set = tmp_path / "set"
-    assert "rank 0, where the ranks meet (127.0.0.1:" in kill_in_world(0, data_root, run_set)
+    line = kill_in_world(0, data_root, run_set, *ENDLESS)
+    assert line is not None and "rank 0, where the ranks meet (127.0.0.1:" in line
     assert not (run_set / "extra" / "run_0" / "attempt_0" / "run.json").exists()
-    resumed = start_command("resume", run_set, cwd=tmp_path)
-    output, _ = resumed.communicate(timeout=60)
+    with started("resume", run_set, cwd=tmp_path) as resumed:
+        output, _ = resumed.communicate(timeout=HANG_S)
     assert resumed.returncode == 2, output
     assert "Start it there again, with --run-index 0" in output
     assert record(run_set, 0, 0)["status"] == "interrupted"
 
 
-def kill_in_world(rank: int, data_root: Path, run_set: Path) -> str:
-    """Kill one of two ranks while they train; the one line that the other ends with, by 9."""
-    world = start_training_world(data_root, run_set)
-    world[rank].kill()
-    outputs = [process.communicate(timeout=45)[0] for process in world]
+def kill_in_world(rank: int, data_root: Path, run_set: Path, *more: object) -> str | None:
+    """Kill one of two ranks while they train; the one line that the other ends with, by 9. None when the run was
+    over before.
+    """
+    with training_world(data_root, run_set, *more) as world:
+        world[rank].kill()
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
+    if world[1 - rank].returncode == 0:
+        return None
     assert world[1 - rank].returncode == 9, outputs
     line = outputs[1 - rank].strip()
     assert "\n" not in line, line
@@ -225,20 +227,25 @@ def kill_in_world(rank: int, data_root: Path, run_set: Path) -> str:
     return line
 
 
-def start_training_world(data_root: Path, run_set: Path) -> "list[subprocess.Popen[str]]":
+@contextmanager
+def training_world(data_root: Path, run_set: Path, *more: object) -> Iterator[list[Process]]:
     """Two ranks that train in a world of others."""
-    same = options(data_root, "-n", 1, "--run-index", 0, "-o", run_set, "--seed", 5, "-q")
-    world = start_world(2, [same, same], data_root)
-    wait_for_training(run_set)
-    return world
+    same = options(data_root, "-n", 1, "--run-index", 0, "-o", run_set, "--seed", 5, "-q", *more)
+    with started_world([same, same], data_root) as world:
+        wait_for_training(run_set, *world)
+        yield world
 
 
-def wait_for_training(folder: Path) -> None:
-    """Until a run below `folder` has begun to train, so that its ranks have met."""
-    end_s = time.monotonic() + 60
-    while not any("run_start" in log.read_text() for log in folder.rglob("extra/run_0/attempt_0/log.txt")):
-        assert time.monotonic() < end_s, f"no run began below {folder}"
-        time.sleep(0.05)
+def wait_for_training(folder: Path, *processes: Process) -> None:
+    """Until a run below `folder` has begun to train, so that its ranks have met, or a process has ended."""
+
+    def trains() -> bool:
+        logs = folder.rglob("extra/run_0/attempt_0/log.txt")
+        return any(process.poll() is not None for process in processes) or any(
+            "run_start" in log.read_text() for log in logs
+        )
+
+    wait_until(trains, f"a run that trains below {folder}")
 
 
 def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: Path) -> None:
@@ -246,7 +253,8 @@ def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: 
     tasks on this machine; and a launch with another seed is then refused on both ranks.
     """
     run_set = tmp_path / "results" / "dlrm_tiny-77"
-    line = kill_in_world(1, data_root, run_set)
+    while (line := kill_in_world(1, data_root, run_set)) is None:
+        shutil.rmtree(run_set)
     assert "rank 1 has not been heard of for" in line
     attempt = record(run_set, 0, 0)
     assert (attempt["status"], attempt["exit_code"]) == ("interrupted", 9)
@@ -274,15 +282,16 @@ def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: 
         },
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=HANG_S,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Sharding spec" not in done.stderr
     assert [record(run_set, 0, attempt)["status"] for attempt in (0, 1)] == ["interrupted", "success"]
     assert logged(run_set, "world_size") == [2]
     assert (run_set / "report.html").is_file()
-    world = start_world(2, [options(data_root, "-n", 1, "--run-index", 0, "-o", run_set, "--seed", 6)] * 2, tmp_path)
-    outputs = [process.communicate(timeout=60)[0] for process in world]
+    other = options(data_root, "-n", 1, "--run-index", 0, "-o", run_set, "--seed", 6)
+    with started_world([other, other], tmp_path) as world:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
     assert [process.returncode for process in world] == [2, 2], outputs
     assert outputs[0] == outputs[1]
     assert "was begun with --seed 5, this run has 6" in outputs[0]
