@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 
 import click
 
-from harness.foundation.errors import ExitCode, exit_code_of, message_of
+from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 
 # verb -> (module, attribute, one line of help); the help stands here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -110,10 +110,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
     def leave(code: int) -> NoReturn:
         if state.get("is_rank"):
-            # Python's own way out would meet torch's threads, which may abort the process when another rank is gone.
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(int(code))
+            end_process(code)
         sys.exit(int(code))
 
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))

@@ -11,10 +11,10 @@ import traceback
 from pathlib import Path
 
 from harness.config.catalog import parse_workload
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, end_process
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
-from harness.measure.job import end_process, explain_and_end, measure, read_job, send_to_parent, watch_parent
+from harness.measure.job import explain_and_end, measure, read_job, send_to_parent, watch_parent
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import meet
 from rules.benchmarks.loader import parse_benchmark

@@ -14,7 +14,7 @@ from uuid import uuid4
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, end_process
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
@@ -75,4 +75,4 @@ def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailur
 
 
 if __name__ == "__main__":
-    sys.exit(main(int(sys.argv[1]), sys.argv[2]))
+    end_process(main(int(sys.argv[1]), sys.argv[2]))

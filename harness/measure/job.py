@@ -15,7 +15,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
-from harness.foundation.errors import ExitCode, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.errors import ExitCode, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from reference_models.process.world import SingleProcess, World
@@ -78,13 +78,6 @@ def explain_and_end(attempt: Callable[[], object]) -> int:
         sys.stderr.write(f"{message_of(error)}\n")
         return code
     return ExitCode.DONE
-
-
-def end_process(exit_code: int) -> NoReturn:
-    """Without waiting for the thread that watches the parent."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(exit_code)
 
 
 def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:

@@ -1,6 +1,7 @@
 """Starting ranks for tests: through the command, or as a world of their own."""
 
 import importlib.util
+import math
 import os
 import signal
 import socket
@@ -97,15 +98,19 @@ def _rank_below(parent: int, rank: int) -> int | None:
     return None
 
 
-def kill(pid: int) -> None:
-    """SIGKILL, unless it has ended by itself."""
-    with suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
+def send(pid: int | None, number: signal.Signals) -> None:
+    """A signal to a process that may have ended by itself, or never have been there."""
+    if pid is not None:
+        with suppress(ProcessLookupError):
+            os.kill(pid, number)
 
 
 def processor_s(pid: int) -> float:
-    """Processor time that a process has taken so far."""
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    """Processor time that a process has taken so far; inf once it is gone."""
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    except (FileNotFoundError, ProcessLookupError):
+        return math.inf
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
@@ -124,5 +129,5 @@ def kill_group(process: Process) -> None:
     """Whatever is left of a command and its ranks."""
     if process.poll() is None:
         for pid in [*descendants(process.pid), process.pid]:
-            kill(pid)
+            send(pid, signal.SIGKILL)
     process.communicate()

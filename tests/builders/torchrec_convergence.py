@@ -16,6 +16,7 @@ warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
 from harness.config.catalog import load_entry  # noqa: E402
+from harness.foundation.errors import end_process  # noqa: E402
 from harness.measure.run_log import make_schedule  # noqa: E402
 from reference_models.distributed.process_group import join_world  # noqa: E402
 from reference_models.process.world import World  # noqa: E402
@@ -53,3 +54,4 @@ def main(case_path: str, out_path: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
+    end_process(0)  # as the ranks of a run do

@@ -20,6 +20,7 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 
 from harness.config.catalog import load_entry  # noqa: E402
+from harness.foundation.errors import end_process  # noqa: E402
 from reference_models.distributed.process_group import join_world  # noqa: E402
 from reference_models.process.world import SingleProcess  # noqa: E402
 from reference_models.registry import find_implementation  # noqa: E402
@@ -101,3 +102,4 @@ def main(cases_path: str, out_path: str) -> None:
 
 if __name__ == "__main__":
     main(sys.argv[1], sys.argv[2])
+    end_process(0)  # as the ranks of a run do

@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from ranks_builder import Process, find_rank, kill, needs_torchrec, processor_s, started, started_world
+from ranks_builder import Process, find_rank, needs_torchrec, processor_s, send, started, started_world
 from waiting import HANG_S, wait_until
 
 pytestmark = needs_torchrec
@@ -123,8 +123,7 @@ def kill_and_resume(tmp_path: Path, data_root: Path, rank: int, wait: Callable[[
     with started(*options(data_root, "-n", 1, "--ranks", 2, "--seed", 5), cwd=tmp_path) as process:
         pid = find_rank(process, rank)
         wait(process)
-        if pid is not None:
-            kill(pid)
+        send(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=HANG_S)
     run_set = only(tmp_path, "results/dlrm_tiny-*")
     if process.returncode != 0:  # else the rank had done its work
@@ -141,9 +140,8 @@ def kill_and_resume(tmp_path: Path, data_root: Path, rank: int, wait: Callable[[
 def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_root: Path) -> None:
     with started(*options(data_root, "--ranks", 2, "--throughput", 1_000_000), cwd=tmp_path) as process:
         pid = find_rank(process, 1)
-        assert pid is not None
-        wait_until(lambda: processor_s(pid) > 10, "rank 1 at work for 10 s of processor time")
-        kill(pid)
+        wait_until(lambda: pid is None or processor_s(pid) > 10, "10 s of processor time for rank 1")
+        send(pid, signal.SIGKILL)
         output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 9, output
     assert "rank 1 was killed by SIGKILL" in output
@@ -154,9 +152,8 @@ def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_roo
 def test_a_rank_that_stands_still_ends_the_run(tmp_path: Path, data_root: Path) -> None:
     with started(*options(data_root, "-n", 1, "--ranks", 2, *ENDLESS), cwd=tmp_path) as process:
         pid = find_rank(process, 1)
-        assert pid is not None
         wait_for_training(tmp_path / "results", process)
-        os.kill(pid, signal.SIGSTOP)
+        send(pid, signal.SIGSTOP)
         output, _ = process.communicate(timeout=HANG_S)
     assert process.returncode == 9, output
     assert "rank 1 has not been heard of for 20 s" in output
