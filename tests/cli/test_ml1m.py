@@ -44,7 +44,8 @@ def test_every_row_of_real_clicks_is_prepared(tmp_path: Path) -> None:
 @pytest.mark.long
 def test_a_users_own_benchmark_reaches_its_target_on_real_clicks(tmp_path: Path) -> None:
     prepare(tmp_path / "data")
-    dlrmbench("run", DEFINITION, "-n", "3", "--data", tmp_path / "data", "-o", tmp_path / "results", "--quiet")
+    options = ["-n", "3", "--seed", "1", "--data", tmp_path / "data", "-o", tmp_path / "results"]
+    dlrmbench("run", DEFINITION, *options, "--quiet")
     logs = sorted((tmp_path / "results").rglob("result_*.txt"))
     assert len(logs) == 3
     for log in logs:
