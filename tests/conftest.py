@@ -26,6 +26,13 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(variable)
 
 
+@pytest.fixture(autouse=True)
+def patience_with_the_official_checkers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What they answer in a test does not depend on how long they take for it."""
+    monkeypatch.setattr("rules.official.opinion.TIMEOUT_S", HANG_S)
+    monkeypatch.setattr("rules.official.process.ANSWER_TIMEOUT_S", HANG_S)
+
+
 @pytest.fixture(scope="session")
 def data_root(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
     """A folder with dlrm_tiny's dataset, shared by all tests and all workers of one session."""

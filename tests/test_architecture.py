@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from scripted_workload import ScriptedWorkload, run_scripted
+from waiting import HANG_S
 
 from harness.cli import COMMANDS
 from rules.benchmarks.loader import load_benchmark
@@ -150,7 +151,12 @@ def modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
         "    print('MODULES', *{name.partition('.')[0] for name in sys.modules})\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code, *arguments], cwd=folder, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", code, *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=HANG_S,
+        check=False,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode in (0, 3), done.stderr

@@ -11,13 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from waiting import HANG_S
+
 NAMES = ("chromium", "chromium-headless-shell", "chromium-browser", "google-chrome", "chrome-headless-shell")
 _FLAGS = (
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
     "--remote-debugging-pipe", "about:blank",
 )  # fmt: skip
-TIMEOUT_S = 60.0
 
 
 def find_browser() -> str | None:
@@ -76,7 +77,7 @@ class Browser:
                 result: dict[str, Any] = answer["result"]
                 return result
             self.events.append(answer)
-        raise TimeoutError(f"{method}: no answer within {TIMEOUT_S} s")
+        raise TimeoutError(f"{method}: no answer within {HANG_S} s")
 
     def wait_for(self, method: str) -> None:
         if any(event.get("method") == method for event in self.events):
@@ -85,10 +86,10 @@ class Browser:
             self.events.append(event)
             if event.get("method") == method:
                 return
-        raise TimeoutError(f"{method} did not happen within {TIMEOUT_S} s")
+        raise TimeoutError(f"{method} did not happen within {HANG_S} s")
 
     def _messages(self) -> Iterator[dict[str, Any]]:
-        deadline = time.monotonic() + TIMEOUT_S
+        deadline = time.monotonic() + HANG_S
         while time.monotonic() < deadline:
             while b"\0" in self._buffer:
                 text, _, self._buffer = self._buffer.partition(b"\0")

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from waiting import HANG_S
 
 from harness.cli import main
 from harness.system.preflight import Check
@@ -207,4 +208,4 @@ def test_a_reader_that_leaves_early_is_no_error(tmp_path: Path) -> None:
     assert process.stderr is not None
     with process.stderr as stderr:
         assert stderr.read() == b""
-    assert process.wait(timeout=60) == 0
+    assert process.wait(timeout=HANG_S) == 0

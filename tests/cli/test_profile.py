@@ -9,6 +9,7 @@ from typing import Any
 import jsonschema
 import pytest
 from command import Command
+from waiting import HANG_S
 
 from harness.config.run_config import read_set_option, resolve
 from harness.foundation.errors import HarnessError
@@ -29,7 +30,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> tuple
             sys.executable, "-m", "harness", "profile", "dlrm_tiny", "--data", str(data_root),
             "-o", str(base / "out"), "--threads", "1", "--steps", "20", "--trace", str(base / "trace.json.gz"),
         ],
-        capture_output=True, text=True, timeout=300, check=False,
+        capture_output=True, text=True, timeout=HANG_S, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     (folder,) = (base / "out").iterdir()

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from click.testing import CliRunner, Result
 from sweep_builder import FastWorkers, use_fast_workers
+from waiting import HANG_S
 
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError
@@ -198,7 +199,9 @@ def test_a_sweep_survives_kill_9(
         "--axis", RATES, *mode,
     ]  # fmt: skip
     program = _KILLED.format(tests=str(Path(__file__).parents[1] / "builders"), kill_at=2, arguments=arguments)
-    killed = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=120, check=False)
+    killed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=HANG_S, check=False
+    )
     assert killed.returncode == -9, killed.stderr
     folder = the_sweep(tmp_path)
     done = CliRunner().invoke(cli, ["resume", str(folder), "-q"])

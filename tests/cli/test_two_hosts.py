@@ -8,9 +8,11 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 from ranks_builder import needs_torchrec
+from waiting import HANG_S
 
 ADDRESSES = ("10.77.0.1", "10.77.0.2")
 WARM_UP_STEPS, STEPS_AFTER_THE_RUN = 3, 11
@@ -25,7 +27,8 @@ def hosts() -> Iterator[tuple[str, str]]:
     """Names of two namespaces with one address each, on devices `link0` and `link1`."""
     if shutil.which("ip") is None:
         pytest.skip("needs ip (iproute2)")
-    names = (f"dlrmbench-a-{os.getpid()}", f"dlrmbench-b-{os.getpid()}")
+    token = uuid4().hex[:8]
+    names = (f"dlrmbench-a-{token}", f"dlrmbench-b-{token}")
     try:
         try:
             for name in names:
@@ -71,7 +74,7 @@ def train_across(hosts: tuple[str, str], data_root: Path, run_set: Path, *more: 
                 text=True,
             )
         )
-    outputs = [rank.communicate(timeout=500)[0] for rank in ranks]
+    outputs = [rank.communicate(timeout=HANG_S)[0] for rank in ranks]
     assert [rank.returncode for rank in ranks] == [0, 0], "\n".join(outputs)
     record: dict[str, Any] = json.loads((run_set / "extra" / "run_0" / "attempt_0" / "run.json").read_text())
     assert record["status"] == "success"

@@ -3,6 +3,7 @@
 import mmap
 import sys
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 
 import pytest
 
@@ -63,12 +64,10 @@ def test_files_in_memory_cannot_be_cleared_and_that_is_said() -> None:
     memory = Path("/dev/shm")
     if filesystem_type(memory) not in MEMORY_ONLY:
         pytest.skip("no tmpfs at /dev/shm")
-    file = memory / "dlrmbench-test-cache.bin"
-    try:
-        file.write_bytes(b"x" * NUM_BYTES)
-        done = clear_page_cache([file])
-    finally:
-        file.unlink(missing_ok=True)
+    with NamedTemporaryFile(dir=memory, prefix="dlrmbench-") as file:
+        file.write(b"x" * NUM_BYTES)
+        file.flush()
+        done = clear_page_cache([Path(file.name)])
     assert (done.cleared, "tmpfs" in done.method) == (False, True)
 
 

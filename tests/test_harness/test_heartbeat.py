@@ -1,9 +1,11 @@
 """Why a rank ends when another is lost, ends with an error or has said why: one reason, the same for all."""
 
 import json
+from collections.abc import Callable
 
 import pytest
 from torch._C._distributed_c10d import HashStore
+from waiting import HANG_S, wait_until
 
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
 from harness.launch import heartbeat
@@ -13,13 +15,33 @@ from reference_models.distributed.rendezvous import Meeting
 BROKEN = RuntimeError("Connection closed by peer [127.0.0.1]:1234")
 
 
+class MadeTime:
+    """A clock that only sleeping moves, by a second; and only once `beats` has gone on, as it would in a second."""
+
+    def __init__(self, beats: Callable[[], int]) -> None:
+        self._beats, self._now_s = beats, 0.0
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += 1.0
+        enough = self._beats() + 2  # the first may have read the clock before
+        wait_until(lambda: self._beats() >= enough, "two beats")
+
+
 @pytest.fixture
 def rank_0(monkeypatch: pytest.MonkeyPatch) -> Meeting:
     """Of a world of two, whose rank 1 never says that it lives."""
-    monkeypatch.setattr(heartbeat, "SILENT_AFTER_S", 0.3)
-    monkeypatch.setattr(heartbeat, "BEAT_S", 0.05)
     store = HashStore()
-    return Meeting(rank=0, size=2, host="rank 0", is_host=False, store=store, notes=store)
+    meeting = Meeting(rank=0, size=2, host="rank 0", is_host=False, store=store, notes=store)
+    monkeypatch.setattr(heartbeat, "time", MadeTime(lambda: int(meeting.read_note("beat/0") or 0)))
+    monkeypatch.setattr(heartbeat, "BEAT_S", 0.01)
+    monkeypatch.setattr(heartbeat, "_GONE_AFTER_S", HANG_S)
+    monkeypatch.setattr(heartbeat, "_SETTLE_S", HANG_S)
+    # Whichever of the two is first ends the rank: here the main thread, since the other one ends the process.
+    monkeypatch.setattr(Heartbeat, "_watch", lambda self: None)
+    return meeting
 
 
 def end_with(meeting: Meeting, error: BaseException) -> tuple[BaseException, list[tuple[str, int]]]:

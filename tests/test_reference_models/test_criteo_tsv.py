@@ -7,7 +7,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -318,7 +317,6 @@ def test_kill_at_any_moment_leaves_no_dataset_and_the_next_one_is_whole(tmp_path
         for line in child.stdout:
             if line.strip() == stage:
                 break
-        time.sleep(0.01)
         child.send_signal(signal.SIGKILL)
         child.wait()
         child.stdout.close()

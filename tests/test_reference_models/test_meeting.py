@@ -2,11 +2,12 @@
 
 import re
 import socket
-import time
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from ranks_builder import free_port
+from ranks_builder import reserve_port
+from waiting import HANG_S
 
 from reference_models.distributed import rendezvous as meeting
 from reference_models.distributed.rendezvous import meet
@@ -18,10 +19,28 @@ def world(rank: int, **other: str) -> dict[str, str]:
     return {**given, **other}
 
 
+class MadeTime:
+    """A clock that only sleeping moves, and that by the whole of it."""
+
+    def __init__(self) -> None:
+        self.now_s = 0.0
+
+    def monotonic(self) -> float:
+        return self.now_s
+
+    def sleep(self, seconds: float) -> None:
+        self.now_s += seconds
+
+
+@pytest.fixture(autouse=True)
+def patience(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(meeting, "_ANSWERS_WITHIN_S", HANG_S)
+
+
 def test_ranks_that_have_met_read_each_others_notes_and_agree_on_the_first() -> None:
-    port = str(free_port())
-    with ThreadPoolExecutor(2) as pool:
-        first, second = pool.map(lambda rank: meet(world(rank, MASTER_PORT=port), timeout_s=20), range(2))
+    with reserve_port() as holder, ThreadPoolExecutor(2) as pool:
+        port = str(holder.getsockname()[1])
+        first, second = pool.map(lambda rank: meet(world(rank, MASTER_PORT=port), timeout_s=HANG_S), range(2))
     assert (first.rank, second.rank, first.size, first.is_host, second.is_host) == (0, 1, 2, True, False)
     assert second.read_note("a") == ""
     first.note("a", "1")
@@ -33,10 +52,14 @@ def test_ranks_that_have_met_read_each_others_notes_and_agree_on_the_first() -> 
 
 @pytest.mark.parametrize(("rank", "waits_for"), [(0, "1 of 2 ranks at .*: rank 1"), (1, "rank 0 at")])
 def test_a_rank_that_does_not_come_is_named(rank: int, waits_for: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(meeting, "TELL_AFTER_S", 0.2)
+    monkeypatch.setattr(meeting, "time", MadeTime())
     lines: list[str] = []
-    with pytest.raises(WorldError, match=rf"rank {1 - rank}.*Start all ranks at the same time") as lost:
-        meet(world(rank, MASTER_PORT=str(free_port())), timeout_s=0.6, on_waiting=lines.append)
+    with (
+        reserve_port() as holder,
+        pytest.raises(WorldError, match=rf"rank {1 - rank}.*Start all ranks at the same time") as lost,
+    ):
+        port = str(holder.getsockname()[1])
+        meet(world(rank, MASTER_PORT=port), timeout_s=2 * meeting.TELL_AFTER_S, on_waiting=lines.append)
     assert "\n" not in str(lost.value)
     (line,) = lines
     assert re.search(f"rank {rank}: waiting for {waits_for}", line)
@@ -53,19 +76,29 @@ def test_a_port_in_use_is_said_by_rank_0() -> None:
 
 def test_a_port_where_no_rank_0_answers_is_said_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(meeting, "_ANSWERS_WITHIN_S", 0.2)
+    is_over = threading.Event()
     # As torch's client does with a listener that never answers, but not beyond this test.
-    monkeypatch.setattr(meeting, "_open_store", lambda *_, **__: time.sleep(1.0))
+    monkeypatch.setattr(meeting, "_open_store", lambda *_, **__: is_over.wait())
     with socket.socket() as other:
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(WorldError, match="no rank 0 answers at 127"):
-            meet(world(1, MASTER_PORT=str(other.getsockname()[1])), timeout_s=5)
+            meet(world(1, MASTER_PORT=str(other.getsockname()[1])), timeout_s=HANG_S)
+    is_over.set()
+
+
+def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", refuse)
+    with pytest.raises(ConfigError, match=r"MASTER_ADDR is 'nowhere', which this machine cannot resolve .*not known"):
+        meet(world(0, MASTER_ADDR="nowhere"), num_ranks=2)
 
 
 @pytest.mark.parametrize(
     ("other", "message"),
     [
-        ({"MASTER_ADDR": "no-such-host.invalid"}, "MASTER_ADDR is 'no-such-host.invalid', which this machine cannot"),
         ({"MASTER_ADDR": ""}, "MASTER_ADDR not set"),
         ({"MASTER_PORT": "x"}, "MASTER_PORT is 'x'"),
         ({"MASTER_PORT": "70000"}, "expected 1 to 65535"),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from waiting import HANG_S
 
 from reference_models.config.sections import SHARDING_TYPES, parse_comm, parse_grad_comm
 from reference_models.process.errors import ConfigError
@@ -28,7 +29,7 @@ def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) 
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     script = Path(__file__).parents[1] / "builders" / "torchrec_ranks.py"
     done = subprocess.run(
-        [*launcher, str(script), str(given), str(told)], capture_output=True, text=True, timeout=900
+        [*launcher, str(script), str(given), str(told)], capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr[-4000:]
     results: list[dict[str, Any]] = json.loads(told.read_text())

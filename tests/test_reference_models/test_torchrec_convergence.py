@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from ranks_builder import needs_torchrec
 from scipy import stats
+from waiting import HANG_S
 
 from harness.config.catalog import load_entry
 from harness.measure.run_log import make_schedule
@@ -35,7 +36,7 @@ def train_pairs(seeds: range, data_root: Path, folder: Path) -> list[tuple[Cours
             subprocess.Popen([sys.executable, *launcher, *told], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         )
     for world in worlds:
-        _, stderr = world.communicate(timeout=60 + 60 * len(seeds))
+        _, stderr = world.communicate(timeout=HANG_S * (1 + len(seeds)))
         assert world.returncode == 0, stderr.decode()[-4000:]
     courses = [json.loads((folder / f"{num_ranks}.json").read_text()) for num_ranks in (1, 2)]
     return list(zip(*courses, strict=True))

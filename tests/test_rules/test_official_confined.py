@@ -3,13 +3,16 @@
 import hashlib
 import json
 import os
+import selectors
 import subprocess
 import sys
 import textwrap
 from pathlib import Path
+from typing import Any
 
 import pytest
 from log_builder import make_records, make_runs, make_system_desc, to_text, with_record, write_log, write_set
+from waiting import HANG_S
 
 from rules.benchmarks.loader import load_benchmark
 from rules.official import opinion as official
@@ -150,9 +153,26 @@ ANSWER = "say(ended=job['id'], outcome='valid', messages=[], factor=None)\n"
 
 def test_one_that_stalls_or_dies_takes_no_other_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     logs = [write_log(tmp_path / f"{index}.txt", GOOD) for index in range(5)]
-    body = "if job['id'] == 1: time.sleep(60)\nif job['id'] == 3: os.kill(os.getpid(), 9)\n" + ANSWER
-    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, body))
-    monkeypatch.setattr(official_process, "ANSWER_TIMEOUT_S", 1.0)
+    stalled = tmp_path / "stalled"
+    body = (
+        f"if job['id'] == 1: open({str(stalled)!r}, 'x').close(); time.sleep({HANG_S})\n"
+        "if job['id'] == 3: os.kill(os.getpid(), 9)\n"
+    )
+    monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, body + ANSWER))
+
+    class WaitsForTheStalled(selectors.DefaultSelector):
+        """Time passes for the worker that stalls, and for no other, however slow it is."""
+
+        def select(self, timeout: float | None = None) -> list[Any]:
+            base, ready = super(), []
+            while not (ready or stalled.exists()):
+                ready = base.select(0.05)
+            if not ready and not (ready := base.select(0)):
+                stalled.unlink()
+            return ready
+
+    monkeypatch.setattr(selectors, "DefaultSelector", WaitsForTheStalled)
+    monkeypatch.setattr(official_process, "ANSWER_TIMEOUT_S", HANG_S / 2)  # less than all of them have together
     opinions = ask_official_checker(logs, "6.0")
     assert [one.outcome for one in opinions] == ["valid", "timeout", "valid", "crashed", "valid"]
     assert "no answer within" in opinions[1].messages[0] and "SIGKILL" in opinions[3].messages[0]
