@@ -1,10 +1,12 @@
 """Telling phases names every part of a step and changes no number."""
 
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from harness.config.catalog import load_entry
 from reference_models.dlrm.config import parse_model
@@ -40,6 +42,24 @@ def test_every_step_goes_through_the_phases_in_order(workloads: list[ReferenceWo
     assert told == [*STEP, *STEP, Phase.OTHER]
     workloads[0].train(1)
     assert len(told) == 2 * len(STEP) + 1  # nobody is told any more
+
+
+def test_every_operation_of_a_step_belongs_to_a_named_phase(workloads: list[ReferenceWorkload]) -> None:
+    def count(num_steps: int) -> Counter[Phase]:
+        entered, counts = [Phase.OTHER], Counter[Phase]()
+
+        class CountsOperations(TorchDispatchMode):
+            def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+                counts[entered[-1]] += 1
+                return func(*args, **(kwargs or {}))
+
+        with workloads[0].telling_phases(entered.append), CountsOperations():
+            workloads[0].train(num_steps)
+        return counts
+
+    one_step, five_steps = count(1), count(5)
+    assert one_step[Phase.OTHER] == five_steps[Phase.OTHER] < 10  # once per call: the sum of the losses
+    assert set(STEP) - set(one_step) <= {Phase.ZERO_GRAD}  # which only frees
 
 
 def test_telling_changes_no_weight(workloads: list[ReferenceWorkload]) -> None:
