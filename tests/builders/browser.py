@@ -95,9 +95,12 @@ class Browser:
                 text, _, self._buffer = self._buffer.partition(b"\0")
                 yield json.loads(text)
             try:
-                self._buffer += os.read(self._in, 1 << 20)
+                read = os.read(self._in, 1 << 20)
             except BlockingIOError:
                 time.sleep(0.005)
+            else:
+                assert read, "the browser has ended"
+                self._buffer += read
 
     @contextmanager
     def tab(

@@ -18,7 +18,7 @@ from typing import Any
 
 import jsonschema
 import pytest
-from ranks_builder import Process, find_rank, needs_torchrec, processor_s, send, started, started_world
+from ranks_builder import Process, find_rank, needs_torchrec, processor_s, reserve_port, send, started, started_world
 from waiting import HANG_S, wait_until
 
 pytestmark = needs_torchrec
@@ -267,22 +267,20 @@ def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: 
         "for p in $pids; do wait $p || exit 1; done",
     )
     make_tool(tools / "dlrmbench", f'exec {sys.executable} -m harness "$@"')
-    done = subprocess.run(
-        ["bash", str(SBATCH), "dlrm_tiny", "--threads", "1"],
-        cwd=tmp_path,
-        env={
-            **os.environ,
+    with reserve_port() as holder:
+        environ = {
             "PATH": f"{tools}:{os.environ['PATH']}",
             "SLURM_JOB_ID": "77",
             "SLURM_JOB_NODELIST": "here",
+            "MASTER_PORT": str(holder.getsockname()[1]),
             "DLRMBENCH_DATA": str(data_root),
             "RUNS": "1",
             "OMP_NUM_THREADS": "1",
-        },
-        capture_output=True,
-        text=True,
-        timeout=HANG_S,
-    )
+        }
+        done = subprocess.run(
+            ["bash", str(SBATCH), "dlrm_tiny", "--threads", "1"],
+            cwd=tmp_path, env={**os.environ, **environ}, capture_output=True, text=True, timeout=HANG_S,
+        )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "Sharding spec" not in done.stderr
     assert [record(run_set, 0, attempt)["status"] for attempt in (0, 1)] == ["interrupted", "success"]
