@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 from command import Command
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from waiting import HANG_S
 
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import ensure_dataset
 
-# The same examples in every run, so that no run fails by chance; `make test-long` looks for new ones.
-settings.register_profile("repeatable", deadline=None, print_blob=True, derandomize=True, database=None)
-settings.register_profile("random", deadline=None, print_blob=True)
+# The same examples in every run, so that no run fails by chance; `make test-long` looks for new ones. How long one
+# takes, or takes to draw, says more of the machine's load than of the product.
+LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True)
+settings.register_profile("repeatable", LIMITS, derandomize=True, database=None)
+settings.register_profile("random", LIMITS)
 settings.load_profile("repeatable")
 
 

@@ -15,6 +15,8 @@ from typing import Any
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
+from waiting import HANG_S  # noqa: E402
+
 from harness.config.catalog import load_entry  # noqa: E402
 from harness.foundation.errors import end_process  # noqa: E402
 from harness.measure.run_log import make_schedule  # noqa: E402
@@ -44,7 +46,7 @@ def train_to_target(world: World, data_dir: Path, seed: int, runtime: dict[str, 
 
 def main(case_path: str, out_path: str) -> None:
     case = json.loads(Path(case_path).read_text())
-    world = join_world("cpu", 60)
+    world = join_world("cpu", HANG_S)
     told = [train_to_target(world, Path(case["data_dir"]), seed, case.get("runtime", {})) for seed in case["seeds"]]
     if world.rank == 0:
         Path(out_path).write_text(json.dumps(told))

@@ -18,6 +18,7 @@ logging.disable(logging.WARNING)
 
 import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
+from waiting import HANG_S  # noqa: E402
 
 from harness.config.catalog import load_entry  # noqa: E402
 from harness.foundation.errors import end_process  # noqa: E402
@@ -65,7 +66,7 @@ def say(arguments: list[str]) -> dict[str, Any]:
 
 
 def main(cases_path: str, out_path: str) -> None:
-    world = join_world("cpu", 60)
+    world = join_world("cpu", HANG_S)
     reference: dict[str, Any] = {}
     told = []
     for case in json.loads(Path(cases_path).read_text()):

@@ -1,9 +1,14 @@
-"""Which rank is named when several of them fail."""
+"""Which rank is named when several of them fail, and how every process of a run ends."""
 
+import re
 import signal
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 from torch.distributed.elastic.multiprocessing.errors import ProcessFailure
+from waiting import HANG_S
 
 from harness.foundation.errors import ExitCode
 from harness.launch.torchrun import find_culprit
@@ -33,3 +38,26 @@ def failures(*ends: tuple[int, int]) -> dict[int, ProcessFailure]:
 )
 def test_the_rank_that_began_it_is_named(ends: list[tuple[int, int]], culprit: int) -> None:
     assert find_culprit(failures(*ends))[0] == culprit
+
+
+def test_a_process_ends_with_its_output_and_without_waiting_for_its_threads() -> None:
+    code = (
+        "import sys, threading\nfrom harness.foundation.errors import end_process\n"
+        "threading.Thread(target=sys.stdin.read).start()\nprint('all', end='')\nend_process(9)"
+    )
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.wait(HANG_S) == 9
+    assert process.stdin is not None and process.stdout is not None
+    with process.stdin, process.stdout as stdout:
+        assert stdout.read() == b"all"
+
+
+def test_every_process_that_is_started_as_a_module_ends_that_way() -> None:
+    sources = sorted((Path(__file__).parents[2] / "harness").rglob("*.py"))
+    endings = {
+        path: ending
+        for path in sources
+        if path.name != "__main__.py" and (ending := path.read_text().partition('\nif __name__ == "__main__":\n')[2])
+    }
+    assert len(endings) >= 6
+    assert all(re.fullmatch(r"    end_process\(.*\)\n", ending) for ending in endings.values()), endings
