@@ -77,14 +77,14 @@ def sweep(
 
     if throughput_steps is not None and timeout_s is not None:
         raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
-    axes = [read_axis(text) for text in axis_texts]
-    points = make_points(axes)
     overrides = collect_overrides(configured)
+    suffix = None if throughput_steps is None else "_throughput"
+    base = resolve(benchmark, overrides, configured["name"], derived_suffix=suffix)
+    axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
+    points = make_points(axes)
     for override in overrides:
         if override.key in {axis.key for axis in axes}:
             raise click.UsageError(f"{override.key} is set by {override.source} and by --axis; give it once.")
-    suffix = None if throughput_steps is None else "_throughput"
-    base = resolve(benchmark, overrides, configured["name"], derived_suffix=suffix)
     if throughput_steps is None:
         refuse_without_target(base)
         refuse_other_problems(axes, base.benchmark)
@@ -94,7 +94,7 @@ def sweep(
     if strict_env:
         refuse_disturbed_environment(configured["data_root"], output)
     configurations = _configure(
-        benchmark, points, overrides, base.tables["model"], suffix, configured, with_profile=with_profile, quiet=quiet
+        benchmark, points, overrides, suffix, configured, with_profile=with_profile, quiet=quiet
     )
     folder = start_sweep(
         axes,
@@ -121,7 +121,6 @@ def _configure(
     benchmark: str,
     points: Sequence[Any],
     overrides: Sequence[Any],
-    model: Mapping[str, Any],
     suffix: str | None,
     configured: Configured,
     *,
@@ -141,9 +140,7 @@ def _configure(
 
     configs = []
     for point in points:
-        config = resolve(
-            benchmark, [*overrides, *overrides_of(point, model)], configured["name"], derived_suffix=suffix
-        )
+        config = resolve(benchmark, [*overrides, *overrides_of(point)], configured["name"], derived_suffix=suffix)
         refuse_impossible(config.workload)
         if with_profile:
             refuse_unprofilable(config.workload)

@@ -1,6 +1,6 @@
 """The axes of a sweep: from `--axis KEY=V1,V2` to the overrides of each configuration."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -10,8 +10,6 @@ from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.loader import Benchmark
 
 MAX_CONFIGURATIONS = 1000
-_MLP_KEYS = ("model.bottom_mlp", "model.top_mlp")
-_BOTH_MLPS = "model.mlp"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,10 +48,10 @@ class Point:
         return "".join(char if char.isascii() and (char.isalnum() or char in "_.-^") else "-" for char in words)[:100]
 
 
-def read_axis(text: str) -> Axis:
+def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
     """One `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
 
-    Widths of an MLP may be written 512-256-16; `model.mlp=512^3` gives both MLPs three hidden layers of 512.
+    Values of the model's `width_keys` may be written 512-256-16, or 512^3: three layers of 512.
     """
     key, equals, rest = text.partition("=")
     key = key.strip()
@@ -63,7 +61,8 @@ def read_axis(text: str) -> Axis:
         raise ConfigError(f"--axis {text!r}: expected section.key=V1,V2, such as train.global_batch_size=512,1024.")
     if section not in OVERRIDABLE:
         raise ConfigError(f"--axis {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
-    values = tuple(_value(key, one) for one in texts)
+    read = _read_widths if section == "model" and name in width_keys else _read_value
+    values = tuple(read(key, text) for text in texts)
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ConfigError(f"--axis {text!r}: {texts[index]} is given twice.")
@@ -97,8 +96,6 @@ def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
     for index, key in enumerate(keys):
         if key in keys[:index]:
             raise ConfigError(f"--axis {key} is given twice. List all its values in one: {key}=V1,V2,V3.")
-    if _BOTH_MLPS in keys and (clash := next((key for key in _MLP_KEYS if key in keys), None)):
-        raise ConfigError(f"--axis {_BOTH_MLPS} sets both MLPs, so {clash} cannot be an axis beside it.")
     points = tuple(
         Point(axes=tuple(axes), indices=indices) for indices in product(*(range(len(axis.values)) for axis in axes))
     )
@@ -119,29 +116,20 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
             )
 
 
-def overrides_of(point: Point, model: Mapping[str, Any]) -> list[Override]:
-    """What this configuration sets, and what follows from it: `model` is the [model] section it starts from.
-
-    The bottom MLP ends in the embedding dimension, so an axis over that alone changes the MLP's last width.
-    """
-    values = dict(point.values)
-    both = values.pop(_BOTH_MLPS, None)
-    dim = values.get("model.embedding_dim", model.get("embedding_dim"))
-    derived: dict[str, Any] = {}
-    if both is not None:
-        derived = {"model.bottom_mlp": [*both, dim], "model.top_mlp": [*both, 1]}
-    elif "model.embedding_dim" in values and "model.bottom_mlp" not in values:
-        derived = {"model.bottom_mlp": [*model.get("bottom_mlp", [0])[:-1], dim]}
-    return [Override(key=key, value=value, source=f"--axis {key}") for key, value in (values | derived).items()]
+def overrides_of(point: Point) -> list[Override]:
+    """What this configuration sets; what follows from it is the model's to say."""
+    return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 
 def _free_keys(benchmark: Benchmark) -> list[str]:
     return [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
 
 
-def _value(key: str, text: str) -> Any:
-    if key != _BOTH_MLPS and key not in _MLP_KEYS:
-        return parse_value(text)
+def _read_value(key: str, text: str) -> Any:
+    return parse_value(text)
+
+
+def _read_widths(key: str, text: str) -> Any:
     if text.startswith("["):
         return parse_value(text)
     width, power, depth = text.partition("^")

@@ -16,6 +16,7 @@ from harness.config.synthetic import use_made_up_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_KEYS
 from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.registry import find_model, is_model
 from rules.benchmarks.loader import (
     Benchmark,
     canonical_sha256,
@@ -96,8 +97,8 @@ def resolve(
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
-    With it, which is throughput mode, a changed shape of the data makes the data made up, and the bottom MLP's last
-    width follows a changed embedding dimension.
+    With it, which is throughput mode, a changed shape of the data makes the data made up, and the rest of
+    the model's shape follows what was changed of it.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
@@ -117,17 +118,23 @@ def resolve(
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
     if derived_suffix is not None:
-        _follow_embedding_dim(tables, sources)
+        _follow(original.model, tables, sources)
         use_made_up_data(tables, sources)
     return _resolved(original, tables, sources, submission, name, derived_suffix)
 
 
-def _follow_embedding_dim(tables: dict[str, Any], sources: dict[str, str]) -> None:
-    """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
-    widths, source = tables.get("model", {}).get("bottom_mlp"), sources.get("model.embedding_dim")
-    if source is not None and "model.bottom_mlp" not in sources and isinstance(widths, list):
-        tables["model"]["bottom_mlp"] = [*widths[:-1], tables["model"]["embedding_dim"]]
-        sources["model.bottom_mlp"] = f"{source}, which it must end in"
+def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
+    """Set what follows, by the model's own rules, from its changed keys; write shorthands out."""
+    changed = {key.partition(".")[2]: source for key, source in sources.items() if key.startswith("model.")}
+    given = tables.get("model", {})
+    if not changed or not is_model(name):
+        return
+    made = dict(find_model(name).follow(given, changed))
+    for key in changed.keys() - made.keys():
+        del sources[f"model.{key}"]
+    followed = [key for key in made if made[key] != given.get(key)]
+    sources |= {f"model.{key}": f"{', '.join(changed.values())}, from which it follows" for key in followed}
+    tables["model"] = made
 
 
 def _resolved(

@@ -24,7 +24,9 @@ def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, A
     """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
-    if isinstance(hidden, list):
+    if hidden is not None:
+        if not isinstance(hidden, list):
+            raise ConfigError(f"model.{_BOTH_MLPS} is {hidden!r}, expected a list of whole numbers.")
         if clash := [key for key in _MLPS if key in changed]:
             raise ConfigError(f"model.{_BOTH_MLPS} sets both MLPs, so model.{clash[0]} cannot be set beside it.")
         made |= {"bottom_mlp": [*hidden, made.get("embedding_dim")], "top_mlp": [*hidden, 1]}

@@ -22,6 +22,7 @@ class PhaseRow:
     """One phase of a step: time measured, all else computed. None where something is not known."""
 
     name: str
+    label: str
     time_s: float | None
     share: float | None
     flop: float
@@ -192,6 +193,7 @@ def _phases(value: object) -> Iterator[PhaseRow]:
         bound = text_of(computed, "bound", 40)
         yield PhaseRow(
             name=name,
+            label=text_of(entry, "label", 40) or _readable(name),
             time_s=amount_of(measured, "time_s"),
             share=amount_of(computed, "share"),
             flop=(amount_of(computed, "matmul_flop") or 0) + (amount_of(computed, "elementwise_flop") or 0),
@@ -203,6 +205,11 @@ def _phases(value: object) -> Iterator[PhaseRow]:
             ceiling_fraction=amount_of(computed, "ceiling_fraction"),
             bound=bound if bound in BOUNDS else None,
         )
+
+
+def _readable(name: str) -> str:
+    """'top mlp fwd' of top_mlp_forward, for a file that has no label."""
+    return name.replace("_forward", " fwd").replace("_backward", " bwd").replace("_", " ")
 
 
 def _ceilings(measured: Mapping[str, Any]) -> Iterator[CeilingRow]:

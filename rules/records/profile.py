@@ -103,6 +103,8 @@ class PhaseRecord(Record, frozen=True, kw_only=True):
     """One phase of a step."""
 
     phase: str
+    label: str | None = None
+    """For people, by the model; None in files from before models named their phases."""
     measured: MeasuredPhase
     computed: ComputedPhase
 

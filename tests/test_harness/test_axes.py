@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.config.axes import make_points, overrides_of, read_axis, refuse_other_problems, split_values
+from reference_models.dlrm.spec import SPEC
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark
 
@@ -25,7 +26,7 @@ MODEL = TINY.sections["model"]
     ],
 )
 def test_an_axis_is_a_key_and_its_values(text: str, values: tuple[object, ...]) -> None:
-    axis = read_axis(text)
+    axis = read_axis(text, SPEC.width_keys)
     assert axis.key == text.partition("=")[0]
     assert axis.values == values
 
@@ -47,7 +48,7 @@ def test_an_axis_is_a_key_and_its_values(text: str, values: tuple[object, ...]) 
 )
 def test_what_is_no_axis_is_an_error_that_says_what_is(text: str, part: str) -> None:
     with pytest.raises(ConfigError, match=part.replace("^", r"\^").replace("'", "'")):
-        read_axis(text)
+        read_axis(text, SPEC.width_keys)
 
 
 @given(st.text(alphabet=",[]{}'\"ab= ", max_size=40))
@@ -71,7 +72,6 @@ def test_a_matrix_needs_axes_that_are_different_and_not_too_many() -> None:
     for texts, part in (
         ([], "at least one"),
         (["train.a=1,2", "train.a=3"], "given twice"),
-        (["model.mlp=8", "model.top_mlp=8-1"], "both MLPs"),
         ([f"data.{key}={','.join(map(str, range(40)))}" for key in "ab"], "1600 configurations"),
     ):
         with pytest.raises(ConfigError, match=part):
@@ -98,20 +98,30 @@ def test_a_name_that_others_use_leads_to_ours() -> None:
         refuse_other_problems([read_axis("train.batch_size=1,2")], TINY)
 
 
+def follow(*texts: str) -> list[dict[str, object]]:
+    """[model] of every point, with what follows in it."""
+    points = make_points([read_axis(text, SPEC.width_keys) for text in texts])
+    changes = [{override.key.removeprefix("model."): override.value for override in overrides_of(p)} for p in points]
+    return [dict(SPEC.follow(MODEL | changed, changed)) for changed in changes]
+
+
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("model.embedding_dim=8", {"model.embedding_dim": 8, "model.bottom_mlp": [32, 8]}),
-        ("model.mlp=64^2", {"model.bottom_mlp": [64, 64, 16], "model.top_mlp": [64, 64, 1]}),
-        ("model.bottom_mlp=8-16", {"model.bottom_mlp": [8, 16]}),
+        ("model.embedding_dim=8", {"embedding_dim": 8, "bottom_mlp": [32, 8]}),
+        ("model.mlp=64^2", {"bottom_mlp": [64, 64, 16], "top_mlp": [64, 64, 1]}),
+        ("model.bottom_mlp=8-16", {"bottom_mlp": [8, 16]}),
     ],
 )
 def test_what_follows_from_a_value_is_set_with_it(text: str, expected: dict[str, object]) -> None:
-    (point,) = make_points([read_axis(text)])
-    assert {override.key: override.value for override in overrides_of(point, MODEL)} == expected
+    assert follow(text) == [MODEL | expected]
 
 
 def test_both_mlps_end_in_the_dimension_of_their_own_configuration() -> None:
-    points = make_points([read_axis("model.embedding_dim=4,8"), read_axis("model.mlp=32")])
-    made = [{override.key: override.value for override in overrides_of(point, MODEL)} for point in points]
-    assert [values["model.bottom_mlp"] for values in made] == [[32, 4], [32, 8]]
+    made = follow("model.embedding_dim=4,8", "model.mlp=32")
+    assert [model["bottom_mlp"] for model in made] == [[32, 4], [32, 8]]
+
+
+def test_a_shorthand_and_what_it_stands_for_are_not_set_both() -> None:
+    with pytest.raises(ConfigError, match=r"both MLPs, so model\.top_mlp cannot"):
+        follow("model.mlp=8", "model.top_mlp=8-1")

@@ -28,7 +28,8 @@ PHASES = ("data", "embedding_forward", "top_mlp_forward", "sparse_optimizer", "o
 
 
 def phase(name: str, time_s: float | None, **computed: Any) -> dict[str, Any]:
-    return {"phase": name, "measured": {"time_s": time_s}, "computed": computed}
+    labels = {"top_mlp_forward": "top MLP fwd"}
+    return {"phase": name, "label": labels.get(name), "measured": {"time_s": time_s}, "computed": computed}
 
 
 def document(**more: Any) -> dict[str, Any]:

@@ -20,6 +20,7 @@ def make_document(
     *,
     times: StepTimes,
     phases: Sequence[PhaseProfile],
+    labels: Mapping[str, str],
     counts: Mapping[str, PhaseCosts],
     products: Sequence[Matmul],
     limits: StepLimits,
@@ -35,7 +36,7 @@ def make_document(
             "measured": _measured_step(times, batch_size),
             "computed": _computed_step(times, phases, counts, limits, ceilings, batch_size),
         },
-        "phases": [_phase(one) for one in phases],
+        "phases": [_phase(profile, labels) for profile in phases],
         "evaluation": evaluation,
         "ceilings": _ceilings(ceilings, products),
         "operators": {
@@ -103,10 +104,11 @@ def _computed_step(
     }
 
 
-def _phase(one: PhaseProfile) -> dict[str, Any]:
+def _phase(one: PhaseProfile, labels: Mapping[str, str]) -> dict[str, Any]:
     per_s = 1 / one.time_s if one.time_s else None
     return {
         "phase": str(one.phase),
+        "label": labels.get(one.phase),
         "measured": {"time_s": one.time_s},
         "computed": {
             "share": one.share,

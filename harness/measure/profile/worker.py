@@ -94,6 +94,7 @@ def profile(
         },
         times=times,
         phases=phases,
+        labels=config.model_spec.phases,
         counts=counts,
         products=products,
         limits=limit_step(phases, products, ceilings),

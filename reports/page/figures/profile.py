@@ -14,32 +14,12 @@ from reports.text.formatting import (
     throughput_text,
 )
 
-PHASE_NAMES = {
-    "data": "data",
-    "bottom_mlp_forward": "bottom MLP fwd",
-    "embedding_forward": "embedding fwd",
-    "interaction_forward": "interaction fwd",
-    "top_mlp_forward": "top MLP fwd",
-    "loss": "loss",
-    "zero_grad": "zero gradients",
-    "top_mlp_backward": "top MLP bwd",
-    "interaction_backward": "interaction bwd",
-    "embedding_backward": "embedding bwd",
-    "bottom_mlp_backward": "bottom MLP bwd",
-    "sparse_optimizer": "sparse optimizer",
-    "dense_optimizer": "dense optimizer",
-    "other": "other",
-}
 LIMIT_NAMES = {
     "matmul": "matrix products alone, each at its own shape",
     "matmul_median": "the same at the ceilings' medians",
     "matmul_best_shape": "matrix products alone, at the best shape",
     "all_phases": "every phase at its ceiling",
 }
-
-
-def phase_name(name: str) -> str:
-    return PHASE_NAMES.get(name, name)
 
 
 def per_second(value: float | None, unit: str) -> str:
@@ -105,7 +85,7 @@ def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
 
 def _phase_row(phase: PhaseRow) -> tuple[Cell, ...]:
     return (
-        Cell(text=phase_name(phase.name)),
+        Cell(text=phase.label),
         Cell(text=MISSING if phase.time_s is None else f"{phase.time_s * 1e3:,.3f}"),
         Cell(text=percent(phase.share)),
         Cell(text=_giga(phase.flop_per_s)),

@@ -11,7 +11,6 @@ from reports.page.figures.profile import (
     headline,
     limits_table,
     operators_table,
-    phase_name,
     phases_table,
 )
 from reports.text.formatting import percent, si
@@ -38,7 +37,7 @@ def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
     """Where the time of one step goes; None when no phase has a time."""
     bars = [
         PhaseBar(
-            name=phase_name(phase.name),
+            name=phase.label,
             share=phase.share,
             at_ceiling=phase.share * min(phase.ceiling_fraction or 0.0, 1.0),
             words=_bar_words(phase),
@@ -71,11 +70,11 @@ def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
     """Phases and operators under this system's measured ceilings; None without ceilings or without a dot."""
     dots = [
         RooflineDot(
-            label=phase_name(phase.name),
+            label=phase.label,
             flop_per_byte=phase.flop_per_byte,
             flop_per_s=phase.flop_per_s,
             kind="phase",
-            hint=f"{phase_name(phase.name)}: {si(phase.flop_per_s)}FLOP/s at {phase.flop_per_byte:.3g} FLOP/byte",
+            hint=f"{phase.label}: {si(phase.flop_per_s)}FLOP/s at {phase.flop_per_byte:.3g} FLOP/byte",
         )
         for phase in record.phases
         if phase.flop_per_byte is not None and phase.flop_per_s is not None
