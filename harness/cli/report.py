@@ -54,7 +54,7 @@ def report(
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
         return
-    from reports.facts.prices import with_prices
+    from reports.facts.find import with_prices
     from reports.page.report import find_baseline, gather_everything, render_report, write_whole
     from rules.errors import InputError
 

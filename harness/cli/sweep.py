@@ -12,7 +12,7 @@ from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from reports.facts.sweep import SweepFacts
+    from reports.comparison.sweep import SweepFacts
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
@@ -163,7 +163,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
     """Run what is missing, then print the table and write the page; exits with the worst code of all."""
     from harness.run_sets.runner import resume_command
     from harness.run_sets.sweep import Progress, complete_sweep
-    from reports.facts.sweep import read_sweep_facts
+    from reports.comparison.sweep import read_sweep_facts
 
     def on_run(progress: Progress) -> None:
         if not quiet:

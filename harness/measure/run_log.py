@@ -29,7 +29,7 @@ class _FlushedFile(logging.FileHandler):
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
+class TrainingBlock:
     """The steps between two evaluations. Sample counts are global and count from the run's start."""
 
     num_steps: int
@@ -75,7 +75,7 @@ class RunOutcome:
         self.status, self.reason = keys.ABORTED, reason
 
 
-class RunLog:
+class RunLogWriter:
     """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end.
 
     Without a path nothing is written: the other ranks go through the same motions.
@@ -132,7 +132,7 @@ class RunLog:
             self._sync()
 
     @contextmanager
-    def block(self, block: Block) -> Iterator[Reached]:
+    def block(self, block: TrainingBlock) -> Iterator[Reached]:
         """block_start … block_stop, the latter with the samples that the body really reached."""
         self._start(keys.BLOCK_START, block.metadata(block.first_sample))
         reached = Reached(block.first_sample)
@@ -142,21 +142,21 @@ class RunLog:
             self._end(keys.BLOCK_STOP, block.metadata(reached.samples_count))
 
     @contextmanager
-    def eval(self, block: Block) -> Iterator[None]:
+    def eval(self, block: TrainingBlock) -> Iterator[None]:
         self._start(keys.EVAL_START, self._place(block))
         try:
             yield
         finally:
             self._end(keys.EVAL_STOP, self._place(block))
 
-    def accuracy(self, quality: float, block: Block) -> float:
+    def accuracy(self, quality: float, block: TrainingBlock) -> float:
         self._point(keys.EVAL_ACCURACY, quality, self._place(block))
         return quality
 
-    def throughput(self, samples_per_s: float, block: Block) -> None:
+    def throughput(self, samples_per_s: float, block: TrainingBlock) -> None:
         self._point(keys.TRACKED_STATS, {"throughput": samples_per_s}, self._place(block))
 
-    def _place(self, block: Block) -> dict[str, Any]:
+    def _place(self, block: TrainingBlock) -> dict[str, Any]:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
     def _sync(self) -> None:
@@ -171,14 +171,14 @@ class RunLog:
             self._handler.close()
 
 
-def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[Block]:
+def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
     """Blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc)."""
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
     steps_per_epoch = train_samples // global_batch_size
     max_steps = int(benchmark.quality.max_epochs * steps_per_epoch)
     size = num_steps * global_batch_size
     return [
-        Block(
+        TrainingBlock(
             num_steps=num_steps,
             first_sample=index * size,
             last_sample=(index + 1) * size,

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 from harness.config.catalog import parse_workload
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
-from harness.measure.run_log import Block, RunLog, RunOutcome, make_schedule
+from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
@@ -88,7 +88,12 @@ class Monitor:
 
 
 def run_once(
-    workload: Workload, benchmark: Benchmark, describe: dict[str, Any], log: RunLog, clock: Clock, monitor: Monitor
+    workload: Workload,
+    benchmark: Benchmark,
+    describe: dict[str, Any],
+    log: RunLogWriter,
+    clock: Clock,
+    monitor: Monitor,
 ) -> RunOutcome:
     """init -> run_start -> train and evaluate -> target met? -> run_stop (training_rules.adoc, "Run Results")."""
     with log.init():
@@ -128,7 +133,7 @@ def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
 
 
 def _train_block(
-    workload: Workload, block: Block, log: RunLog, clock: Clock, monitor: Monitor, run: RunOutcome
+    workload: Workload, block: TrainingBlock, log: RunLogWriter, clock: Clock, monitor: Monitor, run: RunOutcome
 ) -> None:
     """Train one block in chunks of about half a second, so that progress shows and a deadline holds."""
     with log.block(block) as reached:
@@ -153,7 +158,7 @@ def _train_block(
     log.throughput(num_samples / duration_s, block)
 
 
-def _evaluate(workload: Workload, block: Block, log: RunLog, clock: Clock, monitor: Monitor) -> float:
+def _evaluate(workload: Workload, block: TrainingBlock, log: RunLogWriter, clock: Clock, monitor: Monitor) -> float:
     with log.eval(block):
         started_s = clock.elapsed_s()
         quality = workload.evaluate()
@@ -179,7 +184,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str,
     dataset = open_dataset(workload_spec.data_dir, config.data)
     workload = config.implementation.load(workload_spec, world)
     clock = Clock()
-    log = RunLog(folder / "log.txt" if is_first else None, clock)
+    log = RunLogWriter(folder / "log.txt" if is_first else None, clock)
     meter = EnergyMeter(config.runtime.device)
     monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)

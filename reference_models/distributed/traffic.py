@@ -173,7 +173,7 @@ def _wait(result: Any) -> None:
             wait()
 
 
-class StepTimes(NamedTuple):
+class TrafficTimes(NamedTuple):
     """One undisturbed step, and of the next one, counted, what its rank waited for collective calls; in seconds."""
 
     step_s: float
@@ -181,12 +181,12 @@ class StepTimes(NamedTuple):
     all_reduce_s: float
 
 
-def split_step(rounds: Sequence[StepTimes]) -> StepTimes:
+def split_step(rounds: Sequence[TrafficTimes]) -> TrafficTimes:
     """The median of each time over a rank's rounds: one step that another process disturbed decides nothing."""
-    return StepTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
+    return TrafficTimes(*(statistics.median(times) for times in zip(*rounds, strict=True)))
 
 
-def computing_s(times: StepTimes) -> float | None:
+def computing_s(times: TrafficTimes) -> float | None:
     """What the waiting leaves of an undisturbed step; None where it exceeds it, so that nothing can be told apart.
 
     That is where calls that overlap with computing are most of a step, and where other work disturbed one of both.
@@ -200,7 +200,7 @@ def gather_exchange(
     steps: CollectiveCounter,
     evaluation: CollectiveCounter | None,
     *,
-    rounds: Sequence[StepTimes],
+    rounds: Sequence[TrafficTimes],
     link: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Exchange:
@@ -232,7 +232,7 @@ def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
 
 
 def _over_ranks(told: list[dict[str, Any]]) -> Exchange:
-    mean = StepTimes(*(statistics.fmean(times) for times in zip(*(one["times"] for one in told), strict=True)))
+    mean = TrafficTimes(*(statistics.fmean(times) for times in zip(*(one["times"] for one in told), strict=True)))
 
     def total(what: str) -> dict[str, int]:
         return {kind.value: sum(one[what][kind.value] for one in told) for kind in Carries}

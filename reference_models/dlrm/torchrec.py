@@ -29,7 +29,7 @@ from reference_models.distributed.sharded_optimizers import (
     build_replicated_optimizer,
     fused_parameters,
 )
-from reference_models.distributed.traffic import Carries, CollectiveCounter, Exchange, StepTimes, gather_exchange
+from reference_models.distributed.traffic import Carries, CollectiveCounter, Exchange, TrafficTimes, gather_exchange
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
     build_tables,
@@ -264,7 +264,7 @@ class TorchRecWorkload(TrainingLoop):
                 self._train_step(self._model, self._optimizers, batch)
             self._collectives = None
             waited = {kind: steps.duration_s[kind] - before.get(kind, 0.0) for kind in ("all_to_all", "all_reduce")}
-            rounds.append(StepTimes(step_s, waited["all_to_all"], waited["all_reduce"]))
+            rounds.append(TrafficTimes(step_s, waited["all_to_all"], waited["all_reduce"]))
         evaluation = CollectiveCounter(self._world.rank, self._world.size) if with_evaluation else None
         if evaluation is not None:
             with evaluation:

@@ -13,6 +13,7 @@ import numpy as np
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
 from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.sample_size import runs_needed
 from reports.facts.facts import SetFacts, Status
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
@@ -26,7 +27,6 @@ from reports.statistics.ratios import (
     paired_difference,
     welch_difference,
 )
-from reports.statistics.sample_size import runs_needed
 from reports.text.formatting import percent
 
 MIN_EFFECT = 0.03

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from reports.comparison.records import DifferenceDocument, Section, Setting, SettingRow, Side, Untold
+from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
 from reports.facts.extras import SURROUNDINGS, Extras, read_extras, read_run_set
 from reports.facts.throughput_sets import find_throughput_sets
 from reports.facts.untrusted import as_list, as_mapping, items_of, read_json
@@ -18,7 +18,7 @@ from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.tree.result_set import find_result_sets
 
-SECTIONS: tuple[Section, ...] = ("configuration", "software", "system", "logged")
+SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
@@ -40,7 +40,7 @@ class Described:
     settings: Mapping[str, Mapping[str, Setting]]
 
     @property
-    def missing(self) -> tuple[Section, ...]:
+    def missing(self) -> tuple[SettingSection, ...]:
         return tuple(section for section in SECTIONS if not self.settings.get(section))
 
 
@@ -51,7 +51,7 @@ class SettingsDifference:
     a: str
     b: str
     rows: tuple[SettingRow, ...]
-    untold: tuple[tuple[Side, Section], ...]
+    untold: tuple[tuple[Side, SettingSection], ...]
 
     @property
     def differing(self) -> tuple[SettingRow, ...]:

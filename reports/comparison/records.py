@@ -129,7 +129,7 @@ class FactorRow(Row, kw_only=True, frozen=True):
 
 
 Side = Literal["a", "b"]
-Section = Literal["configuration", "software", "system", "logged"]
+SettingSection = Literal["configuration", "software", "system", "logged"]
 
 
 class Setting(Row, kw_only=True, frozen=True):
@@ -142,7 +142,7 @@ class Setting(Row, kw_only=True, frozen=True):
 class SettingRow(Row, kw_only=True, frozen=True):
     """One name on both sides; null where a side does not say it."""
 
-    section: Section
+    section: SettingSection
     name: str
     a: Setting | None
     b: Setting | None
@@ -156,7 +156,7 @@ class Untold(Row, kw_only=True, frozen=True):
     """A section that a side says nothing of, and that is therefore not compared."""
 
     side: Side
-    section: Section
+    section: SettingSection
 
 
 class DifferenceDocument(Row, kw_only=True, frozen=True):

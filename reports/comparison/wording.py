@@ -4,7 +4,7 @@ import math
 import re
 
 from reports.comparison.comparison import Comparison, FactorComparison
-from reports.statistics.sample_size import MAX_RUNS
+from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
 
 # What a factor of the time is called in a sentence.

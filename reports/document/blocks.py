@@ -120,16 +120,6 @@ class Multiples:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Badge:
-    """A verdict as icon and word; never colour alone."""
-
-    kind: Literal["valid", "invalid", "incomplete"]
-    icon: str
-    word: str
-    words: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class KeyNumber:
     """One large number with what it is and how sure it is."""
 
@@ -310,69 +300,16 @@ Block = (
 )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Section:
-    """One part of a group: `name` is its entry in the list of parts."""
-
-    id: str
-    heading: str
-    name: str
-    blocks: tuple[Block, ...]
+MOST_FOLDS = 24
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class GroupView:
-    """Configurations of one problem, which may stand in one table; other problems stand in other tables."""
-
-    id: str
-    heading: str
-    status_line: str
-    table: Table
-    notes: tuple[str, ...]
-    sections: tuple[Section, ...]
-    finding: str = ""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SweepView:
-    """One sweep: all its configurations in one table, and each quantity over the axes."""
-
-    id: str
-    heading: str
-    lead: str
-    table: Table
-    charts: tuple[Chart, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProfileView:
-    """One profile: a step's phases held against this system's ceilings."""
-
-    id: str
-    heading: str
-    lead: str
-    charts: tuple[Chart, ...]
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PageView:
-    """The whole page."""
-
-    title: str
-    eyebrow: str
-    headline: str
-    dek: str
-    badges: tuple[Badge, ...]
-    tags: tuple[str, ...]
-    groups: tuple[GroupView, ...]
-    glossary: tuple[Fact, ...]
-    rules: tuple[Fact, ...]
-    footnotes: tuple[str, ...]
-    colophon: str
-    data: Markup
-    sweeps: tuple[SweepView, ...] = ()
-    profiles: tuple[ProfileView, ...] = ()
-    throughput: Section | None = None
+def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
+    """`folds` as they are up to MOST_FOLDS of them; more are folded once again, so many at a time."""
+    if len(folds) <= MOST_FOLDS:
+        return tuple(folds)
+    starts = range(0, len(folds), MOST_FOLDS)
+    portions = (folds[start : start + MOST_FOLDS] for start in starts)
+    return tuple(
+        Fold(summary=f"Configurations {start + 1} to {start + len(portion)}", blocks=tuple(portion))
+        for start, portion in zip(starts, portions, strict=True)
+    )

@@ -71,7 +71,7 @@ class RunSetRecord:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Block:
+class MeasuredBlock:
     """Training between two evaluations."""
 
     first_sample: int
@@ -95,7 +95,7 @@ class Attempt:
     peak_rss_bytes: float | None
     peak_device_bytes: float | None
     energy: Energy | None
-    blocks: tuple[Block, ...]
+    blocks: tuple[MeasuredBlock, ...]
     ranks: tuple[Rank, ...] = ()
     exchange: Exchange | None = None
 
@@ -205,7 +205,7 @@ def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:
     return sorted(((path, int(number)) for path, number in names), key=lambda one: one[1])[:MAX_ITEMS]
 
 
-def _blocks(value: object) -> Iterator[Block]:
+def _blocks(value: object) -> Iterator[MeasuredBlock]:
     for entry in map(as_mapping, as_list(value)):
         first, number = whole_of(entry, "first_sample"), whole_of(entry, "num_samples")
         took_s = positive_of(entry, "duration_s")
@@ -213,7 +213,7 @@ def _blocks(value: object) -> Iterator[Block]:
             continue
         # Beyond these no computer counts; they would only make a chart of nothing.
         if 0 <= first < _MAX_COUNT and 0 < number < _MAX_COUNT and number / took_s < _MAX_COUNT:
-            yield Block(first_sample=first, num_samples=number, duration_s=took_s)
+            yield MeasuredBlock(first_sample=first, num_samples=number, duration_s=took_s)
 
 
 def _pairs(value: object) -> tuple[tuple[str, str], ...]:

@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 
 from reports.facts.facts import SetFacts
-from reports.facts.traffic import Exchange
-from reports.page.figures.traffic import link_bytes_per_s
+from reports.facts.traffic import Exchange, link_bytes_per_s
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, plural
 

@@ -1,10 +1,11 @@
 """Ranks and what they exchanged, as run.json records it: counted bytes, measured seconds, a measured link."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from reports.facts.untrusted import as_list, as_mapping, items_of, positive_of, text_of, whole_of
+from reports.statistics.intervals import log_summary
 
 KINDS = {
     "input_redistribution": "ids, to the ranks that hold their rows",
@@ -59,6 +60,12 @@ class Exchange:
     all_reduce_s: float | None
     link_bytes_per_s: float | None
     placement: tuple[Placement, ...] = ()
+
+
+def link_bytes_per_s(runs: Sequence[Exchange]) -> float | None:
+    """Geometric mean of the bandwidth between ranks that the runs measured; None where none did."""
+    summary = log_summary(run.link_bytes_per_s for run in runs)
+    return summary.geometric_mean if summary else None
 
 
 def read_ranks(value: object) -> tuple[Rank, ...]:

@@ -5,7 +5,8 @@ from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.comparison import Comparison
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import (
     MAX_HUES,
@@ -33,7 +34,7 @@ MAX_STRIPS = 24
 
 def group_sections(
     group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
-) -> tuple[Section, ...]:
+) -> tuple[PageSection, ...]:
     """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
     systems, reproduction; those that the records have nothing for are left out."""
     made = (
@@ -54,7 +55,7 @@ def group_sections(
     return tuple(section for section in made if section is not None)
 
 
-def _strips_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """Every run as a dot; of published scores also the intervals, raw and normalised."""
     chart = runs_chart(group[:MAX_STRIPS], f"{id_}-strips")
     if chart is None:
@@ -70,7 +71,7 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> Section | None:
     scored = [one for one in group if one.result.olympic_mean_s is not None]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
-    return Section(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
 
 
 def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
@@ -153,7 +154,7 @@ def _do_overlap(one: SetFacts, other: SetFacts) -> bool:
     return one.interval.low <= other.interval.high and other.interval.low <= one.interval.high
 
 
-def _time_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     blocks: list[Block] = []
     for start in range(0, len(group), MAX_STRIPS):
         part = group[start : start + MAX_STRIPS]
@@ -172,4 +173,4 @@ def _time_section(group: Sequence[SetFacts], id_: str) -> Section | None:
     if not blocks:
         text = "No log tells training, evaluation and the rest apart."
         blocks.append(Prose(text=text, kind="absent"))
-    return Section(id=f"{id_}-time-parts", heading="Where the time goes", name="Time", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-time-parts", heading="Where the time goes", name="Time", blocks=tuple(blocks))

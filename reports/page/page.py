@@ -8,13 +8,13 @@ from importlib.metadata import PackageNotFoundError, version
 from markupsafe import Markup
 
 from reports.comparison.comparison import Comparison
+from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import speed, with_sign
-from reports.document.blocks import GroupView, PageView
 from reports.document.glossary import GLOSSARY, footnotes, status_line
+from reports.document.page import GroupView, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
 from reports.facts.profile_record import ProfileRecord
-from reports.facts.sweep import SweepFacts
 from reports.facts.throughput_sets import ThroughputSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group

@@ -13,10 +13,10 @@ from typing import Any
 
 from msgspec.structs import asdict
 
+from reports.comparison.sweep import SweepFacts, find_sweeps, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
 from reports.facts.profile_record import ProfileRecord, find_profiles
-from reports.facts.sweep import SweepFacts, find_sweeps, read_sweep_facts
 from reports.facts.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page

@@ -13,7 +13,7 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup
 
-from reports.document.blocks import PageView
+from reports.document.page import PageView
 
 _NAME_SPACE = ' xmlns="http://www.w3.org/2000/svg"'
 _SHORT_VALUES = re.compile(r'<(style|script)\b.*?</\1>|(?<= )([a-z][a-z\d-]*=)"([\w#.-]+)"(?=[ >])', re.DOTALL)

@@ -3,9 +3,9 @@
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
 from reports.facts.profile_record import ProfileRecord
-from reports.facts.sweep import SweepFacts
 from reports.facts.throughput_sets import ThroughputSet
 from reports.facts.traffic import Exchange
 from reports.page.figures.profile import (

@@ -24,7 +24,7 @@ _MESSAGE_CHARS = 160
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
+class ComparedFamily:
     """One family of rules: what ours came to, what theirs, and whether that is the same.
 
     "ours alone": no official checker looks at this, or none was asked. "no verdict": theirs crashed, took too
@@ -38,7 +38,7 @@ class Comparison:
     relation: Relation
 
 
-def compare_opinions(verdict: Verdict) -> tuple[Comparison, ...]:
+def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
     """A row per family that was judged; none where no official checker was asked about this verdict."""
     opinions = tuple(_opinions(verdict))
     if not opinions:
@@ -67,7 +67,7 @@ def _opinions(verdict: Verdict) -> Iterator[OfficialOpinion]:
         yield from _opinions(part)
 
 
-def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> Comparison:
+def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:
     ours, is_accepted = _ours(family, verdict)
     checkers = LOOKED_AT_BY.get(family, ())
     asked = [one for one in opinions if one.checker in checkers]
@@ -84,7 +84,9 @@ def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion])
         if family in ("SU", "PW", "RS") and relation == "differ" and is_accepted and accepts is False:
             # The package checker's one verdict is on logs, seeds and convergence too, which stand in other rows.
             relation = "same" if verdict.count("error") else "differ"
-    return Comparison(family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation)
+    return ComparedFamily(
+        family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation
+    )
 
 
 def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.measure.clock import Clock
-from harness.measure.run_log import RunLog, RunOutcome
+from harness.measure.run_log import RunLogWriter, RunOutcome
 from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
 from reference_models.process.errors import NotFiniteError
 from reference_models.training.workload import TrainCounts
@@ -89,7 +89,7 @@ def run_spec(**changes: Any) -> TrainingJob:
 def run_scripted(path: Path, workload: ScriptedWorkload, **changes: Any) -> RunOutcome:
     """Write the log of one scripted run to `path`."""
     spec, clock = run_spec(**changes), Clock()
-    log = RunLog(path, clock)
+    log = RunLogWriter(path, clock)
     monitor = Monitor(clock, spec.timeout_s)
     log.event("cache_clear", True, {"method": "scripted"})
     describe = describe_run(spec, workload.benchmark, "0" * 64, "scripted")

@@ -14,7 +14,7 @@ from scripted_workload import ScriptedWorkload
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
 from harness.measure.clock import Clock
-from harness.measure.run_log import RunLog
+from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
 from rules.benchmarks.loader import parse_benchmark
 from rules.logs import keys
@@ -87,7 +87,7 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
     )
     values = {key: value for key, value in spec.items() if key != "kind"}
     run_spec, clock = TrainingJob(**values, folder=str(folder)), Clock()
-    log = RunLog(folder / "log.txt", clock)
+    log = RunLogWriter(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")
     try:

@@ -28,7 +28,7 @@ from jobs import run_as_a_worker
 from harness.config.catalog import Entry, load_entry
 from harness.measure.clock import Clock
 from harness.measure.job import send_to_parent
-from harness.measure.run_log import RunLog
+from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, run_once
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import RunProgress
@@ -76,7 +76,7 @@ def share_inside(entry: Entry, folder: Path, log_path: Path, seed: int) -> tuple
         progress = RunProgress("run 1", quality.max_epochs, quality.target, quiet=False)
         monitor = Monitor(clock, None, on_event=on_event)
         monitor.send("start", run_index=0, train_samples=entry.workload.data.train_samples)
-        run_once(workload, entry.benchmark, {}, RunLog(log_path, clock), clock, monitor)
+        run_once(workload, entry.benchmark, {}, RunLogWriter(log_path, clock), clock, monitor)
     run_s = measured_s(log_path)
     return 1 - workload.seconds / run_s, run_s
 

@@ -9,8 +9,7 @@ from report_builder import write_run_set
 from reports.comparison.comparison import Comparison, compare_sides
 from reports.comparison.export import factor_cells, method_line, remarks
 from reports.comparison.wording import sentence
-from reports.document.blocks import Chart, Fold, Prose, Table
-from reports.document.collapse import in_portions
+from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
 from reports.facts.extras import read_run_set, software_of
 from reports.facts.facts import gather
 from reports.facts.sides import Side

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from log_builder import make_runs
 from report_builder import write_attempt, write_run_set
 
-from reports.document.blocks import Chart, Fold, Multiples, Section, Table
+from reports.document.blocks import Chart, Fold, Multiples, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts, gather
 from reports.facts.throughput_sets import read_throughput
 from reports.facts.traffic import KINDS, read_exchange, read_ranks
@@ -81,7 +82,7 @@ def gathered(folder: Path) -> tuple[SetFacts, ...]:
     return gather([folder], second_opinion=False)
 
 
-def blocks_of(section: Section | None, kind: type) -> list[Any]:
+def blocks_of(section: PageSection | None, kind: type) -> list[Any]:
     assert section is not None
     inner = [block for fold in section.blocks if isinstance(fold, Fold) for block in fold.blocks]
     return [block for block in (*section.blocks, *inner) if isinstance(block, kind)]

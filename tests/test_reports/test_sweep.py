@@ -9,7 +9,7 @@ import pytest
 from report_builder import write_run_set
 
 from reports.charts.sweep import place
-from reports.facts.sweep import find_sweeps, read_sweep_facts
+from reports.comparison.sweep import find_sweeps, read_sweep_facts
 from reports.page.report import gather_sets, write_report
 from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_table, sweep_view
 from rules.errors import InputError

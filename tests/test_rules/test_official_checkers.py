@@ -9,7 +9,7 @@ from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_publish
 
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
-from rules.judge.agreement import Comparison, compare_opinions, differences
+from rules.judge.agreement import ComparedFamily, compare_opinions, differences
 from rules.judge.checker import check_path
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
@@ -122,7 +122,7 @@ def test_theirs_and_ours_come_to_one_factor_on_published_results() -> None:
             assert json.loads(published.read_text())["scaling_factor"] == pytest.approx(opinion.factor, rel=1e-12)
 
 
-def rows(verdict: Verdict) -> dict[str, Comparison]:
+def rows(verdict: Verdict) -> dict[str, ComparedFamily]:
     return {row.family: row for row in compare_opinions(verdict)}
 
 

@@ -4,8 +4,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from reports.document.blocks import Cell, Column, Table
-from reports.facts.traffic import KINDS, Exchange, Placement, computing_s
-from reports.statistics.intervals import log_summary
+from reports.facts.traffic import KINDS, Exchange, Placement, computing_s, link_bytes_per_s
 from reports.text.formatting import MILLISECONDS, MISSING, count, percent, plural, si
 
 NOT_SEPARABLE = "not separable"
@@ -47,11 +46,6 @@ def step_cells(runs: Sequence[Exchange]) -> tuple[Cell, ...]:
         *(_part(part, whole_s) for part in waited),
         Cell(text=f"{si(link)}B/s" if link is not None else MISSING),
     )
-
-
-def link_bytes_per_s(runs: Sequence[Exchange]) -> float | None:
-    summary = log_summary(one.link_bytes_per_s for one in runs)
-    return summary.geometric_mean if summary else None
 
 
 def _mean(values: Iterable[float | None]) -> float | None:

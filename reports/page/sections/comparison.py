@@ -9,7 +9,8 @@ from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.comparison.comparison import Comparison, FactorComparison, compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words
 from reports.comparison.wording import needs, plain_sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Fold, Prose, Section, Table
+from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Fold, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import sorted_cell
 from reports.page.sections.verdict import names
@@ -47,7 +48,7 @@ def compare_group(group: Sequence[SetFacts], baseline: SetFacts) -> tuple[Compar
 
 def comparison_sections(
     group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
-) -> tuple[Section, ...]:
+) -> tuple[PageSection, ...]:
     """What the difference consists of, and the table of its tests; nothing for a lone configuration."""
     if not comparisons:
         return ()
@@ -58,7 +59,7 @@ def comparison_sections(
     why += [Prose(text=f"{one.new}: not compared, {printable(one.refusal)}.", kind="note") for one in refused[:12]]
     if len(refused) > 12:
         why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
-    sections = [Section(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
+    sections = [PageSection(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
     if usable:
         sections.append(_table_section(usable, name, id_))
     return tuple(sections)
@@ -172,7 +173,7 @@ def _bar(factor: FactorComparison, *, is_whole: bool) -> FactorBar:
     )
 
 
-def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Section:
+def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> PageSection:
     blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over the runs that converged, {baseline} = 1.")]
     if len(comparisons) <= MAX_WHOLE:
         blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=False))
@@ -183,7 +184,7 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
     blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
     if method := method_line(comparisons):
         blocks.append(Prose(text=method, kind="note"))
-    return Section(
+    return PageSection(
         id=f"{id_}-comparison", heading="Comparison with the baseline", name="Comparison", blocks=tuple(blocks)
     )
 

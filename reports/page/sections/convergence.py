@@ -5,7 +5,8 @@ from dataclasses import dataclass
 
 from reports.charts.convergence import QualityLine, convergence_figure, small_convergence, visible_quality
 from reports.charts.figure import Figure
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Multiples, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Multiples, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import RunFacts, SetFacts
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
 from reports.text.formatting import MISSING, count, epochs, plural, quality
@@ -45,7 +46,7 @@ def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
     return sizes if len(sizes) == len(every) else []
 
 
-def convergence_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+def convergence_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """All runs in one chart while colours tell configurations apart, else one small chart per configuration."""
     blocks: tuple[Block, ...]
     if len(group) <= MAX_HUES:
@@ -57,7 +58,7 @@ def convergence_section(group: Sequence[SetFacts], id_: str) -> Section | None:
         blocks = _multiples(group, id_)
         if not blocks:
             return None
-    return Section(id=f"{id_}-convergence", heading="Convergence", name="Convergence", blocks=blocks)
+    return PageSection(id=f"{id_}-convergence", heading="Convergence", name="Convergence", blocks=blocks)
 
 
 def _drawn(group: Sequence[SetFacts]) -> list[_Drawn]:

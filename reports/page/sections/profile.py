@@ -2,7 +2,8 @@
 
 from reports.charts.phases import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.document.blocks import Chart, ProfileView
+from reports.document.blocks import Chart
+from reports.document.page import ProfileView
 from reports.facts.profile_record import PhaseRow, ProfileRecord
 from reports.page.figures.profile import (
     ceilings_table,

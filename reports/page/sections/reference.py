@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.reference import Point, Result, reference_figure
-from reports.document.blocks import Block, Cell, Chart, Column, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.reference_points import find_points
 from reports.page.figures.times import hue_number
@@ -13,7 +14,7 @@ from reports.text.formatting import count, epochs, printable
 from rules.scoring.rcp import Convergence, ReferencePoint
 
 
-def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
+def reference_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """One chart per set of points: rounds have their own."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
     without: list[SetFacts] = []
@@ -35,7 +36,7 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> Section:
         reason = printable(next(iter(reasons))) if len(reasons) == 1 else "no reference convergence points are known"
         blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
     heading = "Convergence against the reference"
-    return Section(id=f"{id_}-reference", heading=heading, name="Reference", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-reference", heading=heading, name="Reference", blocks=tuple(blocks))
 
 
 def _chart(

@@ -13,10 +13,10 @@ from reports.document.blocks import (
     Fold,
     Heading,
     Prose,
-    Section,
     Table,
+    in_portions,
 )
-from reports.document.collapse import in_portions
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.cost import missing_energy
 from reports.page.sections.verdict import names
@@ -25,7 +25,7 @@ from reports.text.formatting import MISSING, count, plural, printable
 MAX_OPEN = 3
 
 
-def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
+def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """Commands to copy, digests, checksums; what several configurations share is said once."""
     facts = [_facts(one) for one in group]
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
@@ -53,7 +53,7 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> Section:
     if missing:
         heading = "Not in this result" if len(group) == 1 else "Not in these results"
         blocks += [Heading(text=heading), Bullets(items=missing)]
-    return Section(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
 
 def _command(one: SetFacts) -> str:

@@ -4,21 +4,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from reports.document.blocks import (
-    Block,
-    Cell,
-    Column,
-    Fact,
-    FindingGroup,
-    FindingList,
-    Fold,
-    Prose,
-    RuleList,
-    Section,
-    Table,
-)
+from reports.document.blocks import Block, Cell, Column, Fact, FindingGroup, FindingList, Fold, Prose, RuleList, Table
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, plural, printable
@@ -28,7 +17,7 @@ _PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
 MAX_SHOWN = 40
 
 
-def rules_section(group: Sequence[SetFacts], id_: str) -> Section:
+def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """Findings by rule, passed and skipped rules folded with counts, the second opinion beside them."""
     outcomes = [outcome for one in group for outcome in one.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
@@ -54,7 +43,7 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> Section:
             )
         )
     blocks += (*_opinion(group, id_), *_set_opinions(group, id_))
-    return Section(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
 
 
 _WHERE = "What each rule says stands at the end of the page."

@@ -3,8 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
-from reports.document.collapse import in_portions
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table, in_portions
+from reports.document.page import PageSection
 from reports.facts.facts import RunFacts, SetFacts
 from reports.page.figures.chronology import order_chart
 from reports.page.figures.cost import energy_text
@@ -31,7 +31,7 @@ MAX_ROWS = 60
 MAX_ORDER_CHARTS = 12
 
 
-def runs_section(group: Sequence[SetFacts], id_: str) -> Section:
+def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """One table where it can be read at once, else one per configuration behind its summary."""
     lead = "Every run that was started is listed, also those that failed or were interrupted."
     cleared = {run.result.cache_clear for one in group for run in one.runs}
@@ -64,7 +64,7 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> Section:
                 ),
             )
         )
-    return Section(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
 
 
 def _counts(one: SetFacts) -> str:

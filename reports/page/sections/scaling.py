@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
-from reports.document.blocks import Block, Cell, Chart, Column, Multiples, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Chart, Column, Multiples, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.page.figures.times import MAX_HUES, column_unit
@@ -36,7 +37,7 @@ class ScalingLine:
         return one.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / one.num_ranks)
 
 
-def scaling_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+def scaling_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no two configurations differ in ranks or exchange alone."""
     worlds = [world for one in group if (world := ranked_set(one)) is not None]
     unit = column_unit(group)
@@ -47,7 +48,7 @@ def scaling_section(group: Sequence[SetFacts], id_: str) -> Section | None:
         blocks.append(_link_chart(family, unit, f"{id_}-link{number + 1}"))
     if not blocks:
         return None
-    return Section(id=f"{id_}-ranks", heading="Over ranks and links", name="Scaling", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-ranks", heading="Over ranks and links", name="Scaling", blocks=tuple(blocks))
 
 
 def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:

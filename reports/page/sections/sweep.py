@@ -5,10 +5,11 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from reports.charts.sweep import SweepPanel, SweepPoint, sweep_figure
+from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import sentence, speed, with_sign
-from reports.document.blocks import Cell, Chart, Column, SweepView, Table
+from reports.document.blocks import Cell, Chart, Column, Table
+from reports.document.page import SweepView
 from reports.facts.energy import explain_missing
-from reports.facts.sweep import SweepFacts, SweepRow
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,

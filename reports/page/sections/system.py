@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, plural, printable
@@ -15,7 +16,7 @@ Entries = Mapping[str, tuple[str, str]]
 """(value, source) by key; the source is empty where nobody recorded it."""
 
 
-def noise_section(group: Sequence[SetFacts], id_: str) -> Section:
+def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """The preflight of every configuration: a check with the same answer in several is one row."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for one in group:
@@ -36,7 +37,7 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> Section:
     without = [one.label for one in group if not (one.extras.run_set and one.extras.run_set.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
-    return Section(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
 
 
 def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]]) -> str:
@@ -73,7 +74,7 @@ def _who(labels: Sequence[str], group: Sequence[SetFacts]) -> str:
     return "all" if len(labels) == len(group) else names(labels)
 
 
-def system_section(group: Sequence[SetFacts], id_: str) -> Section:
+def system_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """System description, resolved configuration and software, each as what differs and what is alike."""
     many = len(group) > 1
     blocks: list[Block] = []
@@ -91,7 +92,7 @@ def system_section(group: Sequence[SetFacts], id_: str) -> Section:
             without = [one.label for one in group if one not in known]
             blocks.append(Prose(text=f"{title}: not recorded for {names(without)}.", kind="note"))
     heading = "Systems and configurations" if many else "System and configuration"
-    return Section(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
 
 
 def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:

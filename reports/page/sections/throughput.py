@@ -2,14 +2,15 @@
 
 from collections.abc import Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.throughput_sets import ThroughputSet
 from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import MISSING, count, interval, percent, plural, printable, throughput
 
 
-def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
+def throughput_section(measured: Sequence[ThroughputSet]) -> PageSection:
     """One row per measurement, apart from everything that was trained to a target."""
     table = Table(
         id="throughput-table",
@@ -32,7 +33,7 @@ def throughput_section(measured: Sequence[ThroughputSet]) -> Section:
         "compared with one."
     )
     blocks: tuple[Block, ...] = (Prose(text=lead), table, *_exchanges(measured))
-    return Section(id="throughput", heading="Throughput alone", name="Throughput", blocks=blocks)
+    return PageSection(id="throughput", heading="Throughput alone", name="Throughput", blocks=blocks)
 
 
 def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:

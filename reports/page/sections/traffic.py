@@ -2,7 +2,8 @@
 
 from collections.abc import Iterable, Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Section, Table
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import Rank
@@ -10,7 +11,7 @@ from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, plac
 from reports.text.formatting import MISSING, byte_unit, count, num_bytes, printable
 
 
-def exchange_section(group: Sequence[SetFacts], id_: str) -> Section | None:
+def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no configuration has a record of several ranks."""
     worlds = [world for one in group if (world := ranked_set(one)) is not None and world.exchanges]
     if not worlds:
@@ -25,7 +26,7 @@ def exchange_section(group: Sequence[SetFacts], id_: str) -> Section | None:
         )
         title = f"{world.facts.label}: bytes by kind, ranks, and where tables lie"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
-    return Section(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
 
 
 def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:

@@ -5,8 +5,9 @@ from collections.abc import Sequence
 
 from reports.comparison.comparison import Comparison
 from reports.comparison.wording import speed, with_sign
-from reports.document.blocks import Badge, Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Section, Table
+from reports.document.blocks import Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Table
 from reports.document.glossary import registered, status_line
+from reports.document.page import Badge, PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import ranks_words
 from reports.facts.reference_points import outcome_words
@@ -36,7 +37,7 @@ _USUAL_SPREAD = 0.10
 MAX_WARNINGS = 12
 
 
-def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Section:
+def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> PageSection:
     """The large numbers of a lone configuration, the table, and what to know before believing it."""
     blocks: list[Block] = []
     if len(group) == 1:
@@ -46,7 +47,7 @@ def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[C
         blocks.append(Bullets(items=warnings, kind="warnings"))
     blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
     blocks += [Prose(text=note, kind="note") for note in verdict_notes(group)]
-    return Section(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
+    return PageSection(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
 
 
 def badge(one: SetFacts) -> Badge:

@@ -5,8 +5,8 @@ import pytest
 from comparison_builder import make_side
 
 from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.sample_size import MAX_RUNS, runs_needed
 from reports.statistics.ratios import Difference, decide, paired_difference, welch_difference
-from reports.statistics.sample_size import MAX_RUNS, runs_needed
 
 LEVEL, SPREAD = 0.0125, 0.04
 

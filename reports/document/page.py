@@ -1,0 +1,86 @@
+"""What the page is made of: groups of comparable results, sections, and what stands above and below them."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from markupsafe import Markup
+
+from reports.document.blocks import Block, Chart, Fact, Table
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Badge:
+    """A verdict as icon and word; never colour alone."""
+
+    kind: Literal["valid", "invalid", "incomplete"]
+    icon: str
+    word: str
+    words: str
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageSection:
+    """One part of a group: `name` is its entry in the list of parts."""
+
+    id: str
+    heading: str
+    name: str
+    blocks: tuple[Block, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupView:
+    """Configurations of one problem, which may stand in one table; other problems stand in other tables."""
+
+    id: str
+    heading: str
+    status_line: str
+    table: Table
+    notes: tuple[str, ...]
+    sections: tuple[PageSection, ...]
+    finding: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SweepView:
+    """One sweep: all its configurations in one table, and each quantity over the axes."""
+
+    id: str
+    heading: str
+    lead: str
+    table: Table
+    charts: tuple[Chart, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ProfileView:
+    """One profile: a step's phases held against this system's ceilings."""
+
+    id: str
+    heading: str
+    lead: str
+    charts: tuple[Chart, ...]
+    tables: tuple[Table, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PageView:
+    """The whole page."""
+
+    title: str
+    eyebrow: str
+    headline: str
+    dek: str
+    badges: tuple[Badge, ...]
+    tags: tuple[str, ...]
+    groups: tuple[GroupView, ...]
+    glossary: tuple[Fact, ...]
+    rules: tuple[Fact, ...]
+    footnotes: tuple[str, ...]
+    colophon: str
+    data: Markup
+    sweeps: tuple[SweepView, ...] = ()
+    profiles: tuple[ProfileView, ...] = ()
+    throughput: PageSection | None = None
