@@ -54,13 +54,13 @@ def check(
     warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
     set is an error. Logs of other names and run sets without a finished run are mentioned and not judged.
     """
-    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_unjudged, renamed, spooled_input
+    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_skipped, renamed, spooled_input
     from harness.system.resources import usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, verdict_blocks, verdicts_csv
     from rules.judge.checker import MANY_LOGS, check_paths
     from rules.judge.document import verdicts_to_json
     from rules.judge.families import find_rule
-    from rules.tree.skipped import find_unjudged
+    from rules.tree.inventory import find_skipped, take_inventory
 
     if explain is not None:
         show(explain_rule(find_rule(explain)))
@@ -68,14 +68,20 @@ def check(
     if not paths:
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
     with spooled_input(paths) as given:
+        inventories = [take_inventory(path) for path in given]
         found = check_paths(
-            given, benchmark_file, not no_second_opinion, ruleset, usable_cores(), JudgingProgress(MANY_LOGS).tell
+            inventories,
+            benchmark_file,
+            not no_second_opinion,
+            ruleset,
+            usable_cores(),
+            JudgingProgress(MANY_LOGS).tell,
         )
     spooled = [path for path in given if path not in paths]
     verdicts = [renamed(one, spooled[0], STANDARD_INPUT) if spooled else one for one in found]
-    unjudged = [one for path in paths for one in find_unjudged(path)]
+    skipped = [item for inventory in inventories for item in find_skipped(inventory)]
     if form == "json":
-        show_json(verdicts_to_json(verdicts, unjudged))
+        show_json(verdicts_to_json(verdicts, skipped))
     elif form == "csv":
         click.echo(verdicts_csv(verdicts), nl=False)
     elif form == "sarif":
@@ -88,7 +94,7 @@ def check(
         click.echo(verdicts_to_junit(verdicts))
     else:
         show(verdict_blocks(verdicts, max_places=None if verbose or form == "md" else MAX_PLACES), form)
-    echo_unjudged(unjudged)
+    echo_skipped(skipped)
     is_refused = any(one.outcome == "invalid" or (fail_on == "warning" and one.count("warning")) for one in verdicts)
     return ExitCode.COMPLIANCE if is_refused else ExitCode.DONE
 
@@ -118,7 +124,7 @@ def score(
     from reports.views.score import describe_score, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
-    from rules.tree.result_set import find_result_sets
+    from rules.tree.inventory import find_result_sets
 
     try:
         found = [result_set for path in paths for result_set in find_result_sets(path)]

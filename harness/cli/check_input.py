@@ -15,7 +15,7 @@ import click
 from rules.checks.rule import Finding, Outcome
 from rules.checks.verdict import Verdict
 from rules.logs.text import printable
-from rules.tree.skipped import MAX_MENTIONED, Unjudged
+from rules.tree.inventory import MAX_MENTIONED, Skipped
 
 STANDARD_INPUT = Path("-")
 _PLAIN_EVERY_S = 5.0
@@ -62,11 +62,11 @@ def renamed(verdict: Verdict, old: Path, new: Path) -> Verdict:
     )
 
 
-def echo_unjudged(unjudged: Sequence[Unjudged]) -> None:
+def echo_skipped(skipped: Sequence[Skipped]) -> None:
     """A line on standard error for each thing that looks like a result and was passed over."""
-    for one in unjudged:
-        click.echo(f"not judged: {printable(str(one.path))}: {one.reason}; {one.remedy}.", err=True)
-    if len(unjudged) >= MAX_MENTIONED:
+    for item in skipped:
+        click.echo(f"not judged: {printable(str(item.path))}: {item.reason}; {item.remedy}.", err=True)
+    if len(skipped) >= MAX_MENTIONED:
         click.echo("not judged: perhaps more, which are not listed.", err=True)
 
 

@@ -15,7 +15,8 @@ from rules.checks.verdict import Verdict
 from rules.judge.sets import judge_set
 from rules.logs.text import printable
 from rules.scoring.results import RunResult
-from rules.tree.result_set import ResultSet, find_result_sets
+from rules.tree.inventory import find_result_sets
+from rules.tree.result_set import ResultSet
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -9,14 +9,13 @@ import msgspec
 
 from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
 from reports.facts.extras import SURROUNDINGS, Extras, read_extras, read_run_set
-from reports.facts.throughput_sets import find_throughput_sets
 from reports.facts.untrusted import as_list, as_mapping, items_of, read_json
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
 MAX_VALUES = 4
@@ -83,13 +82,10 @@ def describe(path: Path) -> Described:
     """
     if is_document(path):
         return _of_document(path)
-    try:
-        found = find_result_sets(path)
-    except InputError:
-        measured = find_throughput_sets(path)
-        if not measured:
-            raise
-        return _of_measurement(_only(path, measured, [folder.name for folder in measured]))
+    inventory = take_inventory(path)
+    if inventory.throughput and not inventory.result_sets:
+        return _of_measurement(_only(path, inventory.throughput, [folder.name for folder in inventory.throughput]))
+    found = inventory.require_result_sets()
     one = _only(path, found, [str(result_set.folder) for result_set in found])
     settings = _of_extras(read_extras(one), str(one.system_json.name) if one.system_json else "")
     settings["logged"] = _logged([read_log(log) for log in one.logs])

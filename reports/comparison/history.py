@@ -1,7 +1,6 @@
 """Past run sets and measurements below a directory: when, what, where, and how they ended."""
 
 import math
-import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -19,12 +18,11 @@ from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import take_inventory
+from rules.tree.result_set import ResultSet
 
 _RECORD = Path("extra") / "run_set.json"
-_MAX_DEPTH = 8
 _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
-_NOT_SETS = ("extra", "systems", "results")
 
 
 def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastSet, ...], int]:
@@ -34,10 +32,15 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
     """
     if not folder.is_dir():
         raise InputError(f"{printable(folder)}: no such directory. Give the one that 'run' wrote its sets to.")
-    found = [(path, _record(path)) for path in _find(folder)]
-    found.sort(key=lambda one: _moment(one[1]), reverse=True)
+    inventory = take_inventory(folder)
+    sets: dict[Path, list[ResultSet]] = {}
+    for result_set in inventory.result_sets:
+        if len(result_set.folder.parents) > 2:
+            sets.setdefault(result_set.folder.parents[2], []).append(result_set)
+    found = [(path, _record(path)) for path in inventory.run_sets]
+    found.sort(key=lambda entry: _moment(entry[1]), reverse=True)
     shown = found if limit is None else found[:limit]
-    return tuple(_past(path, content) for path, content in shown), len(found)
+    return tuple(_past(path, record, sets.get(path, [])) for path, record in shown), len(found)
 
 
 def history_to_json(past: Sequence[PastSet], num_found: int) -> dict[str, Any]:
@@ -49,22 +52,6 @@ def history_to_json(past: Sequence[PastSet], num_found: int) -> dict[str, Any]:
 def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
     """One row per set, as PastSet has them."""
     return record_frame(PastSet, past)
-
-
-def _find(folder: Path) -> list[Path]:
-    """Folders with extra/run_set.json, or with an extra/ that lost it."""
-    found = []
-    for name, subfolders, _ in os.walk(folder):
-        here = Path(name)
-        if "extra" in subfolders and ((here / _RECORD).exists() or "results" in subfolders):
-            found.append(here)
-            subfolders.clear()
-            continue
-        is_deep = len(here.parts) - len(folder.parts) >= _MAX_DEPTH
-        subfolders[:] = (
-            [] if is_deep else sorted(one for one in subfolders if one not in _NOT_SETS and not one.startswith("."))
-        )
-    return found
 
 
 def _record(path: Path) -> tuple[Mapping[str, Any], list[str]]:
@@ -80,7 +67,7 @@ def _moment(record: tuple[Mapping[str, Any], list[str]]) -> float:
     return -math.inf if moment is None else moment
 
 
-def _past(path: Path, record: tuple[Mapping[str, Any], list[str]]) -> PastSet:
+def _past(path: Path, record: tuple[Mapping[str, Any], list[str]], sets: Sequence[ResultSet]) -> PastSet:
     content, problems = record
     known: dict[str, Any] = {
         "folder": printable(path, 300),
@@ -97,7 +84,7 @@ def _past(path: Path, record: tuple[Mapping[str, Any], list[str]]) -> PastSet:
         return PastSet(**known, kind="broken", problem=problems[0] if problems else "run_set.json is empty")
     if content.get("throughput_steps") is not None:
         return _measurement(path, known)
-    return _runs(path, known)
+    return _runs(sets, known)
 
 
 def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
@@ -116,10 +103,8 @@ def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
     )
 
 
-def _runs(path: Path, known: Mapping[str, Any]) -> PastSet:
-    try:
-        sets = find_result_sets(path)
-    except InputError:
+def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
+    if not sets:
         return PastSet(**known, kind="runs", outcome="incomplete", num_done=0, problem="no run was finished")
     try:
         judged = judge_set(sets[0])

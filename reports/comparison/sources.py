@@ -9,28 +9,25 @@ from msgspec.structs import asdict
 
 from reports.facts.facts import SetFacts, gather
 from reports.facts.sides import Side, converged_samples, logged_settings, side_of
-from reports.facts.throughput_sets import find_throughput_sets, throughput_side
+from reports.facts.throughput_sets import throughput_side
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.scoring.results import Evaluation, RunResult
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import take_inventory
 
 
 def read_sides(path: Path) -> tuple[Side, ...]:
     """Every side of a comparison at or below `path`, result sets first. Raises InputError where there is none."""
     if is_document(path):
         return tuple(sides_of(read_document(path)))
-    measured = find_throughput_sets(path)
-    try:
-        find_result_sets(path)
-    except InputError:
-        if not measured:
-            raise
-        return tuple(throughput_side(folder) for folder in measured)
-    sets: tuple[SetFacts, ...] = gather([path], second_opinion=False)
-    return (*(side_of(one) for one in sets), *(throughput_side(folder) for folder in measured))
+    inventory = take_inventory(path)
+    measured = tuple(throughput_side(folder) for folder in inventory.throughput)
+    if measured and not inventory.result_sets:
+        return measured
+    sets: tuple[SetFacts, ...] = gather([inventory], second_opinion=False)
+    return (*(side_of(one) for one in sets), *measured)
 
 
 def sides_of(document: ReportDocument) -> list[Side]:

@@ -20,7 +20,6 @@ from reports.text.formatting import printable
 from rules.errors import InputError
 
 SWEEP_FILE = "sweep.json"
-_MAX_DEPTH = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -131,15 +130,6 @@ class SweepFacts:
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
-
-
-def find_sweeps(path: Path) -> tuple[Path, ...]:
-    """Folders that hold a sweep, at `path` and at most three levels below it."""
-    found = [path] if (path / SWEEP_FILE).is_file() else []
-    for depth in range(1, _MAX_DEPTH + 1):
-        pattern = "/".join(["*"] * depth + [SWEEP_FILE])
-        found += sorted(file.parent for file in path.glob(pattern) if file.is_file())
-    return tuple(found)
 
 
 def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Sequence[SetFacts] = ()) -> SweepFacts:

@@ -18,7 +18,8 @@ from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
 from rules.judge.sets import judge_sets
 from rules.scoring.results import BenchmarkResult, RunResult
-from rules.tree.result_set import ResultSet, find_result_sets
+from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
 Status = Literal["own", "official", "unknown"]
@@ -68,7 +69,7 @@ class SetFacts:
 
 
 def gather(
-    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+    paths: Sequence[Path | Inventory], *, second_opinion: bool = True, benchmark_file: Path | None = None
 ) -> tuple[SetFacts, ...]:
     """Facts of every set at or below `paths`, each folder once. Raises InputError where there is nothing to read.
 
@@ -76,7 +77,8 @@ def gather(
     """
     found: dict[Path, ResultSet] = {}
     for path in paths:
-        for result_set in find_result_sets(path):
+        inventory = path if isinstance(path, Inventory) else take_inventory(path)
+        for result_set in inventory.require_result_sets():
             key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
             found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)

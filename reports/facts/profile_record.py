@@ -1,8 +1,9 @@
 """extra/profile.json as the reports use it. The file may come from anyone: what does not fit reads as not known."""
 
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -109,16 +110,11 @@ class ProfileRecord:
     eval_flop_per_s: float | None
 
 
-def find_profiles(path: Path, outside: Collection[Path] = ()) -> tuple[ProfileRecord, ...]:
-    """The profiles of the set at `path` and of those at most two levels below it, at most _MAX_PROFILES.
-
-    None that lie below a folder of `outside` (resolved).
-    """
-    found = [path / _FILE, *sorted(path.glob(f"*/{_FILE}")), *sorted(path.glob(f"*/*/{_FILE}"))]
-    found = [file for file in found if not any(above in outside for above in file.resolve().parents)]
+def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
+    """The profiles of these folders, different ones only, at most _MAX_PROFILES."""
     problems: list[str] = []
-    records = (read_profile(file, problems) for file in found[:_MAX_PROFILES])
-    return tuple(record for record in records if record is not None)
+    records = (read_profile(folder / _FILE, problems) for folder in islice(folders, _MAX_PROFILES))
+    return tuple(dict.fromkeys(record for record in records if record is not None))
 
 
 def read_profile(path: Path, problems: list[str]) -> ProfileRecord | None:

@@ -1,6 +1,5 @@
 """Measurements of throughput alone, as `run --throughput` leaves them: extra/throughput.json."""
 
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,6 @@ from rules.errors import InputError
 
 _FILE = Path("extra") / "throughput.json"
 _CLOCK_STEP_S = 1e-6
-_MAX_DEPTH = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -30,19 +28,6 @@ class ThroughputSet:
     rates: tuple[float, ...]
     exchanges: tuple[Exchange, ...] = ()
     """Of the processes that had several ranks."""
-
-
-def find_throughput_sets(path: Path) -> tuple[Path, ...]:
-    """Folders at or below `path` that hold a measurement of throughput, sorted."""
-    found = []
-    for folder, subfolders, _ in os.walk(path):
-        here = Path(folder)
-        depth = len(here.parts) - len(path.parts)
-        if (here / _FILE).is_file():
-            found.append(here)
-        subfolders[:] = sorted(name for name in subfolders if depth < _MAX_DEPTH and not name.startswith("."))
-        subfolders[:] = [name for name in subfolders if name not in ("extra", "systems", "results")]
-    return tuple(found)
 
 
 def read_throughput(folder: Path) -> ThroughputSet:

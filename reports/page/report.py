@@ -5,7 +5,7 @@ import errno
 import math
 import os
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -13,18 +13,18 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from reports.comparison.sweep import SweepFacts, find_sweeps, read_sweep_facts
+from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
-from reports.facts.profile_record import ProfileRecord, find_profiles
-from reports.facts.throughput_sets import ThroughputSet, find_throughput_sets, read_throughput
+from reports.facts.profile_record import ProfileRecord, read_profiles
+from reports.facts.throughput_sets import ThroughputSet, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
 from rules.errors import InputError
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import take_inventory
 
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
@@ -49,13 +49,32 @@ def gather_everything(
     paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
 ) -> Gathered:
     """Read and judge, once, what is at or below `paths`. Raises InputError where there is nothing to read."""
-    sets = gather_sets(paths, second_opinion=second_opinion, benchmark_file=benchmark_file)
-    return Gathered(
-        sets=sets,
-        sweeps=gather_sweeps(paths, sets),
-        profiles=gather_profiles(paths),
-        measured=gather_throughput(paths),
-    )
+    inventories = [take_inventory(path) for path in paths]
+    holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
+    sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file)
+    sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
+    swept = {folder.resolve() for found in inventories for folder in found.sweeps}
+    profiles = read_profiles(_outside(swept, [folder for found in inventories for folder in found.profiles]))
+    measured = _read_measured(_outside(swept, [folder for found in inventories for folder in found.throughput]))
+    if not (sets or sweeps or profiles or measured):
+        for found in inventories:
+            found.require_result_sets()
+    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=measured)
+
+
+def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
+    """The folders, each once, that are not in a sweep, whose table shows what they found."""
+    distinct = {folder.resolve(): folder for folder in folders}
+    return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]
+
+
+def _read_measured(folders: Iterable[Path]) -> tuple[ThroughputSet, ...]:
+    """Measurements of throughput; broken ones are left out of the page."""
+    found = []
+    for folder in folders:
+        with contextlib.suppress(InputError):
+            found.append(read_throughput(folder))
+    return tuple(found)
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -73,36 +92,6 @@ def write_page(gathered: Gathered, output: Path, *, title: str | None = None) ->
         gathered.sets, title=title, sweeps=gathered.sweeps, profiles=gathered.profiles, measured=gathered.measured
     )
     return write_whole(output, text)
-
-
-def gather_sweeps(paths: Sequence[Path], sets: Sequence[SetFacts] = ()) -> tuple[SweepFacts, ...]:
-    """Every sweep at or below `paths`; of its sets, those among `sets` are judged already."""
-    return tuple(read_sweep_facts(folder, known=sets) for path in paths for folder in find_sweeps(path))
-
-
-def gather_profiles(paths: Sequence[Path]) -> tuple[ProfileRecord, ...]:
-    """Every profile at or below `paths`, each once, but for those of a sweep, whose table says what they found."""
-    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
-    return tuple(dict.fromkeys(record for path in paths for record in find_profiles(path, swept)))
-
-
-def gather_sets(
-    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
-) -> tuple[SetFacts, ...]:
-    """As `gather`, but a path may hold sweeps, profiles or throughput alone, which are without runs to a target."""
-    holding = [path for path in paths if _holds_sets(path)]
-    return gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file) if holding else ()
-
-
-def _holds_sets(path: Path) -> bool:
-    """Whether there is a result set at or below `path`. Raises InputError where there is nothing to show at all."""
-    try:
-        find_result_sets(path)
-    except InputError:
-        if path.is_dir() and (find_sweeps(path) or find_profiles(path) or find_throughput_sets(path)):
-            return False
-        raise
-    return True
 
 
 def render_report(
@@ -145,19 +134,6 @@ def render_report(
 def find_baseline(sets: Sequence[SetFacts], name: str | None) -> SetFacts | None:
     """As `find_by_label`; None where no name is given."""
     return None if name is None else find_by_label(sets, name, "--baseline")
-
-
-def gather_throughput(paths: Sequence[Path]) -> tuple[ThroughputSet, ...]:
-    """Measurements of throughput alone, but for those that a sweep shows; broken ones are left out of the page."""
-    folders = [folder for path in paths if path.is_dir() for folder in find_throughput_sets(path)]
-    swept = [folder.resolve() for path in paths for folder in find_sweeps(path)]
-    found = []
-    for folder in dict.fromkeys(folders):
-        if any(above in folder.resolve().parents for above in swept):
-            continue
-        with contextlib.suppress(InputError):
-            found.append(read_throughput(folder))
-    return tuple(found)
 
 
 def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:

@@ -95,7 +95,7 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
     counts = Counter(finding.severity for finding in found)
     if not found:
         is_any = any(one.status == "pass" for one in outcomes)
-        return _unjudged(outcomes, is_any) or ("passed" if is_any else "did not apply"), True
+        return _skipped(outcomes, is_any) or ("passed" if is_any else "did not apply"), True
     texts = []
     for severity in ("error", "warning", "info"):
         if number := counts[severity]:
@@ -106,7 +106,7 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
     return ", ".join(texts), not counts["error"]
 
 
-def _unjudged(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
+def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
     """What was not judged, because a rule that it builds on is broken; "" where nothing was left out."""
     blocked = [one for one in outcomes if one.status == "skip" and (one.reason or "").endswith(BROKEN)]
     if not blocked:

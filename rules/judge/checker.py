@@ -14,6 +14,7 @@ from rules.judge.parallel import map_in_order, no_full_collections
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
 from rules.logs.text import printable
+from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission, Target, find_targets
 
@@ -32,19 +33,20 @@ def check_path(
 
 
 def check_paths(
-    paths: Sequence[str | Path],
+    paths: Sequence[str | Path | Inventory],
     benchmark_file: str | Path | None = None,
     second_opinion: bool = True,
     ruleset: str | None = None,
     num_processes: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge each of several paths; verdicts come in the order of the paths, whatever `num_processes`.
+    """Judge each of several paths or inventories; verdicts come in their order, whatever `num_processes`.
 
     `on_progress` is called with how many of how many logs have been judged. Raises InputError for the first path that
     is missing or cannot be read.
     """
-    targets = [target for path in paths for target in find_targets(path)]
+    inventories = [path if isinstance(path, Inventory) else take_inventory(path) for path in paths]
+    targets = [target for inventory in inventories for target in find_targets(inventory)]
     units = [unit for target in targets for unit in _units(target)]
     num_logs = sum(map(_num_logs, units))
     many = len(units) > 1

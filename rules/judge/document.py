@@ -7,22 +7,22 @@ from typing import Any
 from rules.checks.verdict import Verdict
 from rules.judge.agreement import compare_opinions
 from rules.logs.text import printable
-from rules.tree.skipped import Unjudged
+from rules.tree.inventory import Skipped
 
 SCHEMA_VERSION = 2
 
 
-def verdicts_to_json(verdicts: Sequence[Verdict], unjudged: Sequence[Unjudged] = ()) -> dict[str, Any]:
+def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
     """The document that `check --format json` prints, as plain values.
 
     Findings stand at every level that they concern. What became of each rule stands at its own level only: a set
-    lists its logs' rules, a submission and a round their own. `unjudged` is what was passed over.
+    lists its logs' rules, a submission and a round their own. `skipped` is what was passed over.
     """
     return {
         "schema_version": SCHEMA_VERSION,
         "verdicts": [_to_json(one) for one in verdicts],
         "not_judged": [
-            {"path": printable(str(one.path)), "reason": one.reason, "remedy": one.remedy} for one in unjudged
+            {"path": printable(str(item.path)), "reason": item.reason, "remedy": item.remedy} for item in skipped
         ],
     }
 

@@ -19,7 +19,7 @@ from rules.logs.text import printable
 from rules.scoring.energy import read_set_power
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import score_runs
-from rules.tree.result_set import ResultSet, find_result_sets
+from rules.tree.result_set import ResultSet, set_of_one
 from rules.tree.system_desc import read_system_desc
 
 
@@ -51,8 +51,7 @@ def check_log(
     """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition and,
     unless it is one of many, for a ruleset without its benchmark."""
     path = Path(path)
-    result_set = find_result_sets(path)[0]
-    log = read_log(path)
+    result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
     verdict = _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
     return with_second_opinion((verdict,))[0] if second_opinion else verdict
@@ -67,7 +66,7 @@ def judge_sets(
 ) -> tuple[JudgedSet, ...]:
     """Judge several sets one after the other; the official checkers are asked about all of them in one process."""
     judged = [judge_set(result_set, benchmark_file, ruleset) for result_set in result_sets]
-    if not second_opinion:
+    if not second_opinion or not judged:
         return tuple(judged)
     verdicts = with_second_opinion([one.verdict for one in judged])
     return tuple(replace(one, verdict=verdict) for one, verdict in zip(judged, verdicts, strict=True))

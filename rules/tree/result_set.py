@@ -1,21 +1,17 @@
-"""Finding result sets: directories that hold result_*.txt, in our tree, MLPerf's, or bare."""
+"""One result set: a directory that holds result_*.txt, in our tree, MLPerf's, or bare."""
 
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-from rules.errors import InputError, NothingToJudgeError
-from rules.logs.text import printable
 
 RESULT_FILE = re.compile(r"result_.*\.txt\Z")
 _ROUND = re.compile(r"(?:\A|[_-])v(\d{1,2}\.\d)(?:[_-]|\Z)")
 _NUMBERS = re.compile(r"(\d+)")
 POWER_FOLDER = "power"
 MAX_STRAY_NAMES = 20
-_MAX_NAMES_SHOWN = 3
 NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
@@ -52,78 +48,27 @@ class ResultSet:
         return _file(self.root / "extra" / "definition.toml") if self.root is not None else None
 
 
-def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
-    """All result sets at or below `path`, sorted by folder; a log file is a set of one.
-
-    Links to directories are not followed, nor are links that lead out of the tree. Raises InputError when there is
-    nothing to judge, or where a directory cannot be read.
-    """
-    path = Path(path)
-    if path.is_file():
-        return (_result_set(path.parent, (path,)),)
-    require_directory(path)
-    found, other_names = scan_result_sets(path)
-    if not any(one.logs or one.unread for one in found):
-        if (path / "extra" / "run_set.json").is_file():
-            raise NothingToJudgeError(
-                f"{path}: a run set without a finished run. Complete it with 'dlrmbench resume {path}'."
-            )
-        raise NothingToJudgeError(
-            f"{path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt, "
-            "or a directory of result_*.txt; a single log of another name can be given as a file"
-            + (f", here {', '.join(map(printable, other_names))}." if other_names else ".")
-        )
-    return found
+def set_of_one(log: Path) -> ResultSet:
+    """The set of a log that is given as a file."""
+    return _result_set(log.parent, (log,))
 
 
-def scan_result_sets(path: Path) -> tuple[tuple[ResultSet, ...], tuple[str, ...]]:
-    """The sets at or below a directory, and some files that may be logs of another name."""
-    found: list[ResultSet] = []
-    other_names: list[str] = []
-    for folder, subfolders, files in os.walk(path, onerror=_refuse_unreadable):
-        subfolders[:] = sorted(name for name in subfolders if name not in NOT_RESULTS and not name.startswith("."))
-        here = Path(folder)
-        if any(RESULT_FILE.match(name) for name in (*files, *subfolders)):
-            found.append(read_result_folder(here, path))
-            subfolders[:] = [name for name in subfolders if name != POWER_FOLDER and not RESULT_FILE.match(name)]
-        elif len(other_names) < _MAX_NAMES_SHOWN:
-            other_names += [str(here / name) for name in sorted(files) if name.endswith((".txt", ".log", ".out"))]
-    return tuple(sorted(found, key=lambda one: _natural(str(one.folder)))), tuple(other_names[:_MAX_NAMES_SHOWN])
-
-
-def holds_results(folder: Path) -> bool:
-    """Whether a name directly in a directory is that of a log."""
-    try:
-        return any(RESULT_FILE.match(one.name) for one in folder.iterdir())
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}.") from None
-
-
-def require_directory(path: Path) -> None:
-    """Raises InputError with what `path` is instead."""
-    if path.is_dir():
-        return
-    if path.exists():
-        what = "is neither a file nor a directory"
-    else:
-        what = "is a broken link" if path.is_symlink() else "no such file or directory"
-    raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
-
-
-def read_result_folder(folder: Path, start: Path) -> ResultSet:
-    """The set in one directory. `start` is where the search began: outside a tree, links may not lead out of it."""
+def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[str]] | None = None) -> ResultSet:
+    """The set in one directory, of which `entries` may be the listing. `start` is where the search began: outside a
+    tree, links may not lead out of it. Raises OSError where the directory cannot be read."""
+    if entries is None:
+        with os.scandir(folder) as listing:
+            entries = list(listing)
     logs, unread, strays = [], [], []
-    one = _result_set(folder, ())
-    top = _top(folder) if one.system is not None else start
-    with os.scandir(folder) as entries:
-        for entry in sorted(entries, key=lambda each: _natural(each.name)):
-            if not RESULT_FILE.match(entry.name):
-                if entry.name != POWER_FOLDER:
-                    strays.append(entry.name)
-            elif (reason := _why_not_read(entry, top)) is None:
-                logs.append(folder / entry.name)
-            else:
-                unread.append((folder / entry.name, reason))
+    top = _top(folder) if _is_in_tree(folder) else start
+    for entry in sorted(entries, key=lambda entry: natural_order(entry.name)):
+        if not RESULT_FILE.match(entry.name):
+            if entry.name != POWER_FOLDER:
+                strays.append(entry.name)
+        elif (reason := _why_not_read(entry, top)) is None:
+            logs.append(folder / entry.name)
+        else:
+            unread.append((folder / entry.name, reason))
     return _result_set(folder, tuple(logs), tuple(unread), tuple(strays[:MAX_STRAY_NAMES]))
 
 
@@ -140,11 +85,7 @@ def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
     return None if entry.is_file(follow_symlinks=False) else "not a regular file"
 
 
-def _refuse_unreadable(error: OSError) -> None:
-    raise InputError(f"{error.filename}: cannot be read: {error.strerror}.")
-
-
-def _natural(name: str) -> tuple[tuple[int, int, str], ...]:
+def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     """Sort key that puts result_2 before result_10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
@@ -155,6 +96,12 @@ def _top(folder: Path) -> Path:
     return Path(os.path.normpath(folder.parents[2] if len(folder.parents) > 2 else Path(*parts[:-3])))
 
 
+def _is_in_tree(folder: Path) -> bool:
+    """Whether a directory is results/<system>/<benchmark> of something."""
+    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
+    return len(parts) >= 4 and parts[-3] == "results"
+
+
 def _result_set(
     folder: Path,
     logs: tuple[Path, ...],
@@ -162,7 +109,7 @@ def _result_set(
     strays: tuple[str, ...] = (),
 ) -> ResultSet:
     parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
-    has_tree = len(parts) >= 4 and parts[-3] == "results"
+    has_tree = _is_in_tree(folder)
     top = _top(folder)
     system = parts[-2] if has_tree else None
     is_ours = has_tree and (top / "extra").is_dir()

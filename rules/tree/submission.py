@@ -5,23 +5,14 @@ directories are never followed, and what leads out of a submission is listed and
 """
 
 import os
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
 from rules.errors import InputError
-from rules.tree.result_set import (
-    NOT_RESULTS,
-    POWER_FOLDER,
-    ResultSet,
-    find_result_sets,
-    holds_results,
-    leads_out,
-    read_result_folder,
-    require_directory,
-    round_of,
-    scan_result_sets,
-)
+from rules.tree.inventory import EXTRA, Inventory
+from rules.tree.result_set import ResultSet, leads_out, read_result_folder, round_of
 
 SYSTEMS, RESULTS, BENCHMARKS = "systems", "results", "benchmarks"
 MAX_ENTRIES = 200_000
@@ -86,74 +77,78 @@ Target = Path | ResultSet | Submission | Round
 """What is judged as a whole; a path is one log."""
 
 
-def find_targets(path: str | Path) -> tuple[Target, ...]:
-    """What lies at or below `path`, outermost first recognised. Raises InputError where there is nothing."""
-    path = Path(path)
-    if path.is_file():
-        return (path,)
-    require_directory(path)
+def find_targets(inventory: Inventory) -> tuple[Target, ...]:
+    """What an inventory holds, outermost first recognised. Raises InputError where there is nothing to judge, or
+    where a directory could not be read."""
+    if not inventory.subfolders and inventory.unreadable is None:
+        return (inventory.path,)
+    inventory.require_readable()
+    sets = {result_set.folder: result_set for result_set in inventory.result_sets}
     found: list[Target] = []
-    waiting = [path]
+    waiting = [(inventory.path, False)]
     while waiting:
-        folder = waiting.pop()
-        if is_submission(folder):
-            found.append(read_submission(folder))
-        elif is_round(folder):
-            found.append(_read_round(folder))
-        elif _holds_run_set(folder):
-            found += scan_result_sets(folder)[0]
-        else:
-            names = _folders(folder)
-            if holds_results(folder):
-                found.append(read_result_folder(folder, path))
-                names = [name for name in names if name != POWER_FOLDER]
-            waiting += [folder / name for name in reversed(names) if name not in NOT_RESULTS]
-    return tuple(found) if found else find_result_sets(path)
+        folder, is_in_run_set = waiting.pop()
+        names = inventory.subfolders[folder]
+        if not is_in_run_set and _is_submission(names):
+            found.append(_read_submission(folder, sets))
+            continue
+        if not is_in_run_set and _is_round(inventory, folder):
+            found.append(_read_round(inventory, folder, sets))
+            continue
+        if folder in sets:
+            found.append(sets[folder])
+        inner = [folder / name for name in reversed(names)]
+        is_in_run_set = is_in_run_set or _is_run_set(names)
+        waiting += [(place, is_in_run_set) for place in inner if place in inventory.subfolders]
+    return tuple(found) or inventory.require_result_sets()
 
 
-def is_round(folder: Path) -> bool:
+def _is_round(inventory: Inventory, folder: Path) -> bool:
     """Whether a directory holds several submissions, or one and is named as a round."""
-    inner = sum(is_submission(folder / name) for name in _folders(folder))
+    inner = sum(_is_submission(inventory.subfolders.get(folder / name, ())) for name in inventory.subfolders[folder])
     return inner > 1 or (inner == 1 and round_of((Path(os.path.abspath(folder)).name,)) is not None)  # noqa: PTH100
 
 
-def is_submission(folder: Path) -> bool:
-    """Whether a directory holds results/ beside systems/ or benchmarks/, and is no run set of this harness."""
-    has_results = _is_folder(folder / RESULTS) and not _holds_run_set(folder)
-    return has_results and (_is_folder(folder / SYSTEMS) or _is_folder(folder / BENCHMARKS))
+def _is_submission(names: Collection[str]) -> bool:
+    """Whether a directory of these subdirectories holds results/ beside systems/ or benchmarks/, and is no run set of
+    this harness."""
+    return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
 
 
-def read_submission(folder: Path) -> Submission:
-    """List one organisation's tree. Raises InputError where a directory cannot be read."""
+def _is_run_set(names: Collection[str]) -> bool:
+    return RESULTS in names and EXTRA in names
+
+
+def _read_submission(folder: Path, sets: Mapping[Path, ResultSet]) -> Submission:
+    """List one organisation's tree, of which `sets` are read. Raises InputError where a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
-    sets, not_judged = [], []
-    for one in entries:
-        if one.kind == "folder" and len(one.parts) == 3 and one.parts[0] == RESULTS:
-            place = folder.joinpath(*one.parts)
-            if one.parts[2] in OTHER_BENCHMARKS:
+    judged, not_judged = [], []
+    for entry in entries:
+        if entry.kind == "folder" and len(entry.parts) == 3 and entry.parts[0] == RESULTS:
+            place = folder.joinpath(*entry.parts)
+            if entry.parts[2] in OTHER_BENCHMARKS:
                 not_judged.append(place)
             else:
-                sets.append(read_result_folder(place, folder))
+                judged.append(sets[place] if place in sets else read_result_folder(place, folder))
     return Submission(
         folder=folder,
         organization=name.name,
         round=round_of(name.parts),
-        sets=tuple(sets),
+        sets=tuple(judged),
         not_judged=tuple(not_judged),
         entries=entries,
         is_cut=is_cut,
     )
 
 
-def _read_round(folder: Path) -> Round:
+def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSet]) -> Round:
     submissions, others = [], []
     for place in sorted(folder.iterdir()):
-        name = place.name
-        if _is_folder(place) and not name.startswith(".") and (is_submission(place) or _is_folder(place / RESULTS)):
-            submissions.append(read_submission(place))
+        if RESULTS in inventory.subfolders.get(place, ()):
+            submissions.append(_read_submission(place, sets))
         else:
-            others.append(name)
+            others.append(place.name)
     return Round(
         folder=folder,
         round=round_of(Path(os.path.abspath(folder)).parts),  # noqa: PTH100
@@ -195,21 +190,3 @@ def _entry(one: os.DirEntry[str], path: str, top: Path) -> Entry:
     if one.is_file(follow_symlinks=False):
         return Entry(path, "file", one.stat(follow_symlinks=False).st_size)
     return Entry(path, "other")
-
-
-def _is_folder(path: Path) -> bool:
-    return path.is_dir() and not path.is_symlink()
-
-
-def _holds_run_set(folder: Path) -> bool:
-    """Whether this is a run-set directory of this harness."""
-    return _is_folder(folder / "extra") and _is_folder(folder / RESULTS)
-
-
-def _folders(folder: Path) -> list[str]:
-    try:
-        with os.scandir(folder) as entries:
-            names = [one.name for one in entries if one.is_dir(follow_symlinks=False)]
-    except OSError as error:
-        raise InputError(f"{folder}: cannot be read: {error.strerror}.") from None
-    return sorted(name for name in names if not name.startswith("."))

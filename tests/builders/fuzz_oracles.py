@@ -27,7 +27,7 @@ from rules.judge.families import RULES
 from rules.judge.sets import check_log, judge_set
 from rules.logs.log import parse_lines
 from rules.scoring.results import read_run_result
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 from rules.tree.system_desc import read_system_desc
 
 MAX_CPU_S = 1.0

@@ -24,7 +24,7 @@ from typing import NamedTuple
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 
 from rules.judge.checker import check_paths
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 _TURNS = 5
 

@@ -12,7 +12,7 @@ from report_builder import write_run_set
 
 from harness.run_sets.finish import finish_set
 from harness.run_sets.folder import RunSet
-from reports.facts.history import read_history
+from reports.comparison.history import read_history
 from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark
 from rules.judge import second_opinion
@@ -20,7 +20,8 @@ from rules.judge.checker import check_path
 from rules.judge.sets import judge_set
 from rules.official.opinion import OfficialOpinion, Question
 from rules.scoring.scoring import score_runs
-from rules.tree.result_set import RESULT_FILE, find_result_sets
+from rules.tree.inventory import find_result_sets
+from rules.tree.result_set import RESULT_FILE
 
 
 @pytest.fixture

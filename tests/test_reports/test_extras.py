@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from report_builder import write_attempt, write_run_set
 
 from reports.facts.extras import Extras, read_extras
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 json_values = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=20),

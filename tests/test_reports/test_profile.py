@@ -16,11 +16,12 @@ from report_builder import Page, write_run_set
 from reports.charts.figure import Figure
 from reports.charts.phases import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.facts.profile_record import find_profiles, parse_profile
+from reports.facts.profile_record import parse_profile, read_profiles
 from reports.page.figures.profile import headline, limits_table, phases_table
 from reports.page.report import write_report
 from reports.page.sections.profile import profile_view
 from rules.errors import InputError
+from rules.tree.inventory import take_inventory
 
 HOSTILE = "</title><script>alert(1)</script>\x1b[31m\u202e"
 ABOUT = {"id_": "c", "title": "Title " + HOSTILE[:20], "description": "Description"}
@@ -134,7 +135,7 @@ def test_a_page_may_be_a_profile_alone_or_beside_runs(tmp_path: Path) -> None:
 
 def test_a_folder_of_neither_runs_nor_profiles_is_refused(tmp_path: Path) -> None:
     write_profile(tmp_path / "set", {"phases": []})
-    assert find_profiles(tmp_path) == ()
+    assert read_profiles([tmp_path / "set"]) == ()
     with pytest.raises(InputError):
         write_report([tmp_path], tmp_path / "page.html")
 
@@ -223,6 +224,6 @@ def test_bars_have_no_negative_extent(make: Callable[[], Figure]) -> None:
 def test_logs_and_profiles_are_both_found_below_a_folder_of_sets(tmp_path: Path) -> None:
     write_run_set(tmp_path / "one")
     write_profile(tmp_path / "two", document())
-    assert len(find_profiles(tmp_path)) == 1
+    assert take_inventory(tmp_path).profiles == (tmp_path / "two",)
     page = Page(write_report([tmp_path], tmp_path / "page.html").read_text(encoding="utf-8"))
     assert "Profile: dlrm_tiny" in page.text and "Every run" in page.text

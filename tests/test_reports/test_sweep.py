@@ -9,10 +9,11 @@ import pytest
 from report_builder import write_run_set
 
 from reports.charts.sweep import place
-from reports.comparison.sweep import find_sweeps, read_sweep_facts
-from reports.page.report import gather_sets, write_report
+from reports.comparison.sweep import read_sweep_facts
+from reports.page.report import gather_everything, write_report
 from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_table, sweep_view
 from rules.errors import InputError
+from rules.tree.inventory import take_inventory
 
 HOSTILE = "</script><img src=x onerror=alert(1)>\u202e\x1b[31m"
 
@@ -157,7 +158,7 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     write_sweep(root, {"train.rate": ["0", "1"]}, rows, mode="to_target", throughput_steps=None)
     sweep = read_sweep_facts(root)
     # What a report has judged already is not judged again.
-    judged = gather_sets([root])
+    judged = gather_everything([root]).sets
     assert [row.facts for row in read_sweep_facts(root, known=judged).rows] == list(judged)
     first = rows_as_records(sweep)[0]
     assert first["num_converged"] == first["num_runs"] == 5
@@ -185,7 +186,7 @@ def test_a_page_of_a_throughput_sweep_alone_has_its_table_and_charts(by_threads:
 
 
 def test_sweeps_are_found_below_a_folder(by_threads: Path) -> None:
-    assert find_sweeps(by_threads) == find_sweeps(by_threads.parent) == (by_threads,)
+    assert take_inventory(by_threads).sweeps == take_inventory(by_threads.parent).sweeps == (by_threads,)
 
 
 @pytest.mark.parametrize("folder", ["../outside", "/etc", "..", "a/b", "", None, 3, ["a"], "absent", "\0"])

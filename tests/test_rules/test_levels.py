@@ -16,6 +16,7 @@ from rules.errors import InputError
 from rules.judge.checker import check_paths
 from rules.judge.document import verdicts_to_json
 from rules.judge.parallel import map_in_order
+from rules.tree.inventory import take_inventory
 from rules.tree.submission import OTHER_BENCHMARKS, Round, Submission, find_targets
 
 TINY = load_benchmark("dlrm_tiny")
@@ -35,22 +36,24 @@ def test_each_kind_of_directory_is_told_from_the_others(tmp_path: Path) -> None:
         write_submission(round_folder, organization=name)
     write_set(tmp_path / "mine", TINY)
     top = round_folder / "Example"
-    kinds = [type(one).__name__ for one in find_targets(tmp_path)]
+    kinds = [type(one).__name__ for one in find_targets(take_inventory(tmp_path))]
     assert kinds == ["ResultSet", "Round"]
-    (found,) = find_targets(round_folder)
+    (found,) = find_targets(take_inventory(round_folder))
     assert isinstance(found, Round) and [one.organization for one in found.submissions] == ["Example", "Other"]
-    (found,) = find_targets(top)
+    (found,) = find_targets(take_inventory(top))
     assert isinstance(found, Submission) and found.round == "5.1"
-    assert [type(one).__name__ for one in find_targets(top / "results")] == ["ResultSet"]
-    assert find_targets(set_folder(top) / "result_0.txt") == (set_folder(top) / "result_0.txt",)
+    assert [type(one).__name__ for one in find_targets(take_inventory(top / "results"))] == ["ResultSet"]
+    assert find_targets(take_inventory(set_folder(top) / "result_0.txt")) == (set_folder(top) / "result_0.txt",)
 
 
 def test_one_submission_is_a_round_only_below_a_rounds_name(tmp_path: Path) -> None:
     write_submission(tmp_path / "somewhere")
     write_submission(tmp_path / "training_results_v6.0")
-    kinds = {type(one).__name__ for one in find_targets(tmp_path / "somewhere")}
+    kinds = {type(one).__name__ for one in find_targets(take_inventory(tmp_path / "somewhere"))}
     assert kinds == {"Submission"}
-    assert {type(one).__name__ for one in find_targets(tmp_path / "training_results_v6.0")} == {"Round"}
+    assert {type(one).__name__ for one in find_targets(take_inventory(tmp_path / "training_results_v6.0"))} == {
+        "Round"
+    }
 
 
 def test_a_set_with_too_few_runs_is_incomplete_and_its_submission_invalid(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from rules.judge.checker import check_path
 from rules.judge.sets import check_log, judge_set, judge_sets
 from rules.logs import keys
 from rules.official.opinion import ask_official_checker
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
 GOOD = make_records(DCNV2, num_evals=15, ours=False)

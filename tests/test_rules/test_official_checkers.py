@@ -14,7 +14,7 @@ from rules.judge.checker import check_path
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
 from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")
 

@@ -10,7 +10,8 @@ from rules.judge.sets import judge_set
 from rules.logs.log import read_log
 from rules.scoring.energy import read_set_power, summarise
 from rules.scoring.results import RunResult, read_run_result
-from rules.tree.result_set import ResultSet, find_result_sets
+from rules.tree.inventory import find_result_sets
+from rules.tree.result_set import ResultSet
 
 
 def measured_set(root: Path) -> tuple[ResultSet, list[list[Record]]]:

@@ -15,7 +15,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.judge.sets import judge_set
 from rules.scoring.results import BenchmarkResult, olympic_mean, read_run_result
 from rules.scoring.scoring import score_runs
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 TINY = load_benchmark("dlrm_tiny")
 

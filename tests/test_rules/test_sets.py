@@ -15,7 +15,7 @@ from rules.errors import DefinitionError, InputError
 from rules.judge.checker import check_path
 from rules.judge.sets import check_log, judge_set, make_set_subject
 from rules.logs.log import read_log
-from rules.tree.result_set import find_result_sets
+from rules.tree.inventory import find_result_sets
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 

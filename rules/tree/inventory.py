@@ -1,0 +1,195 @@
+"""Everything at a path, found in one walk: result sets, run sets, sweeps, measurements, and what is skipped.
+
+Every verb that reads results starts here. Links to directories are never followed; directories that hold neither
+results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first bytes of
+those that `find_skipped` looks at.
+"""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import MappingProxyType
+
+from rules.errors import InputError, NothingToJudgeError
+from rules.logs.text import printable
+from rules.tree.result_set import (
+    NOT_RESULTS,
+    POWER_FOLDER,
+    RESULT_FILE,
+    ResultSet,
+    natural_order,
+    read_result_folder,
+    set_of_one,
+)
+
+EXTRA = "extra"
+RUN_SET, SWEEP, PROFILE, THROUGHPUT = "run_set.json", "sweep.json", "profile.json", "throughput.json"
+MAX_MENTIONED = 20
+_MAX_CANDIDATES = 20_000
+_MAX_NAMES_SHOWN = 3
+_HEAD_BYTES = 1 << 16
+_MARK = b":::MLLOG"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Inventory:
+    """What is at or below `path`; folders in the order of the walk, which is sorted by name.
+
+    `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
+    `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
+    `sweeps` hold sweep.json, `profiles` extra/profile.json, `throughput` extra/throughput.json. `subfolders` has
+    every directory that was entered with the names of the directories in it. `candidates` are run sets, and files
+    outside of result sets, at most 20,000. `unreadable` says which directory could not be read, the first one.
+    """
+
+    path: Path
+    result_sets: tuple[ResultSet, ...] = ()
+    run_sets: tuple[Path, ...] = ()
+    sweeps: tuple[Path, ...] = ()
+    profiles: tuple[Path, ...] = ()
+    throughput: tuple[Path, ...] = ()
+    subfolders: Mapping[Path, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    candidates: tuple[Path, ...] = ()
+    unreadable: str | None = None
+
+    @property
+    def holds_measurements(self) -> bool:
+        """Whether there is something to show that no log tells of."""
+        return bool(self.sweeps or self.profiles or self.throughput)
+
+    def require_result_sets(self) -> tuple[ResultSet, ...]:
+        """The result sets. Raises InputError where there are none, or where a directory could not be read."""
+        self.require_readable()
+        if self.result_sets:
+            return self.result_sets
+        if _is_file(self.path / EXTRA / RUN_SET):
+            raise NothingToJudgeError(
+                f"{self.path}: a run set without a finished run. Complete it with 'dlrmbench resume {self.path}'."
+            )
+        texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
+        raise NothingToJudgeError(
+            f"{self.path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt"
+            ", or a directory of result_*.txt; a single log of another name can be given as a file"
+            + (f", here {', '.join(map(printable, texts[:_MAX_NAMES_SHOWN]))}." if texts else ".")
+        )
+
+    def require_readable(self) -> None:
+        if self.unreadable is not None:
+            raise InputError(self.unreadable)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Skipped:
+    """A file or a run set that looks like a result and is not judged, why, and what to do to have it judged."""
+
+    path: Path
+    reason: str
+    remedy: str
+
+
+def take_inventory(path: str | Path) -> Inventory:
+    """List what is at or below `path`; a file is a log. Raises InputError where nothing is there."""
+    path = Path(path)
+    if path.is_file():
+        return Inventory(path=path, result_sets=(set_of_one(path),))
+    if not path.is_dir():
+        what = "is a broken link" if path.is_symlink() else "no such file or directory"
+        what = "is neither a file nor a directory" if path.exists() else what
+        raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
+    subfolders: dict[Path, tuple[str, ...]] = {}
+    result_sets: list[ResultSet] = []
+    found: dict[str, list[Path]] = {RUN_SET: [], SWEEP: [], PROFILE: [], THROUGHPUT: []}
+    candidates: list[Path] = []
+    unreadable = None
+    waiting = [path]
+    while waiting:
+        folder = waiting.pop()
+        try:
+            with os.scandir(folder) as entries:
+                here = sorted(entries, key=lambda entry: entry.name)
+            names = [entry.name for entry in here if entry.is_dir(follow_symlinks=False)]
+            holds_results = any(RESULT_FILE.match(entry.name) for entry in here)
+            if holds_results:
+                result_sets.append(read_result_folder(folder, path, here))
+        except OSError as error:
+            unreadable = unreadable or f"{folder}: cannot be read: {error.strerror}."
+            continue
+        subfolders[folder] = tuple(name for name in names if not name.startswith("."))
+        files = [entry.name for entry in here if not entry.is_dir(follow_symlinks=False)]
+        if EXTRA in names:
+            is_recorded = _is_file(folder / EXTRA / RUN_SET)
+            if is_recorded or "results" in names:
+                found[RUN_SET].append(folder)
+            if is_recorded and len(candidates) < _MAX_CANDIDATES:
+                candidates.append(folder)
+            for name in (PROFILE, THROUGHPUT):
+                if _is_file(folder / EXTRA / name):
+                    found[name].append(folder)
+        if SWEEP in files and _is_file(folder / SWEEP):
+            found[SWEEP].append(folder)
+        below = [name for name in subfolders[folder] if name not in NOT_RESULTS]
+        if holds_results:
+            below = [name for name in below if name != POWER_FOLDER and not RESULT_FILE.match(name)]
+        else:
+            candidates += [folder / name for name in files[: _MAX_CANDIDATES - len(candidates)]]
+        waiting += [folder / name for name in reversed(below)]
+    return Inventory(
+        path=path,
+        result_sets=tuple(sorted(result_sets, key=lambda result_set: natural_order(str(result_set.folder)))),
+        run_sets=tuple(found[RUN_SET]),
+        sweeps=tuple(found[SWEEP]),
+        profiles=tuple(found[PROFILE]),
+        throughput=tuple(found[THROUGHPUT]),
+        subfolders=MappingProxyType(subfolders),
+        candidates=tuple(candidates),
+        unreadable=unreadable,
+    )
+
+
+def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
+    """All result sets at or below `path`, sorted by folder; a log file is a set of one.
+
+    Raises InputError when there is nothing to judge, or where a directory cannot be read.
+    """
+    return take_inventory(path).require_result_sets()
+
+
+def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
+    """Logs of other names and run sets without a finished run, at most MAX_MENTIONED.
+
+    A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
+    be read is left out. Of a file given as such nothing is said.
+    """
+    folders = [found.folder for found in inventory.result_sets if found.system is not None]
+    finished = {folder.parents[2] for folder in folders if len(folder.parents) > 2}
+    run_sets = set(inventory.run_sets)
+    skipped: list[Skipped] = []
+    for path in inventory.candidates:
+        if path in run_sets:
+            if path not in finished:
+                reason = "a run set without a finished run"
+                skipped.append(Skipped(path=path, reason=reason, remedy="'dlrmbench resume' completes it"))
+        elif _holds_record(path):
+            reason = "holds records of a log and is not named result_*.txt"
+            skipped.append(Skipped(path=path, reason=reason, remedy="give it as a file to judge it"))
+        if len(skipped) >= MAX_MENTIONED:
+            break
+    return tuple(skipped)
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _holds_record(path: Path) -> bool:
+    try:
+        if path.is_symlink() or not path.is_file():
+            return False
+        with path.open("rb") as file:
+            return _MARK in file.read(_HEAD_BYTES)
+    except OSError:
+        return False
