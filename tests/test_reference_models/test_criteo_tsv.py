@@ -298,7 +298,7 @@ def test_kill_at_any_moment_leaves_no_dataset_and_the_next_one_is_whole(tmp_path
     source = write(tmp_path / "t", make_text(40_000))
     wanted = prepare(tmp_path / "whole", [source], [source])
     code = (
-        "import sys; from pathlib import Path; from reference_models.config.sections import parse_data\n"
+        "import sys; from pathlib import Path; from reference_models.data.registry import parse_data\n"
         "from reference_models.data.criteo.tsv import prepare_tsv\n"
         "data = parse_data({'kind': 'criteo', 'name': 'sample', 'parameters': {'split': 'files'}})\n"
         "print('ready', flush=True)\n"
