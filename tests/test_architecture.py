@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 import tomllib
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -29,6 +30,8 @@ NEVER_IMPORTS = {
     "rules": {"click", "jinja2", "pandas", "torch"},
 }
 NUM_LINES_LIMIT = 400
+NUM_FILES_LIMIT = 15
+"""Python files in a folder besides its __init__.py."""
 TOP_LEVEL = {
     ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "harness", "pyproject.toml", "reference_models",
     "reports", "requirements", "rules", "tests",
@@ -68,6 +71,68 @@ def test_imports_run_downwards_only(package: str) -> None:
         if name.split(".")[0] in set(PACKAGES) - MAY_IMPORT[package] | NEVER_IMPORTS[package]
     ]
     assert wrong == []
+
+
+def product_modules() -> dict[str, Path]:
+    """Every module of the four packages by its full name, a package by that of its folder."""
+    paths = [path for package in PACKAGES for path in source_files(package)]
+    return {".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"): path for path in paths}
+
+
+def import_graph(modules: dict[str, Path]) -> dict[str, set[str]]:
+    """From every module to the modules of the product that it imports anywhere, inside functions too."""
+    graph: dict[str, set[str]] = {}
+    for module, path in modules.items():
+        names = set()
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Import):
+                names.update(alias.name for alias in node.names)
+            elif isinstance(node, ast.ImportFrom) and node.module is not None:
+                names.update(f"{node.module}.{alias.name}" for alias in node.names)
+        owners = {name if name in modules else name.rpartition(".")[0] for name in names}
+        graph[module] = owners & set(modules) - {module}
+    return graph
+
+
+def circles(graph: dict[str, set[str]]) -> list[list[str]]:
+    """What is left of a graph when, again and again, everything is taken out that nothing left leads to, or that
+    leads to nothing left: the nodes of its circles and those between them."""
+    left = {node: set(targets) for node, targets in graph.items()}
+    while True:
+        used = {target for targets in left.values() for target in targets}
+        kept = {node: targets & set(left) for node, targets in left.items() if targets & set(left) and node in used}
+        if kept == left:
+            return [[node, *sorted(targets)] for node, targets in sorted(left.items())]
+        left = kept
+
+
+def test_a_circle_is_seen_and_a_tree_is_none() -> None:
+    assert circles({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == []
+    found = circles({"a": {"b"}, "b": {"c"}, "c": {"b", "d"}, "d": set()})
+    assert found == [["b", "c"], ["c", "b"]]
+
+
+def test_no_files_import_each_other_in_a_circle() -> None:
+    modules = product_modules()
+    graph = import_graph(modules)
+    assert sum(map(len, graph.values())) > len(graph)
+    assert circles(graph) == []
+
+
+def test_no_folders_import_each_other_in_a_circle() -> None:
+    modules = product_modules()
+    files = {module: path for module, path in modules.items() if path.name != "__init__.py"}
+    folders: dict[str, set[str]] = {str(path.parent.relative_to(ROOT)): set() for path in files.values()}
+    for module, targets in import_graph(modules).items():
+        if module in files:
+            here = str(files[module].parent.relative_to(ROOT))
+            folders[here] |= {str(files[one].parent.relative_to(ROOT)) for one in targets if one in files} - {here}
+    assert circles(folders) == []
+
+
+def test_a_folder_holds_few_enough_files_to_know_them_all() -> None:
+    folders = Counter(path.parent for path in product_modules().values() if path.name != "__init__.py")
+    assert {str(folder.relative_to(ROOT)): num for folder, num in folders.items() if num > NUM_FILES_LIMIT} == {}
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -187,6 +252,12 @@ def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.mark.parametrize("arguments", [("--help",), (), ("--version",), ("list",)])
 def test_help_and_list_import_nothing_heavy(tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert modules_after(tmp_path, *arguments)[0] & HEAVY == set()
+
+
+def test_help_imports_little(tmp_path: Path) -> None:
+    loaded = modules_after(tmp_path, "--help")[0]
+    assert loaded & {"reports", "msgspec", "jinja2", "mlperf_logging"} == set()
+    assert "click" in loaded
 
 
 def test_checking_one_log_imports_nothing_heavy(result_dir: Path) -> None:
