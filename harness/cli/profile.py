@@ -65,15 +65,14 @@ def profile(
         base_seed=None,
         division=configured["division"],
         timeout_s=None,
-        throughput_steps=None,
         data_dir=data_dir,
         output=output,
         num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
-        is_profile=True,
+        kind="profile",
     )
-    run_set, content = find_or_start_set(config, request)
-    path = profile_set(run_set, content, num_steps=num_steps, trace=trace, on_progress=_be_silent if quiet else _say)
+    run_set, record = find_or_start_set(config, request)
+    path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=_be_silent if quiet else _say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return

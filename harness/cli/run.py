@@ -2,13 +2,22 @@
 
 import sys
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from harness.cli.measurements import Measured, asked_kind, measurements
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.cli.output import show
 from harness.foundation.errors import ExitCode, HarnessError
+
+if TYPE_CHECKING:
+    from harness.measure.kinds import MeasurementKind
+    from rules.records.measure import Measurement
+
+
+class RunOptions(Configured, Measured):
+    """What the options of `run` that it shares hand to it."""
 
 
 @click.command()
@@ -21,13 +30,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
-@click.option(
-    "--throughput",
-    "throughput_steps",
-    type=click.IntRange(min=1),
-    metavar="STEPS",
-    help="Measure samples/s over STEPS in at least 5 processes instead; anything may vary, nothing is scored.",
-)
+@measurements
 @click.option(
     "--run-index",
     type=click.IntRange(min=0),
@@ -41,11 +44,10 @@ def run(
     output: Path,
     seed: int | None,
     timeout_s: float | None,
-    throughput_steps: int | None,
     run_index: int | None,
     strict_env: bool,
     quiet: bool,
-    **configured: Unpack[Configured],
+    **given: Unpack[RunOptions],
 ) -> None:
     """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
 
@@ -62,32 +64,28 @@ def run(
     )
     from harness.run_sets.runner import RunRequest, start_set
 
-    foreign_ranks = ranks_of_foreign_world(run_index, throughput_steps)
-    if foreign_ranks is not None and configured["ranks"] not in (None, foreign_ranks):
+    kind, options = asked_kind(given, timeout_s)
+    foreign_ranks = ranks_of_foreign_world(run_index, kind)
+    if foreign_ranks is not None and given["ranks"] not in (None, foreign_ranks):
         raise click.UsageError(
-            f"--ranks is {configured['ranks']}, but {foreign_ranks} ranks were started. Leave --ranks out."
+            f"--ranks is {given['ranks']}, but {foreign_ranks} ranks were started. Leave --ranks out."
         )
-    if throughput_steps is not None and timeout_s is not None:
-        raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
-    derived_suffix = None if throughput_steps is None else "_throughput"
-    config = resolve(
-        benchmark, collect_overrides(configured, foreign_ranks), configured["name"], derived_suffix=derived_suffix
-    )
-    if throughput_steps is None:
+    suffix = None if kind.is_scored else f"_{kind.name}"
+    config = resolve(benchmark, collect_overrides(given, foreign_ranks), given["name"], derived_suffix=suffix)
+    if kind.is_scored:
         refuse_without_target(config)
     refuse_impossible(config.workload)
     if strict_env:
-        refuse_disturbed_environment(configured["data_root"], output)
-    data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
+        refuse_disturbed_environment(given["data_root"], output)
+    data_dir, num_threads = prepare_data(config.workload, given["data_root"], quiet=quiet)
     refuse_too_large_batch(data_dir, config.workload)
-    if throughput_steps is not None:
-        num_runs = num_processes(num_runs)
     request = RunRequest(
-        num_runs=config.benchmark.score.num_runs if num_runs is None else num_runs,
+        num_runs=(num_runs or config.benchmark.score.num_runs) if kind.is_scored else num_processes(kind, num_runs),
         base_seed=seed,
-        division=configured["division"],
+        division=given["division"],
         timeout_s=timeout_s,
-        throughput_steps=throughput_steps,
+        kind=kind.name,
+        options=options,
         data_dir=data_dir,
         output=output,
         num_threads=num_threads,
@@ -102,8 +100,8 @@ def run(
             click.echo(told)
         return
     run_set = start_set(config, request)
-    if throughput_steps is not None:
-        measure_throughput(run_set.folder, throughput_steps, quiet=quiet)
+    if not kind.is_scored:
+        measure_and_show(run_set.folder, quiet=quiet)
         return
     if not quiet:
         click.echo(
@@ -114,7 +112,7 @@ def run(
     complete_and_finish(run_set.folder, quiet=quiet)
 
 
-def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) -> int | None:
+def ranks_of_foreign_world(run_index: int | None, kind: "MeasurementKind") -> int | None:
     """How many ranks the world has whose rank this process shall be; None where it starts its own."""
     import os
 
@@ -127,8 +125,8 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
                 "--run-index, or start one process: 'dlrmbench run --ranks N' starts its own ranks."
             )
         return None
-    if throughput_steps is not None:
-        raise click.UsageError("--run-index is for runs to the target, not for --throughput.")
+    if not kind.is_scored:
+        raise click.UsageError(f"--run-index is for runs to the target, not for --{kind.name}.")
     size = world_size(os.environ)
     if size is None:
         raise click.UsageError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
@@ -143,11 +141,16 @@ def ranks_of_foreign_world(run_index: int | None, throughput_steps: int | None) 
 def resume(folder: Path, quiet: bool) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
     from harness.cli.sweep import complete_and_show
+    from harness.measure.kinds import find_kind
+    from harness.run_sets.folder import open_run_set
     from harness.run_sets.sweep import is_sweep
 
     if is_sweep(folder):
         complete_and_show(folder, quiet=quiet)
-    complete_and_finish(folder, quiet=quiet)
+    if find_kind(open_run_set(folder)[1].kind).min_processes > 1:
+        measure_and_show(folder, quiet=quiet)
+    else:
+        complete_and_finish(folder, quiet=quiet)
 
 
 def complete_and_finish(folder: Path, *, quiet: bool) -> None:
@@ -166,26 +169,26 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     click.get_current_context().exit(int(finished.exit_code))
 
 
-def measure_throughput(folder: Path, num_steps: int, *, quiet: bool) -> None:
-    """Measure, and say the result in a few lines."""
+def measure_and_show(folder: Path, *, quiet: bool) -> None:
+    """Measure in the processes that are missing, and say the result in a few lines."""
     from harness.run_sets.folder import locked, open_run_set
-    from harness.run_sets.throughput import measure_set
+    from harness.run_sets.measurement import measure_set, measured_path
     from reports.facts.throughput_sets import read_throughput
     from reports.text.formatting import throughput_text
     from reports.views.measurement import throughput_blocks
-    from rules.benchmarks.loader import read_toml
     from rules.errors import InputError
 
-    def on_process(index: int, samples_per_s: float) -> None:
+    def on_process(index: int, measured: "Measurement") -> None:
         if not quiet:
-            click.echo(f"process {index + 1}: {throughput_text(samples_per_s)}", err=True)
+            rate = measured.repetitions()[0].samples_per_s
+            click.echo(f"process {index + 1}: {throughput_text(rate)}", err=True)
 
-    run_set, content = open_run_set(folder)
+    run_set, record = open_run_set(folder)
     with locked(run_set):
-        tables = read_toml(run_set.extra / "definition.toml")
-        path = measure_set(run_set, content, tables, num_steps=num_steps, on_process=on_process)
+        measure_set(run_set, record, on_process)
     try:
         measured = read_throughput(run_set.folder)
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
+    num_steps, path = record.options["num_steps"], measured_path(run_set, record)
     show(throughput_blocks(measured, num_steps=num_steps, path=path))

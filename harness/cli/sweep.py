@@ -1,23 +1,29 @@
 """`sweep`: a matrix of configurations, run interleaved, in one table."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Unpack
 
 import click
 
+from harness.cli.measurements import Measured, asked_kind, measurements
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from reports.comparison.sweep import SweepFacts
+    from rules.records.sweep import SweepRecord
 
 _WORST_FIRST = (
     ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
     ExitCode.ENVIRONMENT, ExitCode.NOT_CONVERGED, ExitCode.COMPLIANCE, ExitCode.USAGE,
 )  # fmt: skip
+
+
+class SweepOptions(Configured, Measured):
+    """What the options of `sweep` that it shares hand to it."""
 
 
 @click.command()
@@ -34,10 +40,7 @@ _WORST_FIRST = (
 )  # fmt: skip
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed that all configurations share.  [default: drawn]")
 @click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
-@click.option(
-    "--throughput", "throughput_steps", type=click.IntRange(min=1), metavar="STEPS",
-    help="Measure samples/s over STEPS in at least 5 processes each; then any key may vary, also model.* and data.*.",
-)  # fmt: skip
+@measurements
 @click.option(
     "--profile", "with_profile", is_flag=True,
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
@@ -52,12 +55,11 @@ def sweep(
     output: Path,
     seed: int | None,
     timeout_s: float | None,
-    throughput_steps: int | None,
     with_profile: bool,
     strict_env: bool,
     form: str,
     quiet: bool,
-    **configured: Unpack[Configured],
+    **given: Unpack[SweepOptions],
 ) -> None:
     """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.
 
@@ -75,36 +77,34 @@ def sweep(
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import start_sweep
 
-    if throughput_steps is not None and timeout_s is not None:
-        raise click.UsageError("--timeout is for runs to the target; --throughput ends after its steps.")
-    overrides = collect_overrides(configured)
-    suffix = None if throughput_steps is None else "_throughput"
-    base = resolve(benchmark, overrides, configured["name"], derived_suffix=suffix)
+    kind, options = asked_kind(given, timeout_s)
+    overrides = collect_overrides(given)
+    suffix = None if kind.is_scored else f"_{kind.name}"
+    base = resolve(benchmark, overrides, given["name"], derived_suffix=suffix)
     axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
     points = make_points(axes)
     for override in overrides:
         if override.key in {axis.key for axis in axes}:
             raise click.UsageError(f"{override.key} is set by {override.source} and by --axis; give it once.")
-    if throughput_steps is None:
+    if kind.is_scored:
         refuse_without_target(base)
         refuse_other_problems(axes, base.benchmark)
         num_runs = num_runs or base.benchmark.score.num_runs
     else:
-        num_runs = num_processes(num_runs)
+        num_runs = num_processes(kind, num_runs)
     if strict_env:
-        refuse_disturbed_environment(configured["data_root"], output)
-    configurations = _configure(
-        benchmark, points, overrides, suffix, configured, with_profile=with_profile, quiet=quiet
-    )
+        refuse_disturbed_environment(given["data_root"], output)
+    configurations = _configure(benchmark, points, overrides, suffix, given, with_profile=with_profile, quiet=quiet)
     folder = start_sweep(
         axes,
         configurations,
         RunRequest(
             num_runs=num_runs,
             base_seed=draw_base_seed() if seed is None else seed,
-            division=configured["division"],
+            division=given["division"],
             timeout_s=timeout_s,
-            throughput_steps=throughput_steps,
+            kind=kind.name,
+            options=options,
             data_dir=configurations[0].data_dir,
             output=output,
             num_threads=configurations[0].num_threads,
@@ -172,7 +172,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
             click.echo(f"{of} {progress.label}{run}", err=True)
 
     try:
-        content = complete_sweep(folder, quiet=quiet, on_run=on_run)
+        completed = complete_sweep(folder, quiet=quiet, on_run=on_run)
     except BaseException:
         click.echo(f"Finished runs are kept. Complete the sweep with: {resume_command(folder)}", err=True)
         raise
@@ -184,7 +184,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
         click.echo(f"report   {page}")
     else:
         click.echo(f"report: {page}", err=True)
-    click.get_current_context().exit(int(_exit_code(content, facts)))
+    click.get_current_context().exit(int(_exit_code(completed, facts)))
 
 
 def _write_page(folder: Path) -> Path:
@@ -207,9 +207,9 @@ def _show(facts: "SweepFacts", form: str) -> None:
         show(sweep_blocks(facts), form)
 
 
-def _exit_code(content: Mapping[str, Any], facts: "SweepFacts") -> ExitCode:
+def _exit_code(sweep: "SweepRecord", facts: "SweepFacts") -> ExitCode:
     """The worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
-    codes = [ExitCode(record["failure"]["exit_code"]) for record in content["configurations"] if record["failure"]]
+    codes = [ExitCode(one.failure.exit_code) for one in sweep.configurations if one.failure is not None]
     for row in facts.rows:
         if row.facts is None:
             continue

@@ -5,9 +5,12 @@ import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
+from rules.records.codec import Damage, Record, decode, encode
+
+R = TypeVar("R", bound=Record)
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -46,6 +49,19 @@ def sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def write_record(path: Path, record: Record) -> None:
+    """Write a record by one rename, synced to disk before it."""
+    write_text(path, encode(record))
+
+
+def read_record(path: Path, record_type: type[R]) -> R:
+    """Read a record from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
+    record = decode(path, record_type)
+    if isinstance(record, Damage):
+        raise HarnessError(f"{record}.", ExitCode.INPUT)
+    return record
 
 
 def read_json(path: Path) -> dict[str, Any]:

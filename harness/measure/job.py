@@ -16,9 +16,10 @@ from types import FrameType
 from typing import Any, NoReturn
 
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, is_out_of_memory, message_of
-from harness.foundation.files import read_json, write_json
+from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from reference_models.process.world import SingleProcess, World
+from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 
@@ -38,11 +39,11 @@ def read_job(path: Path) -> tuple[MeasurementKind, Any]:
     return kind, kind.job(**content, folder=str(path.parent))
 
 
-def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Mapping[str, Any] | None:
+def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Measurement | None:
     """Do the job, with the other ranks of `world`; rank 0 writes the record into the job's folder."""
     record = kind.run(job, world, on_event)
     if record is not None:
-        write_json(Path(job.folder) / kind.file, record)
+        write_record(Path(job.folder) / kind.file, record)
     return record
 
 

@@ -1,6 +1,7 @@
 """The kinds of measurement: what one fresh process may be asked to do.
 
-A new kind is a module with a `KIND`, one line in KINDS here, its record in `rules/records`, and its options.
+A new kind is a module with a `KIND` and one line in KINDS here, its record and one line in `rules.records.kinds`, and
+its options.
 """
 
 from collections.abc import Callable, Mapping
@@ -8,7 +9,9 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
+from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.world import World
+from rules.records.measure import Measurement
 
 OnEvent = Callable[[Mapping[str, Any]], None]
 
@@ -30,9 +33,10 @@ class MeasurementKind:
 
     name: str
     job: type[Job]
-    run: Callable[[Any, World, OnEvent], Mapping[str, Any] | None]
+    record: type[Measurement]
+    run: Callable[[Any, World, OnEvent], Measurement | None]
     """Called on every rank; the record on rank 0, None elsewhere."""
-    file: str
+    file: str = "measured.json"
     """Of the record, in the job's folder."""
     min_processes: int = 1
     is_scored: bool = False
@@ -47,6 +51,10 @@ KINDS: Mapping[str, str] = {
 
 
 def find_kind(name: str) -> MeasurementKind:
-    """The kind of that name. Raises KeyError for a name that is not in KINDS."""
+    """The kind of that name. Raises HarnessError (exit 8) where this version has none."""
+    if name not in KINDS:
+        raise HarnessError(
+            f"kind of measurement {name!r}: not known to this version, which has {', '.join(KINDS)}.", ExitCode.INPUT
+        )
     kind: MeasurementKind = import_module(KINDS[name]).KIND
     return kind

@@ -18,8 +18,11 @@ from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.workload import Exchanges
 from rules.benchmarks.loader import parse_benchmark
+from rules.records.codec import VERSION, convert
+from rules.records.throughput import ThroughputRecord
 
 MIN_PROCESSES = 5
+WARM_UP_STEPS = 10
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,10 +30,10 @@ class ThroughputJob(Job):
     """One process's measurement."""
 
     num_steps: int
-    warm_up_steps: int
+    warm_up_steps: int = WARM_UP_STEPS
 
 
-def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> dict[str, Any] | None:
+def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> ThroughputRecord | None:
     """Warm up, train `num_steps`, return what was measured on rank 0.
 
     Reading the dataset is part of the time; made-up data is in memory once the warm-up has touched it. Of several
@@ -61,7 +64,7 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
     if ranks is None:
         return None
     counts = config.costs(dataset.train.num_embeddings)
-    return {
+    process = {
         "num_steps": spec.num_steps,
         "num_samples": num_samples,
         "duration_s": duration_s,
@@ -69,12 +72,19 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
         "cache_cleared": cache.cleared,
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": peak_device_bytes,
-        "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks),
+        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "energy": energy,
+        "ranks": ranks if world.size > 1 else [],
+        "exchange": exchange,
+    }
+    content = {
+        "schema_version": VERSION,
+        "warm_up_steps": spec.warm_up_steps,
         "data_kind": config.data.kind,
         "computed": describe_counts(counts),
-        **({"ranks": ranks, "exchange": exchange} if world.size > 1 else {}),
+        "processes": [process],
     }
+    return convert(content, ThroughputRecord)
 
 
 def describe_counts(counts: ModelCosts) -> dict[str, int]:
@@ -101,5 +111,9 @@ def _train(train: Callable[[int], Any], num_steps: int) -> int:
 
 
 KIND = MeasurementKind(
-    name="throughput", job=ThroughputJob, run=measure_throughput, file="measured.json", min_processes=MIN_PROCESSES
+    name="throughput",
+    job=ThroughputJob,
+    record=ThroughputRecord,
+    run=measure_throughput,
+    min_processes=MIN_PROCESSES,
 )

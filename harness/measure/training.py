@@ -23,6 +23,8 @@ from reference_models.registry import find_model, is_model
 from reference_models.training.workload import Exchanges, Workload
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.logs import keys
+from rules.records.codec import VERSION, convert
+from rules.records.run import RunRecord
 
 NOT_LEARNING_BELOW = 0.55
 """AUC under which a run is given up from its second evaluation on."""
@@ -171,8 +173,8 @@ def _evaluate(workload: Workload, block: TrainingBlock, log: RunLogWriter, clock
     return quality
 
 
-def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str, Any] | None:
-    """One attempt: clear the cache, build, train to target; writes log.txt and returns run.json's content.
+def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord | None:
+    """One attempt: clear the cache, build, train to target; writes log.txt.
 
     In a world of several ranks all of them train, and rank 0 writes.
     """
@@ -197,8 +199,8 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str,
     ranks = describe_ranks(workload, world)
     if not is_first:
         return None
-    return {
-        "schema_version": 1,
+    content = {
+        "schema_version": VERSION,
         "run_index": spec.run_index,
         "attempt": spec.attempt,
         "seed": spec.seed,
@@ -207,7 +209,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str,
         "exit_code": 0,
         "started_utc": started.isoformat(timespec="milliseconds"),
         "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "peak_rss_bytes": sum(one["peak_rss_bytes"] for one in ranks["ranks"]),
+        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks["ranks"]),
         "peak_device_bytes": workload.peak_device_bytes(),
         "energy": energy,
         "cache_clear": {
@@ -219,8 +221,9 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> dict[str,
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,
         "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
-        **(ranks if world.size > 1 else {}),
+        **(ranks if world.size > 1 else {"ranks": [], "exchange": None}),
     }
+    return convert(content, RunRecord)
 
 
 def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
@@ -261,4 +264,6 @@ def describe_run(
     return {key: value for key, value in lines.items() if value is not None}
 
 
-KIND = MeasurementKind(name="training", job=TrainingJob, run=run_attempt, file="run.json", is_scored=True)
+KIND = MeasurementKind(
+    name="training", job=TrainingJob, record=RunRecord, run=run_attempt, file="run.json", is_scored=True
+)

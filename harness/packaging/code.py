@@ -16,7 +16,8 @@ from typing import Any
 import tomli_w
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.run_sets.folder import RUN_SET_FILE, open_run_set
+from harness.foundation.files import read_json
+from harness.run_sets.folder import RUN_SET_FILE
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable
 
@@ -58,7 +59,7 @@ class RunRecord:
 def read_run_record(root: Path) -> RunRecord:
     """The record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
     try:
-        content = open_run_set(root)[1]
+        content = read_json(root / "extra" / RUN_SET_FILE)
         config = {str(key): entry["value"] for key, entry in content["config"].items()}
         implementation = f"{PRODUCT}-{config['runtime.implementation']}"
         timeout_s = content["timeout_s"]

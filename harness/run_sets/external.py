@@ -9,7 +9,7 @@ import logging
 import os
 import sys
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -24,12 +24,14 @@ from harness.launch.launcher_env import adopt_slurm
 from harness.launch.rank import COLLECTIVE_TIMEOUT_S
 from harness.measure.job import measure, write_job
 from harness.measure.training import KIND, TrainingJob
-from harness.run_sets.folder import RunSet, locked, open_run_set, write_record
+from harness.run_sets.folder import RunSet, locked, open_run_set, record_interrupted
 from harness.run_sets.progress import RunProgress
 from harness.run_sets.runner import RunRequest, make_spec, start_set
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import meet
 from rules.benchmarks.loader import parse_benchmark, read_toml
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 
 
 def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: int) -> str:
@@ -75,7 +77,7 @@ def _train(
     progress = RunProgress(f"run {spec.run_index}", quality.max_epochs, quality.target, quiet=request.quiet)
     with _quiet_libraries():
         record = measure(KIND, spec, world, progress.on_event)
-    return "" if record is None else str(record["status"])
+    return record.status if isinstance(record, RunRecord) else ""
 
 
 @contextmanager
@@ -122,7 +124,7 @@ class Prepared:
     def record(self, reason: str, exit_code: int) -> None:
         """Keep why the attempt was interrupted, unless its log was finished before."""
         if not ((self.attempt / "log.txt").exists() and self.run_set.recover(self._index)):
-            write_record(self.attempt, index=self._index, status="interrupted", reason=reason, exit_code=exit_code)
+            record_interrupted(self.attempt, index=self._index, reason=reason, exit_code=exit_code)
 
 
 def _prepare(
@@ -134,14 +136,14 @@ def _prepare(
     try:
         if not (folder / "extra").exists():
             start_set(config, replace(request, output=folder.parent, name=folder.name))
-        run_set, content = open_run_set(folder)
+        run_set, record = open_run_set(folder)
         held.enter_context(locked(run_set))
-        _refuse_other(content, config, request, folder)
+        _refuse_other(record, config, request, folder)
         if run_set.recover(index):
             return f"run {index} is there already, in {folder}."
         attempt = run_set.new_attempt(index)
         tables = read_toml(run_set.extra / "definition.toml")
-        spec = make_spec(run_set, content, tables, index, attempt)
+        spec = make_spec(run_set, record, tables, index, attempt)
         write_job(KIND, spec)
         return Prepared(run_set, attempt, spec)
     except HarnessError as error:
@@ -150,9 +152,9 @@ def _prepare(
         return HarnessError(message_of(error), exit_code_of(error) or ExitCode.INPUT)
 
 
-def _refuse_other(content: Mapping[str, Any], config: RunConfig, request: RunRequest, folder: Path) -> None:
+def _refuse_other(record: RunSetRecord, config: RunConfig, request: RunRequest, folder: Path) -> None:
     """The set's runs are all of one configuration, and there are as many as it began with."""
-    stored = {key: entry["value"] for key, entry in content["config"].items()}
+    stored = {key: entry.value for key, entry in record.config.items()}
     here = {key: entry["value"] for key, entry in config.values().items()}
     for key in sorted({*stored, *here}):
         if stored.get(key) != here.get(key):
@@ -161,7 +163,7 @@ def _refuse_other(content: Mapping[str, Any], config: RunConfig, request: RunReq
                 "run of a set the same values, or another -o.",
                 ExitCode.USAGE,
             )
-    begun = {"--runs": content["num_runs"], "--seed": content["base_seed"]}
+    begun = {"--runs": record.num_runs, "--seed": record.base_seed}
     asked = {"--runs": request.num_runs, "--seed": request.base_seed}
     for option, value in asked.items():
         if value is not None and value != begun[option]:

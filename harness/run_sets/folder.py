@@ -7,19 +7,20 @@
 
 import fcntl
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, sync_folder, write_json
+from harness.foundation.files import read_json, read_record, sync_folder, write_record
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 
 RUN_SET_FILE = "run_set.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,37 +80,49 @@ class RunSet:
             return
         result = self.result(index)
         committed = result.exists() and not (attempt / "log.txt").exists() and attempt == self.attempts(index)[-1]
-        if committed:
-            stop = read_log(result).last(keys.RUN_STOP)
-            reason = None if stop is None else stop.metadata.get(keys.REASON)
-            status = "success" if reason is None else "not_converged"
-        else:
-            status, reason = "interrupted", "the process ended before the run did"
-        write_record(attempt, index=index, status=status, reason=reason, exit_code=None)
+        if not committed:
+            record_interrupted(attempt, index=index, reason="the process ended before the run did", exit_code=None)
+            return
+        stop = read_log(result).last(keys.RUN_STOP)
+        reason = None if stop is None else stop.metadata.get(keys.REASON)
+        _write_run(attempt, index=index, status="success" if reason is None else "not_converged", reason=reason)
 
 
-def write_record(attempt: Path, *, index: int, status: str, reason: str | None, exit_code: int | None) -> None:
+def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int | None) -> None:
+    """run.json of an attempt that did not finish."""
+    _write_run(attempt, index=index, status="interrupted", reason=reason, exit_code=exit_code)
+
+
+def _write_run(
+    attempt: Path,
+    *,
+    index: int,
+    status: Literal["success", "not_converged", "interrupted"],
+    reason: str | None,
+    exit_code: int | None = None,
+) -> None:
     """run.json of an attempt that could not write its own; what was not measured is null."""
     spec_path = attempt / "spec.json"
-    seed = read_json(spec_path).get("seed") if spec_path.exists() else None
-    content = dict.fromkeys(
-        ("started_utc", "ended_utc", "peak_rss_bytes", "peak_device_bytes", "energy", "cache_clear")
+    record = RunRecord(
+        run_index=index,
+        attempt=int(attempt.name.removeprefix("attempt_")),
+        seed=read_json(spec_path).get("seed") if spec_path.exists() else None,
+        status=status,
+        reason=reason,
+        exit_code=exit_code,
+        started_utc=None,
+        ended_utc=None,
+        peak_rss_bytes=None,
+        peak_device_bytes=None,
+        energy=None,
+        cache_clear=None,
+        blocks=(),
+        evaluations=(),
+        log_sha256=None,
+        ranks=(),
+        traffic=None,
     )
-    write_json(
-        attempt / "run.json",
-        {
-            "schema_version": SCHEMA_VERSION,
-            "run_index": index,
-            "attempt": int(attempt.name.removeprefix("attempt_")),
-            "seed": seed,
-            "status": status,
-            "reason": reason,
-            "exit_code": exit_code,
-            **content,
-            "blocks": [],
-            "evaluations": [],
-        },
-    )
+    write_record(attempt / "run.json", record)
 
 
 def is_finished(log: RunLog) -> bool:
@@ -120,7 +133,7 @@ def is_finished(log: RunLog) -> bool:
     return stop.metadata.get(keys.STATUS) == keys.SUCCESS or stop.metadata.get(keys.REASON) != "interrupted"
 
 
-def open_run_set(folder: Path) -> tuple[RunSet, dict[str, Any]]:
+def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
     """An existing run set and its run_set.json. Raises HarnessError (exit 8)."""
     path = folder / "extra" / RUN_SET_FILE
     if not folder.is_dir():
@@ -130,26 +143,17 @@ def open_run_set(folder: Path) -> tuple[RunSet, dict[str, Any]]:
             f"{folder}: not a run set (no extra/{RUN_SET_FILE}). Give the folder that 'dlrmbench run' made.",
             ExitCode.INPUT,
         )
-    content = read_json(path)
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise HarnessError(
-            f"{path}: schema_version is {content.get('schema_version')!r}, this version reads {SCHEMA_VERSION}.",
-            ExitCode.INPUT,
-        )
-    try:
-        run_set = RunSet(folder=folder, system=content["system"]["name"], benchmark=content["benchmark"]["name"])
-    except (KeyError, TypeError):
-        raise HarnessError(f"{path}: system.name or benchmark.name is missing.", ExitCode.INPUT) from None
-    return run_set, content
+    record = read_record(path, RunSetRecord)
+    return RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name), record
 
 
-def create_run_set(folder: Path, content: Mapping[str, Any], system: str, benchmark: str) -> RunSet:
+def create_run_set(folder: Path, record: RunSetRecord) -> RunSet:
     """Make the folders of a new set; run_set.json is written last, so that a set with it is whole."""
-    run_set = RunSet(folder=folder, system=system, benchmark=benchmark)
+    run_set = RunSet(folder=folder, system=record.system.name, benchmark=record.benchmark.name)
     run_set.extra.mkdir(parents=True)
     run_set.results.mkdir(parents=True)
     (folder / "systems").mkdir()
-    write_json(run_set.extra / RUN_SET_FILE, content)
+    write_record(run_set.extra / RUN_SET_FILE, record)
     return run_set
 
 

@@ -6,7 +6,7 @@ from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
 from harness.config.synthetic import hold_in_memory, refuse_made_up_target
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.throughput import MIN_PROCESSES
+from harness.measure.kinds import MeasurementKind
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.preflight import run_checks
@@ -24,15 +24,15 @@ def prepare_data(workload: WorkloadConfig, data_root: Path | None, *, quiet: boo
     return folder, num_threads
 
 
-def num_processes(num_runs: int | None) -> int:
+def num_processes(kind: MeasurementKind, num_runs: int | None) -> int:
     """Of a measurement in several processes, by -n. Raises HarnessError (exit 2)."""
-    if num_runs is not None and num_runs < MIN_PROCESSES:
+    if num_runs is not None and num_runs < kind.min_processes:
         raise HarnessError(
-            f"-n is {num_runs}, but --throughput measures in at least {MIN_PROCESSES} processes, to tell what they "
-            "differ by. Leave -n out, or give more.",
+            f"-n is {num_runs}, but --{kind.name} measures in at least {kind.min_processes} processes, to tell what "
+            "they differ by. Leave -n out, or give more.",
             ExitCode.USAGE,
         )
-    return num_runs or MIN_PROCESSES
+    return num_runs or kind.min_processes
 
 
 def refuse_without_target(config: RunConfig) -> None:

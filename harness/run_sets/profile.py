@@ -6,31 +6,30 @@ from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.launch.process import explain_end, launch_worker
-from harness.measure.job import write_job
-from harness.measure.profile.job import KIND, ProfileJob
+from harness.measure.profile.job import KIND
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, locked, open_run_set
+from harness.run_sets.measurement import launch
 from harness.run_sets.runner import RunRequest, start_set
-from rules.benchmarks.loader import read_toml
+from rules.records.run_set import RunSetRecord
 
 PROFILE_FILE = "profile.json"
 
 
-def find_or_start_set(config: RunConfig, request: RunRequest) -> tuple[RunSet, dict[str, Any]]:
+def find_or_start_set(config: RunConfig, request: RunRequest) -> tuple[RunSet, RunSetRecord]:
     """The run set that `output` is, where it is one of the same configuration; else a new one below it."""
     if (request.output / "extra" / RUN_SET_FILE).is_file():
-        run_set, content = open_run_set(request.output)
-        refuse_other_configuration(request.output, config, request.num_threads, content)
-        return run_set, content
+        run_set, record = open_run_set(request.output)
+        refuse_other_configuration(request.output, config, request.num_threads, record)
+        return run_set, record
     return open_run_set(start_set(config, request).folder)
 
 
-def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, content: Mapping[str, Any]) -> None:
+def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
     """A profile beside runs must be of what the runs did. Raises HarnessError (exit 2)."""
     here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
-    there = {key: entry.get("value") for key, entry in content["config"].items() if key != "runtime.threads"}
+    there = {key: entry.value for key, entry in record.config.items() if key != "runtime.threads"}
     other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
-    if content["num_threads"] != num_threads:
+    if record.num_threads != num_threads:
         other.append("runtime.threads")
     if other:
         raise HarnessError(
@@ -42,34 +41,20 @@ def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int
 
 def profile_set(
     run_set: RunSet,
-    content: Mapping[str, Any],
+    record: RunSetRecord,
     *,
     num_steps: int | None,
     trace: Path | None,
     on_progress: Callable[[str], None],
 ) -> Path:
     """Profile the set's configuration in a fresh process and write extra/profile.json. Raises HarnessError."""
+
+    def on_event(event: Mapping[str, Any]) -> None:
+        if event["event"] == "progress":
+            on_progress(str(event.get("doing")))
+
+    options = {"num_steps": num_steps, "trace": None if trace is None else str(trace.absolute())}
     with locked(run_set):
-        tables = read_toml(run_set.extra / "definition.toml")
         folder = run_set.extra / "profile"
-        folder.mkdir(exist_ok=True)
-        job = ProfileJob(
-            tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}},
-            definition_path=str(run_set.extra / "definition.toml"),
-            data_dir=content["dataset"]["dir"],
-            seed=content["seeds"][0],
-            folder=str(folder),
-            num_steps=num_steps,
-            trace=None if trace is None else str(trace.absolute()),
-        )
-        (folder / KIND.file).unlink(missing_ok=True)
-
-        def on_event(event: Mapping[str, Any]) -> None:
-            if event["event"] == "progress":
-                on_progress(str(event.get("doing")))
-
-        end = launch_worker(write_job(KIND, job), num_threads=content["num_threads"], on_event=on_event)
-        if not (folder / KIND.file).exists():
-            reason, code = explain_end(end)
-            raise HarnessError(f"nothing was profiled: {reason}", code)
+        launch(KIND, run_set, record, folder, 0, "nothing was profiled", options, on_event)
         return (folder / KIND.file).replace(run_set.extra / PROFILE_FILE)

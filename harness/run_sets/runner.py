@@ -2,7 +2,7 @@
 
 import shlex
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -13,17 +13,21 @@ import tomli_w
 from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, write_text
+from harness.foundation.files import read_json, read_record, write_text
 from harness.launch.process import explain_end, launch_worker
 from harness.measure.job import write_job
+from harness.measure.kinds import find_kind
 from harness.measure.training import KIND, TrainingJob
-from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, write_record
+from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
 from harness.run_sets.progress import RunProgress
 from harness.system.description import describe_system, system_slug, write_system_json
 from harness.system.preflight import run_checks
 from harness.system.software import environment
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
+from rules.records.codec import VERSION, convert
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -34,13 +38,14 @@ class RunRequest:
     base_seed: int | None
     division: str | None
     timeout_s: float | None
-    throughput_steps: int | None
     data_dir: Path
     output: Path
     num_threads: int
     command: list[str]
     quiet: bool = False
-    is_profile: bool = False
+    kind: str = "training"
+    options: Mapping[str, int] = field(default_factory=dict)
+    """What the kind was asked, as its job names it."""
     name: str | None = None
     """Of the set and its folder, where not made of benchmark, configuration and time."""
 
@@ -59,7 +64,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
     name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
     content = {
-        "schema_version": 1,
+        "schema_version": VERSION,
         "name": name,
         "created_utc": created.isoformat(timespec="seconds"),
         "harness_version": version("dlrmbench"),
@@ -76,8 +81,8 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "seeds": derive_seeds(base_seed, request.num_runs, reserved_seeds(benchmark.name)),
         "division": division,
         "timeout_s": request.timeout_s,
-        "throughput_steps": request.throughput_steps,
-        **({"is_profile": True} if request.is_profile else {}),
+        "kind": request.kind,
+        "options": dict(request.options),
         "num_threads": request.num_threads,
         "dataset": _dataset_record(request.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
@@ -85,7 +90,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "environment": environment(),
         "preflight": [asdict(check) for check in run_checks(request.data_dir, request.output)],
     }
-    run_set = create_run_set(unique_folder(request.output, name), content, slug, benchmark.name)
+    run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
     write_system_json(run_set.folder / "systems", system, name=slug)
     write_text(run_set.extra / "definition.toml", tomli_w.dumps(dict(config.tables)))
     return run_set
@@ -114,34 +119,34 @@ def complete_set(
     indices: Sequence[int] | None = None,
 ) -> RunSet:
     """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
-    run_set, content = open_run_set(folder)
-    if content["throughput_steps"] is not None or content.get("is_profile"):
-        what = "a profile" if content.get("is_profile") else "a throughput measurement"
+    run_set, record = open_run_set(folder)
+    if not find_kind(record.kind).is_scored:
         raise HarnessError(
-            f"{folder}: holds {what}, which has no runs to complete. Measure again with {content['command']}",
+            f"{folder}: holds a {record.kind} measurement, which has no runs to complete. Measure again with "
+            f"{record.command}",
             ExitCode.USAGE,
         )
     with locked(run_set):
         tables = read_toml(run_set.extra / "definition.toml")
         benchmark = parse_benchmark(tables, run_set.extra / "definition.toml")
-        if benchmark.definition_sha256 != content["benchmark"]["definition_sha256"]:
+        if benchmark.definition_sha256 != record.benchmark.definition_sha256:
             raise HarnessError(
                 f"{run_set.extra / 'definition.toml'}: differs from the definition that the set began with.",
                 ExitCode.INPUT,
             )
-        refuse_other_system(run_set, content)
-        for index in range(content["num_runs"]) if indices is None else indices:
+        refuse_other_system(run_set, record)
+        for index in range(record.num_runs) if indices is None else indices:
             if not run_set.recover(index):
-                refuse_foreign(run_set, content, index)
-                _run(run_set, content, benchmark, tables, index, quiet=quiet)
+                refuse_foreign(run_set, record, index)
+                _run(run_set, record, benchmark, tables, index, quiet=quiet)
             if on_run is not None:
                 on_run(index)
     return run_set
 
 
-def refuse_foreign(run_set: RunSet, content: Mapping[str, Any], index: int) -> None:
+def refuse_foreign(run_set: RunSet, record: RunSetRecord, index: int) -> None:
     """A run whose ranks were started from outside is started there again, by whoever has the machines."""
-    if content["config"].get("runtime.ranks", {}).get("source") == WORLD_SOURCE:
+    if "runtime.ranks" in record.config and record.config["runtime.ranks"].source == WORLD_SOURCE:
         raise HarnessError(
             f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "
             f"Start it there again, with --run-index {index}.",
@@ -153,10 +158,10 @@ def resume_command(folder: Path) -> str:
     return shlex.join(["dlrmbench", "resume", str(folder)])
 
 
-def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
+def refuse_other_system(run_set: RunSet, record: RunSetRecord) -> None:
     """All runs of a set come from one system; another one needs a set of its own."""
-    given = {field: Given(**entry) for field, entry in content["submission"].items()}
-    here = system_slug(describe_system(given, device=content["config"]["runtime.device"]["value"]))
+    given = {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
+    here = system_slug(describe_system(given, device=record.config["runtime.device"].value))
     if here != run_set.system:
         raise HarnessError(
             f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here.",
@@ -166,7 +171,7 @@ def refuse_other_system(run_set: RunSet, content: Mapping[str, Any]) -> None:
 
 def _run(
     run_set: RunSet,
-    content: Mapping[str, Any],
+    record: RunSetRecord,
     benchmark: Benchmark,
     tables: dict[str, Any],
     index: int,
@@ -174,32 +179,32 @@ def _run(
     quiet: bool,
 ) -> None:
     attempt = run_set.new_attempt(index)
-    spec = make_spec(run_set, content, tables, index, attempt)
-    label = f"run {index + 1} of {content['num_runs']}"
+    spec = make_spec(run_set, record, tables, index, attempt)
+    label = f"run {index + 1} of {record.num_runs}"
     progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
     try:
         end = launch_worker(
             write_job(KIND, spec),
-            num_threads=content["num_threads"],
+            num_threads=record.num_threads,
             on_event=progress.on_event,
-            num_ranks=content["config"].get("runtime.ranks", {"value": 1})["value"],
+            num_ranks=num_ranks(record),
         )
     except BaseException as error:
         if not _commit_if_finished(run_set, index, attempt):
             reason = type(error).__name__ if str(error) == "" else str(error)
-            write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=None)
+            record_interrupted(attempt, index=index, reason=reason, exit_code=None)
         progress.finish("interrupted")
         raise
     if not _commit_if_finished(run_set, index, attempt):
         reason, code = explain_end(end)
-        write_record(attempt, index=index, status="interrupted", reason=reason, exit_code=end.exit_code)
+        record_interrupted(attempt, index=index, reason=reason, exit_code=end.exit_code)
         progress.finish("interrupted")
         raise HarnessError(
             f"{label} was interrupted: {reason}\n"
             f"The attempt is kept in {attempt}. Complete the set with: {resume_command(run_set.folder)}",
             code,
         )
-    progress.finish(_describe_end(read_json(attempt / "run.json")))
+    progress.finish(_describe_end(read_record(attempt / "run.json", RunRecord)))
 
 
 def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
@@ -207,30 +212,35 @@ def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
 
 
 def make_spec(
-    run_set: RunSet, content: Mapping[str, Any], tables: dict[str, Any], index: int, attempt: Path
+    run_set: RunSet, record: RunSetRecord, tables: dict[str, Any], index: int, attempt: Path
 ) -> TrainingJob:
-    given = {field: entry["value"] for field, entry in content["submission"].items()}
-    threads = {"runtime": {**tables.get("runtime", {}), "threads": content["num_threads"]}}
+    given = {field: entry.value for field, entry in record.submission.items()}
+    threads = {"runtime": {**tables.get("runtime", {}), "threads": record.num_threads}}
     return TrainingJob(
         tables={**tables, **threads},
         definition_path=str(run_set.extra / "definition.toml"),
         run_index=index,
         attempt=int(attempt.name.removeprefix("attempt_")),
-        seed=content["seeds"][index],
+        seed=record.seeds[index],
         folder=str(attempt),
-        data_dir=content["dataset"]["dir"],
-        division=content["division"],
+        data_dir=record.dataset.dir,
+        division=record.division,
         submission_org=given.get("submitter") or UNSPECIFIED,
         submission_platform=given.get("platform") or UNSPECIFIED,
-        submission_status=LOGGED_STATUS[content["system"]["fields"]["status"]],
-        timeout_s=content["timeout_s"],
+        submission_status=LOGGED_STATUS[record.system.fields["status"]],
+        timeout_s=record.timeout_s,
     )
 
 
-def _describe_end(record: Mapping[str, Any]) -> str:
-    evaluations = record.get("evaluations") or []
-    quality = f"AUC {evaluations[-1]['quality']:.5f}" if evaluations else "no evaluation"
-    samples = f"{evaluations[-1]['samples_count']:,} samples" if evaluations else "0 samples"
-    if record.get("status") == "success":
+def num_ranks(record: RunSetRecord) -> int:
+    """Of each process of the set."""
+    return record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
+
+
+def _describe_end(record: RunRecord) -> str:
+    last = record.evaluations[-1] if record.evaluations else None
+    quality = "no evaluation" if last is None else f"AUC {last.quality:.5f}"
+    samples = f"{0 if last is None else last.samples_count:,} samples"
+    if record.status == "success":
         return f"target met, {quality} after {samples}"
-    return f"not converged ({record.get('reason')}), {quality} after {samples}"
+    return f"not converged ({record.reason}), {quality} after {samples}"

@@ -8,25 +8,27 @@ Round k makes run k of every configuration, with the same seed in all. Rounds go
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+
+from msgspec.structs import replace as change
 
 from harness.config.axes import Axis, Point
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json, write_json
-from harness.run_sets.folder import hold_lock, locked, open_run_set
+from harness.foundation.files import read_record, write_record
+from harness.measure.kinds import find_kind
+from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
+from harness.run_sets.measurement import gather_processes, is_measured, measure_process
 from harness.run_sets.profile import PROFILE_FILE, profile_set
 from harness.run_sets.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
-from harness.run_sets.throughput import collect_processes, is_measured, measure_process
-from rules.benchmarks.loader import read_toml
+from rules.records.run_set import RunSetRecord
+from rules.records.sweep import AxisRecord, ConfigurationRecord, FailureRecord, SweepRecord
 
 SWEEP_FILE = "sweep.json"
-SCHEMA_VERSION = 1
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -66,145 +68,141 @@ def start_sweep(
     name = request.name or f"sweep-{first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
     folder = unique_folder(request.output, name)
     folder.mkdir(parents=True)
-    content = {
-        "schema_version": SCHEMA_VERSION,
-        "name": folder.name,
-        "created_utc": created.isoformat(timespec="seconds"),
-        "harness_version": version("dlrmbench"),
-        "command": shlex.join(request.command),
-        "mode": "to_target" if request.throughput_steps is None else "throughput",
-        "throughput_steps": request.throughput_steps,
-        "num_runs": request.num_runs,
-        "base_seed": request.base_seed,
-        "with_profile": with_profile,
-        "axes": [{"key": axis.key, "values": list(axis.texts)} for axis in axes],
-        "configurations": [
+    assert request.base_seed is not None
+    record = SweepRecord(
+        name=folder.name,
+        created_utc=created.isoformat(timespec="seconds"),
+        harness_version=version("dlrmbench"),
+        command=shlex.join(request.command),
+        kind=request.kind,
+        options=dict(request.options),
+        num_runs=request.num_runs,
+        base_seed=request.base_seed,
+        with_profile=with_profile,
+        axes=tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in axes),
+        configurations=tuple(
             _create(folder, index, configuration, request) for index, configuration in enumerate(configurations)
-        ],
-    }
-    write_json(folder / SWEEP_FILE, content)
+        ),
+    )
+    write_record(folder / SWEEP_FILE, record)
     return folder
 
 
-def _create(folder: Path, index: int, configuration: Configuration, request: RunRequest) -> dict[str, Any]:
-    point = configuration.point
-    record: dict[str, Any] = {
-        "label": point.label,
-        "values": point.texts,
-        "folder": None,
-        "failure": None,
-        "profile_failure": None,
-    }
+def _create(folder: Path, index: int, configuration: Configuration, request: RunRequest) -> ConfigurationRecord:
+    point, failure, name = configuration.point, None, None
     if configuration.problem is not None:
         reason, code = configuration.problem
-        return {**record, "failure": {"reason": reason, "exit_code": int(code), "run_index": None}}
-    own = replace(
-        request,
-        output=folder,
-        name=f"{index + 1:02d}-{point.folder_name}",
-        num_threads=configuration.num_threads,
-        data_dir=configuration.data_dir,
+        failure = FailureRecord(reason=reason, exit_code=int(code), run_index=None)
+    else:
+        own = replace(
+            request,
+            output=folder,
+            name=f"{index + 1:02d}-{point.folder_name}",
+            num_threads=configuration.num_threads,
+            data_dir=configuration.data_dir,
+        )
+        name = start_set(configuration.config, own).folder.name
+    return ConfigurationRecord(
+        label=point.label, values=point.texts, folder=name, failure=failure, profile_failure=None
     )
-    return {**record, "folder": start_set(configuration.config, own).folder.name}
 
 
 def is_sweep(folder: Path) -> bool:
     return (folder / SWEEP_FILE).is_file()
 
 
-def read_sweep(folder: Path) -> dict[str, Any]:
-    """sweep.json. Raises HarnessError (exit 8) when it is missing, damaged or of another version."""
-    content = read_json(folder / SWEEP_FILE)
-    if content.get("schema_version") != SCHEMA_VERSION:
-        raise HarnessError(
-            f"{folder / SWEEP_FILE}: schema_version is {content.get('schema_version')!r}, this version reads "
-            f"{SCHEMA_VERSION}.",
-            ExitCode.INPUT,
-        )
-    return content
-
-
-def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = None) -> dict[str, Any]:
+def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = None) -> SweepRecord:
     """Run whatever is missing, round by round; returns sweep.json's final content.
 
     A configuration that fails (out of memory, say) is recorded and left out of the following rounds; the others go
-    on. A second call tries it again. Raises HarnessError where the sweep itself cannot go on.
+    on. A second call tries it again. Raises HarnessError where the sweep itself cannot go on, or where sweep.json is
+    missing or damaged (exit 8).
     """
     with hold_lock(folder / "lock", folder):
-        content = read_sweep(folder)
-        for record in content["configurations"]:
-            if record["folder"] is not None:
-                record["failure"] = None
-                _refuse_elsewhere(folder / record["folder"])
-        for progress, record in _rounds(content):
-            set_folder, run_index = folder / record["folder"], progress.run_index
-            if record["failure"] is not None or run_index is None or _is_done(set_folder, run_index):
+        sweep = read_record(folder / SWEEP_FILE, SweepRecord)
+        configurations = list(sweep.configurations)
+        for position, one in enumerate(configurations):
+            if one.folder is not None:
+                configurations[position] = change(one, failure=None)
+                refuse_other_system(*open_run_set(folder / one.folder))
+        for progress, position in _rounds(sweep):
+            one, run_index = configurations[position], progress.run_index
+            if one.failure is not None or one.folder is None or run_index is None:
+                continue
+            run_set, record = open_run_set(folder / one.folder)
+            if _is_done(run_set, record, run_index):
                 continue
             if on_run is not None:
                 on_run(progress)
             try:
-                _advance(set_folder, content, run_index, quiet=quiet)
+                _advance(run_set, record, run_index, quiet=quiet)
             except HarnessError as error:
-                record["failure"] = {
-                    "reason": str(error).partition("\n")[0],
-                    "exit_code": int(error.exit_code),
-                    "run_index": run_index,
-                }
-                write_json(folder / SWEEP_FILE, content)
-        if content["mode"] == "throughput":
-            for record in content["configurations"]:
-                if record["folder"] is not None and record["failure"] is None:
-                    run_set, set_content = open_run_set(folder / record["folder"])
-                    collect_processes(run_set, set_content)
-        if content["with_profile"]:
-            _profile(folder, content, on_run)
-        write_json(folder / SWEEP_FILE, content)
-    return content
+                failure = FailureRecord(
+                    reason=str(error).partition("\n")[0], exit_code=int(error.exit_code), run_index=run_index
+                )
+                configurations[position] = change(one, failure=failure)
+                write_record(folder / SWEEP_FILE, change(sweep, configurations=tuple(configurations)))
+        if not find_kind(sweep.kind).is_scored:
+            for one in configurations:
+                if one.folder is not None and one.failure is None:
+                    gather_processes(*open_run_set(folder / one.folder))
+        if sweep.with_profile:
+            configurations = _profile(folder, configurations, on_run)
+        sweep = change(sweep, configurations=tuple(configurations))
+        write_record(folder / SWEEP_FILE, sweep)
+    return sweep
 
 
-def _profile(folder: Path, content: Mapping[str, Any], on_run: OnRun | None) -> None:
+def _profile(
+    folder: Path, configurations: Sequence[ConfigurationRecord], on_run: OnRun | None
+) -> list[ConfigurationRecord]:
     """Profile every configuration that was measured and has no profile yet; what fails is recorded beside it."""
-    records = [one for one in content["configurations"] if one["folder"] is not None and one["failure"] is None]
-    for number, record in enumerate(records, start=1):
-        run_set, set_content = open_run_set(folder / record["folder"])
-        if (run_set.extra / PROFILE_FILE).exists():
-            continue
-        if on_run is not None:
-            on_run(Progress(number=number, total=len(records), label=f"profile {record['label']}", run_index=None))
-        record["profile_failure"] = None
-        try:
-            profile_set(run_set, set_content, num_steps=None, trace=None, on_progress=lambda doing: None)
-        except HarnessError as error:
-            record["profile_failure"] = str(error).partition("\n")[0]
+    measured = [one for one in configurations if one.folder is not None and one.failure is None]
+    profiled = []
+    for one in configurations:
+        if one in measured and one.folder is not None:
+            progress = Progress(
+                number=measured.index(one) + 1, total=len(measured), label=f"profile {one.label}", run_index=None
+            )
+            one = change(one, profile_failure=_why_not_profiled(folder / one.folder, progress, on_run))
+        profiled.append(one)
+    return profiled
 
 
-def _rounds(content: Mapping[str, Any]) -> Iterator[tuple[Progress, dict[str, Any]]]:
-    """Every run of the sweep in the order in which it is made."""
-    records = [record for record in content["configurations"] if record["folder"] is not None]
-    total, number = content["num_runs"] * len(records), 0
-    for run_index in range(content["num_runs"]):
-        for record in records if run_index % 2 == 0 else reversed(records):
+def _why_not_profiled(folder: Path, progress: Progress, on_run: OnRun | None) -> str | None:
+    run_set, record = open_run_set(folder)
+    if (run_set.extra / PROFILE_FILE).exists():
+        return None
+    if on_run is not None:
+        on_run(progress)
+    try:
+        profile_set(run_set, record, num_steps=None, trace=None, on_progress=lambda doing: None)
+    except HarnessError as error:
+        return str(error).partition("\n")[0]
+    return None
+
+
+def _rounds(sweep: SweepRecord) -> Iterator[tuple[Progress, int]]:
+    """Every run of the sweep in the order in which it is made, with its configuration's position."""
+    positions = [position for position, one in enumerate(sweep.configurations) if one.folder is not None]
+    total, number = sweep.num_runs * len(positions), 0
+    for run_index in range(sweep.num_runs):
+        for position in positions if run_index % 2 == 0 else reversed(positions):
             number += 1
-            yield Progress(number=number, total=total, label=record["label"], run_index=run_index), record
+            label = sweep.configurations[position].label
+            yield Progress(number=number, total=total, label=label, run_index=run_index), position
 
 
-def _refuse_elsewhere(set_folder: Path) -> None:
-    refuse_other_system(*open_run_set(set_folder))
+def _is_done(run_set: RunSet, record: RunSetRecord, run_index: int) -> bool:
+    if find_kind(record.kind).is_scored:
+        return run_set.result(run_index).exists()
+    return is_measured(run_set, record, run_index)
 
 
-def _is_done(set_folder: Path, run_index: int) -> bool:
-    run_set, content = open_run_set(set_folder)
-    if content["throughput_steps"] is not None:
-        return is_measured(run_set, run_index)
-    return run_set.result(run_index).exists()
-
-
-def _advance(set_folder: Path, content: Mapping[str, Any], run_index: int, *, quiet: bool) -> None:
+def _advance(run_set: RunSet, record: RunSetRecord, run_index: int, *, quiet: bool) -> None:
     """Make one run of one configuration."""
-    if content["mode"] == "to_target":
-        complete_set(set_folder, quiet=quiet, indices=[run_index])
+    if find_kind(record.kind).is_scored:
+        complete_set(run_set.folder, quiet=quiet, indices=[run_index])
         return
-    run_set, set_content = open_run_set(set_folder)
     with locked(run_set):
-        tables = read_toml(run_set.extra / "definition.toml")
-        measure_process(run_set, set_content, tables, run_index, num_steps=content["throughput_steps"])
+        measure_process(run_set, record, run_index)

@@ -82,7 +82,7 @@ def _past(path: Path, record: tuple[Mapping[str, Any], list[str]], sets: Sequenc
     known["name"] = _given_name(text_of(content, "name"), known["benchmark"], digest)
     if problems or not content:
         return PastSet(**known, kind="broken", problem=problems[0] if problems else "run_set.json is empty")
-    if content.get("throughput_steps") is not None:
+    if content.get("kind") == "throughput" or content.get("throughput_steps") is not None:
         return _measurement(path, known)
     return _runs(sets, known)
 

@@ -147,7 +147,9 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
     if not records or not axes:
         why = problems[0] if problems else "holds no axes or no configurations"
         raise InputError(f"{folder / SWEEP_FILE}: {why}. Give the folder that 'dlrmbench sweep' made.")
-    mode: Literal["to_target", "throughput"] = "throughput" if content.get("mode") == "throughput" else "to_target"
+    mode: Literal["to_target", "throughput"] = (
+        "throughput" if "throughput" in (content.get("kind"), content.get("mode")) else "to_target"
+    )
     planned = whole_of(content, "num_runs")
     folders = [_inside(folder, record.get("folder")) for record in records]
     facts = _gather_sets(folders, second_opinion, known) if mode == "to_target" else {}
@@ -169,7 +171,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         name=text_of(content, "name") or folder.name,
         folder=printable(folder),
         mode=mode,
-        num_steps=whole_of(content, "throughput_steps"),
+        num_steps=whole_of(as_mapping(content.get("options")), "num_steps") or whole_of(content, "throughput_steps"),
         command=text_of(content, "command", 4000),
         axes=axes,
         rows=_compare(rows),

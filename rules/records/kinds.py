@@ -2,7 +2,8 @@
 
 from collections.abc import Mapping
 
-from rules.records.codec import Document, Record
+from rules.records.codec import Record
+from rules.records.measure import Measurement
 from rules.records.profile import ProfileRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord, SystemChecks
@@ -10,7 +11,7 @@ from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
 from rules.records.throughput import ThroughputRecord
 
-KINDS: Mapping[str, type[Document]] = {
+KINDS: Mapping[str, type[Measurement]] = {
     "training": RunRecord,
     "throughput": ThroughputRecord,
     "profile": ProfileRecord,

@@ -1,7 +1,9 @@
 """What a kind of measurement measures, so that reports can show and compare it without knowing the kind."""
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
+
+from rules.records.codec import Document
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -25,3 +27,13 @@ class Measure:
     direction: Literal["higher", "lower"]
     """Which one is better."""
     columns: tuple[Column, ...]
+
+
+class Measurement(Document, frozen=True, kw_only=True):
+    """The record of a kind of measurement."""
+
+    MEASURE: ClassVar[Measure]
+
+    def repetitions(self) -> tuple[Any, ...]:
+        """Return what a comparison takes as its sample: the record itself, where it does not hold several."""
+        return (self,)

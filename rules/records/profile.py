@@ -7,8 +7,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record, Share
-from rules.records.measure import Column, Measure
+from rules.records.codec import Count, PositiveAmount, PositiveCount, Record, Share
+from rules.records.measure import Column, Measure, Measurement
 
 Bound = Literal["compute", "memory", "gather", "overhead"]
 
@@ -229,7 +229,7 @@ class OperatorsRecord(Record, frozen=True, kw_only=True):
     measured: MeasuredOperators
 
 
-class ProfileRecord(Document, frozen=True, kw_only=True):
+class ProfileRecord(Measurement, frozen=True, kw_only=True):
     """One training step by phases, held against ceilings of the same system."""
 
     MEASURE: ClassVar[Measure] = Measure(

@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from rules.records.codec import Amount, Count, Document, Index, PositiveAmount, PositiveCount, Record, Sha256
-from rules.records.measure import Column, Measure
+from rules.records.codec import Amount, Count, Index, PositiveAmount, PositiveCount, Record, Sha256
+from rules.records.measure import Column, Measure, Measurement
 
 
 class CacheClear(Record, frozen=True, kw_only=True):
@@ -129,7 +129,7 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
     placement: tuple[PlacementRecord, ...] = ()
 
 
-class RunRecord(Document, frozen=True, kw_only=True):
+class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
     MEASURE: ClassVar[Measure] = Measure(

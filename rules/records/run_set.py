@@ -19,7 +19,7 @@ class BenchmarkRecord(Record, frozen=True, kw_only=True):
 
     name: str
     version: PositiveCount
-    status: Literal["own", "official"]
+    status: Literal["own", "official", "workload"]
     definition_sha256: Sha256
 
 

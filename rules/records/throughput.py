@@ -4,8 +4,8 @@ from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta, field
 
-from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record
-from rules.records.measure import Column, Measure
+from rules.records.codec import Count, PositiveAmount, PositiveCount, Record
+from rules.records.measure import Column, Measure, Measurement
 from rules.records.run import EnergyRecord, RankRecord, TrafficRecord
 
 
@@ -36,7 +36,7 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     traffic: TrafficRecord | None = field(name="exchange")
 
 
-class ThroughputRecord(Document, frozen=True, kw_only=True):
+class ThroughputRecord(Measurement, frozen=True, kw_only=True):
     """Samples per second, measured in fresh processes."""
 
     MEASURE: ClassVar[Measure] = Measure(

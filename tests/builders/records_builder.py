@@ -15,7 +15,7 @@ def run_set_content(**changes: Any) -> dict[str, Any]:
         "harness_version": "0.1.0",
         "command": "dlrmbench run dlrm_tiny",
         "kind": "training",
-        "num_steps": None,
+        "options": {},
         "benchmark": {"name": "dlrm_tiny", "version": 1, "status": "own", "definition_sha256": "a" * 64},
         "config": {},
         "num_runs": 5,

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from records_builder import process_content, throughput_content
 from scripted_workload import ScriptedWorkload
 
 from harness.foundation.errors import ExitCode
@@ -24,10 +25,14 @@ COMPUTED = {
     "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
 }  # fmt: skip
 
-PROFILE = {
-    "phases": [{"phase": "embedding_forward", "measured": {"time_s": 1.0}, "computed": {}}],
-    "step": {"measured": {}, "computed": {"bound_shares": {"gather": 0.61, "compute": 0.3, "overhead": 0.09}}},
-}
+_PROFILE = Path(__file__).parents[1] / "data/version_1/throughput_sweep/01-global_batch_size-128/extra/profile.json"
+
+
+def profile_answer() -> dict[str, Any]:
+    """A profile as it was once measured, of a step that is bound by gathers."""
+    content: dict[str, Any] = json.loads(_PROFILE.read_text(encoding="utf-8"))
+    content["step"]["computed"]["bound_shares"] = {"gather": 0.61, "compute": 0.3, "overhead": 0.09}
+    return content
 
 
 @dataclass
@@ -48,7 +53,7 @@ class FastWorkers:
             return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
         folder = spec_path.parent
         if spec["kind"] == "profile":
-            (folder / "profile.json").write_text(json.dumps(PROFILE))
+            (folder / "profile.json").write_text(json.dumps(profile_answer()))
         elif spec["kind"] == "throughput":
             (folder / "measured.json").write_text(json.dumps(throughput_answer(spec, len(self.launches))))
         else:
@@ -60,19 +65,16 @@ def throughput_answer(spec: Mapping[str, Any], number: int) -> dict[str, Any]:
     """As a process would measure it: half the threads, half the speed, and a little noise."""
     num_samples = spec["num_steps"] * spec["tables"]["train"]["global_batch_size"]
     duration_s = num_samples / (1e4 * spec["tables"]["runtime"]["threads"]) * (1 + 0.001 * (number % 3))
-    return {
-        "num_steps": spec["num_steps"],
-        "num_samples": num_samples,
-        "duration_s": duration_s,
-        "samples_per_s": num_samples / duration_s,
-        "cache_cleared": True,
-        "hyperparameters": {"global_batch_size": spec["tables"]["train"]["global_batch_size"]},
-        "peak_device_bytes": None,
-        "peak_rss_bytes": 2**28,
-        "energy": None,
-        "data_kind": "made_up",
-        "computed": COMPUTED,
-    }
+    process = process_content(
+        num_steps=spec["num_steps"],
+        num_samples=num_samples,
+        duration_s=duration_s,
+        samples_per_s=num_samples / duration_s,
+        cache_cleared=True,
+        hyperparameters={"global_batch_size": spec["tables"]["train"]["global_batch_size"]},
+        peak_rss_bytes=2**28,
+    )
+    return throughput_content([process], data_kind="made_up", computed=COMPUTED)
 
 
 def _train(spec: Mapping[str, Any], folder: Path) -> None:
@@ -98,5 +100,4 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
 
 def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> None:
     monkeypatch.setattr("harness.run_sets.runner.launch_worker", workers)
-    monkeypatch.setattr("harness.run_sets.throughput.launch_worker", workers)
-    monkeypatch.setattr("harness.run_sets.profile.launch_worker", workers)
+    monkeypatch.setattr("harness.run_sets.measurement.launch_worker", workers)

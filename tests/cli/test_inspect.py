@@ -5,7 +5,6 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Callable
-from importlib.resources import files
 from pathlib import Path
 
 import jsonschema
@@ -16,7 +15,9 @@ from harness.cli import main
 from harness.system.preflight import Check
 from reports.render.terminal import display_width
 from rules.benchmarks.loader import load_benchmark, shipped_names, workload_names
-from rules.records.system import SYSTEM_FIELDS
+from rules.records.codec import json_schema
+from rules.records.run_set import SystemChecks
+from rules.records.system import SYSTEM_FIELDS, SystemRecord
 
 CLI = Callable[..., tuple[int, str, str]]
 
@@ -120,7 +121,7 @@ def test_system_takes_fields_from_file_environment_and_option(
     assert "out/mine.json" in err
     written = json.loads((tmp_path / "out" / "mine.json").read_text())
     assert written == content["fields"]
-    schema = json.loads((files("harness") / "schemas" / "system.schema.json").read_text())
+    schema = json_schema(SystemRecord)
     jsonschema.Draft202012Validator(schema).validate(written)
 
 
@@ -185,7 +186,7 @@ def test_strict_passes_when_nothing_warns(command: CLI, monkeypatch: pytest.Monk
 def test_doctor_as_json_follows_its_schema_and_writes_nothing(command: CLI, tmp_path: Path) -> None:
     code, out, _ = command("doctor", "--format", "json")
     assert code == 0
-    schema = json.loads((files("harness") / "schemas" / "preflight.schema.json").read_text())
+    schema = json_schema(SystemChecks)
     jsonschema.Draft202012Validator(schema).validate(json.loads(out))
     assert list(tmp_path.iterdir()) == []
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from harness.foundation.errors import HarnessError
 from harness.run_sets.profile import find_or_start_set
 from harness.run_sets.runner import RunRequest
 from reference_models.dlrm.phases import Phase
+from rules.records.codec import json_schema
+from rules.records.profile import ProfileRecord
 
 
 @pytest.fixture(scope="module")
@@ -39,8 +40,7 @@ def profiled(tmp_path_factory: pytest.TempPathFactory, data_root: Path) -> tuple
 
 def test_the_file_fits_its_schema_and_names_every_phase(profiled: tuple[Path, Any, str]) -> None:
     _, content, _ = profiled
-    schema = json.loads((resources.files("harness.schemas") / "profile.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(content)
+    jsonschema.Draft202012Validator(json_schema(ProfileRecord)).validate(content)
     assert [phase["phase"] for phase in content["phases"]] == list(Phase)
     assert all(phase["measured"]["time_s"] > 0 for phase in content["phases"])
     assert sum(phase["computed"]["share"] for phase in content["phases"]) == pytest.approx(1)
@@ -84,7 +84,7 @@ def test_a_profile_can_stand_beside_runs_of_the_same_configuration_only(profiled
     def find(*assignments: str, num_threads: int = 1) -> Path:
         config = resolve("dlrm_tiny", [read_set_option(text) for text in assignments])
         request = RunRequest(
-            num_runs=1, base_seed=None, division=None, timeout_s=None, throughput_steps=None, data_dir=data_dir,
+            num_runs=1, base_seed=None, division=None, timeout_s=None, data_dir=data_dir,
             output=folder, num_threads=num_threads, command=["dlrmbench"],
         )  # fmt: skip
         return find_or_start_set(config, request)[0].folder
@@ -101,7 +101,7 @@ def test_a_set_that_holds_a_profile_only_has_no_runs_to_resume(
 ) -> None:
     done = dlrmbench("resume", profiled[0])
     assert done.returncode == 2
-    assert "holds a profile, which has no runs to complete" in done.stderr
+    assert "holds a profile measurement, which has no runs to complete" in done.stderr
 
 
 def test_a_trace_into_a_missing_folder_is_refused_before_anything_is_written(

@@ -12,7 +12,6 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,9 @@ import jsonschema
 import pytest
 from ranks_builder import Process, find_rank, needs_torchrec, processor_s, reserve_port, send, started, started_world
 from waiting import HANG_S, wait_until
+
+from rules.records.codec import json_schema
+from rules.records.run import RunRecord
 
 pytestmark = needs_torchrec
 SBATCH = Path(__file__).parents[2] / "harness" / "launch" / "slurm" / "dlrmbench.sbatch"
@@ -59,7 +61,7 @@ def test_two_ranks_train_to_the_target_and_rank_0_logs(tmp_path: Path, data_root
     assert len(logged(run_set, "run_start")) == 1
     run = record(run_set, 0, 0)
     assert run["status"] == "success"
-    schema = json.loads((resources.files("harness.schemas") / "run.schema.json").read_text(encoding="utf-8"))
+    schema = json_schema(RunRecord)
     jsonschema.Draft202012Validator(schema).validate(run)
     assert [one["rank"] for one in run["ranks"]] == [0, 1]
     assert run["exchange"]["bytes_per_step"]["embedding_forward"] > 0

@@ -4,7 +4,6 @@ import json
 import subprocess
 import sys
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +15,8 @@ from waiting import HANG_S
 
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError
+from rules.records.codec import json_schema
+from rules.records.sweep import SweepRecord
 
 Sweep = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"
@@ -48,8 +49,7 @@ def the_sweep(tmp_path: Path) -> Path:
 
 def content_of(folder: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
-    schema = json.loads((resources.files("harness.schemas") / "sweep.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(content)
+    jsonschema.Draft202012Validator(json_schema(SweepRecord)).validate(content)
     return content
 
 
@@ -127,7 +127,7 @@ def test_a_configuration_that_runs_out_of_memory_is_recorded_and_the_others_go_o
 def test_each_configuration_is_profiled_once_after_all_runs(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:
-    workers.fail = lambda spec: "trace" in spec and spec["tables"]["runtime"]["threads"] == 2
+    workers.fail = lambda spec: spec["kind"] == "profile" and spec["tables"]["runtime"]["threads"] == 2
     arguments = ("--axis", "runtime.threads=1,2", "--throughput", "3", "--profile", "--format", "json")
     done = sweep(*arguments)
     assert done.exit_code == 0, done.output

@@ -8,7 +8,6 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 
 import jsonschema
@@ -18,6 +17,8 @@ from waiting import HANG_S, has_ended, wait_until
 
 from rules.logs import keys
 from rules.logs.log import read_log
+from rules.records.codec import json_schema
+from rules.records.kinds import RECORDS
 
 
 def run_arguments(data_root: Path, *more: object) -> list[str]:
@@ -61,8 +62,7 @@ def test_one_command_leaves_runs_verdict_score_and_report(finished_set: Path) ->
 
 
 def validate(content: object, name: str) -> None:
-    schema = json.loads((resources.files("harness.schemas") / f"{name}.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(content)
+    jsonschema.Draft202012Validator(json_schema(RECORDS[name])).validate(content)
 
 
 def test_its_files_keep_their_schemas(finished_set: Path) -> None:

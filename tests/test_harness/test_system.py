@@ -20,7 +20,8 @@ from harness.system.hardware import describe_hardware, virtualization
 from harness.system.peripherals import describe_networking, describe_storage
 from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
 from harness.system.submission import Given, submission_fields
-from rules.records.system import SYSTEM_FIELDS
+from rules.records.codec import json_schema
+from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
 
 
@@ -241,7 +242,7 @@ def test_the_file_is_what_the_official_checker_accepts(tmp_path: Path) -> None:
     path = write_system_json(tmp_path / "systems", describe_system(given_fields | hostile))
     content = json.loads(path.read_text())
     assert tuple(content) == SYSTEM_FIELDS
-    schema = json.loads((files("harness") / "schemas" / "system.schema.json").read_text())
+    schema = json_schema(SystemRecord)
     jsonschema.Draft202012Validator(schema).validate(content)
     assert [file.name for file in path.parent.iterdir()] == [path.name]
     official = (

@@ -1,10 +1,9 @@
 """Throughput mode: fresh processes, a fixed number of steps, a file of its own, and nothing that could be scored."""
 
 import json
-from importlib import resources
 from pathlib import Path
 
-import jsonschema
+import msgspec
 import pytest
 from command import Command
 from ranks_builder import needs_torchrec
@@ -13,12 +12,14 @@ from harness.config.run_config import Override, resolve
 from harness.measure.throughput import _train
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import open_run_set
+from harness.run_sets.measurement import measure_process
 from harness.run_sets.runner import RunRequest, start_set
-from harness.run_sets.throughput import measure_process
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
 from reports.facts.traffic import read_exchange
 from reports.views.measurement import traffic_fact
+from rules.records.codec import decode, encode
+from rules.records.throughput import ThroughputRecord
 
 
 def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
@@ -29,14 +30,13 @@ def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, dat
     assert done.returncode == 0, done.stderr
     assert "not a score" in done.stdout
     (folder,) = (tmp_path / "out").iterdir()
-    content = json.loads((folder / "extra" / "throughput.json").read_text())
-    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
-    jsonschema.Draft202012Validator(schema).validate(content)
-    assert [process["num_steps"] for process in content["processes"]] == [7] * 5
-    batch_size = content["processes"][0]["hyperparameters"]["global_batch_size"]
-    for process in content["processes"]:
-        assert process["num_samples"] == 7 * batch_size
-        assert process["samples_per_s"] == pytest.approx(process["num_samples"] / process["duration_s"])
+    content = decode(folder / "extra" / "throughput.json", ThroughputRecord)
+    assert isinstance(content, ThroughputRecord), content
+    assert [process.num_steps for process in content.processes] == [7] * 5
+    batch_size = content.processes[0].hyperparameters["global_batch_size"]
+    for process in content.processes:
+        assert process.num_samples == 7 * batch_size
+        assert process.samples_per_s == pytest.approx(process.num_samples / process.duration_s)
     assert not list(folder.rglob("result_*.txt"))
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
 
@@ -48,27 +48,25 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
     data_dir = ensure_dataset(config.workload.data, data_root, num_threads=1)
     request = RunRequest(
-        num_runs=5, base_seed=1, division=None, timeout_s=None, throughput_steps=6, data_dir=data_dir,
+        num_runs=5, base_seed=1, division=None, timeout_s=None, kind="throughput",
+        options={"num_steps": 6}, data_dir=data_dir,
         output=tmp_path, num_threads=1, command=["dlrmbench"],
     )  # fmt: skip
-    run_set, content = open_run_set(start_set(config, request).folder)
-    measured = measure_process(run_set, content, config.tables, 0, num_steps=6)
-    assert measured["num_samples"] == 6 * config.workload.train.global_batch_size
-    assert measured["hyperparameters"]["world_size"] == 2
-    assert [one["rank"] for one in measured["ranks"]] == [0, 1]
-    assert measured["peak_rss_bytes"] == sum(one["peak_rss_bytes"] for one in measured["ranks"])
-    exchange = measured["exchange"]
-    sent = read_exchange(exchange)
+    run_set, record = open_run_set(start_set(config, request).folder)
+    (measured,) = measure_process(run_set, record, 0).repetitions()
+    assert measured.num_samples == 6 * config.workload.train.global_batch_size
+    assert measured.hyperparameters["world_size"] == 2
+    assert [rank.rank for rank in measured.ranks] == [0, 1]
+    assert measured.peak_rss_bytes == sum(rank.peak_rss_bytes for rank in measured.ranks)
+    traffic = measured.traffic
+    sent = read_exchange(json.loads(encode(traffic)))
     assert sent is not None
-    assert f"{sum(exchange['bytes_per_step'].values()):,} bytes per step between 2 ranks" in traffic_fact(sent).value
-    assert exchange["bytes_per_step"]["embedding_forward"] > 0 and exchange["formulas"]["dense_reduce"]
-    assert exchange["bytes_per_evaluation"] is None
+    num_bytes = sum(msgspec.to_builtins(traffic.bytes_per_step).values())
+    assert f"{num_bytes:,} bytes per step between 2 ranks" in traffic_fact(sent).value
+    assert traffic.bytes_per_step.embedding_forward > 0 and traffic.formulas["dense_reduce"]
+    assert traffic.bytes_per_evaluation is None
     rows = config.workload.data.num_embeddings or ()
-    assert [table["table"] for table in exchange["placement"]] == list(range(len(rows)))
-    schema = json.loads((resources.files("harness.schemas") / "throughput.schema.json").read_text(encoding="utf-8"))
-    process = schema["properties"]["processes"]["items"]
-    own = {key: value for key, value in measured.items() if key not in ("data_kind", "computed")}
-    jsonschema.Draft202012Validator(process).validate(own)
+    assert [table.table for table in traffic.placement] == list(range(len(rows)))
 
 
 def test_steps_go_over_the_end_of_an_epoch() -> None:

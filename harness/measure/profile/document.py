@@ -11,8 +11,7 @@ from harness.measure.profile.ceilings import Ceilings
 from harness.measure.profile.operators import OperatorTable
 from harness.measure.profile.steps import StepTimes
 from reference_models.costs.phases import Matmul, PhaseCosts
-
-SCHEMA_VERSION = 1
+from rules.records.codec import VERSION
 
 
 def make_document(
@@ -30,7 +29,7 @@ def make_document(
 ) -> dict[str, Any]:
     batch_size = about["global_batch_size"]
     return {
-        "schema_version": SCHEMA_VERSION,
+        "schema_version": VERSION,
         **about,
         "step": {
             "measured": _measured_step(times, batch_size),

@@ -2,10 +2,11 @@
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from reference_models.process.world import World
+from rules.records.codec import convert
+from rules.records.profile import ProfileRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -16,11 +17,11 @@ class ProfileJob(Job):
     trace: str | None
 
 
-def _run(job: ProfileJob, world: World, on_event: OnEvent) -> dict[str, Any]:
+def _run(job: ProfileJob, world: World, on_event: OnEvent) -> ProfileRecord:
     from harness.measure.profile.worker import profile
 
     trace = None if job.trace is None else Path(job.trace)
-    return profile(job, world, on_event, num_steps=job.num_steps, trace=trace)
+    return convert(profile(job, world, on_event, num_steps=job.num_steps, trace=trace), ProfileRecord)
 
 
-KIND = MeasurementKind(name="profile", job=ProfileJob, run=_run, file="profile.json")
+KIND = MeasurementKind(name="profile", job=ProfileJob, record=ProfileRecord, run=_run, file="profile.json")

@@ -1,0 +1,95 @@
+"""The parent of a measurement in several fresh processes: launches them, keeps what each found, gathers it."""
+
+import shutil
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+
+from harness.foundation.errors import HarnessError
+from harness.foundation.files import read_record, write_record
+from harness.launch.process import explain_end, launch_worker
+from harness.measure.job import write_job
+from harness.measure.kinds import MeasurementKind, OnEvent, find_kind
+from harness.run_sets.folder import RunSet
+from harness.run_sets.runner import num_ranks
+from rules.benchmarks.loader import read_toml
+from rules.records.codec import Damage, decode
+from rules.records.measure import Measurement
+from rules.records.run_set import RunSetRecord
+
+
+def measure_set(run_set: RunSet, record: RunSetRecord, on_process: Callable[[int, Measurement], None]) -> Measurement:
+    """Measure in `num_runs` fresh processes and gather what they found. Raises HarnessError."""
+    for index in range(record.num_runs):
+        on_process(index, measure_process(run_set, record, index))
+    return gather_processes(run_set, record)
+
+
+def measure_process(run_set: RunSet, record: RunSetRecord, index: int) -> Measurement:
+    """Measure in one fresh process, unless it was measured before. Raises HarnessError."""
+    kind, folder = find_kind(record.kind), _process_folder(run_set, record, index)
+    measured = decode(folder / kind.file, kind.record)
+    if not isinstance(measured, Damage):
+        return measured
+    shutil.rmtree(folder, ignore_errors=True)
+    return launch(kind, run_set, record, folder, index, f"process {index + 1} measured nothing", record.options)
+
+
+def launch(
+    kind: MeasurementKind,
+    run_set: RunSet,
+    record: RunSetRecord,
+    folder: Path,
+    index: int,
+    failure: str,
+    options: Mapping[str, object],
+    on_event: OnEvent = lambda event: None,
+) -> Measurement:
+    """Do the kind's job for the set's configuration in a fresh process; `failure` begins the error's message."""
+    folder.mkdir(exist_ok=True)
+    (folder / kind.file).unlink(missing_ok=True)
+    tables = read_toml(run_set.extra / "definition.toml")
+    job = kind.job(
+        tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
+        definition_path=str(run_set.extra / "definition.toml"),
+        data_dir=record.dataset.dir,
+        seed=record.seeds[index],
+        folder=str(folder),
+        **options,
+    )
+    end = launch_worker(
+        write_job(kind, job), num_threads=record.num_threads, on_event=on_event, num_ranks=num_ranks(record)
+    )
+    if not (folder / kind.file).exists():
+        reason, code = explain_end(end)
+        raise HarnessError(f"{failure}: {reason}", code)
+    return read_record(folder / kind.file, kind.record)
+
+
+def is_measured(run_set: RunSet, record: RunSetRecord, index: int) -> bool:
+    """Whether a process has left its record."""
+    kind = find_kind(record.kind)
+    return not isinstance(decode(_process_folder(run_set, record, index) / kind.file, kind.record), Damage)
+
+
+def gather_processes(run_set: RunSet, record: RunSetRecord) -> Measurement:
+    """Write extra/<kind>.json: the first process's record with the processes of all."""
+    kind = find_kind(record.kind)
+    measured = [
+        read_record(_process_folder(run_set, record, index) / kind.file, kind.record)
+        for index in range(record.num_runs)
+    ]
+    processes = tuple(process for part in measured for process in part.repetitions())
+    whole = msgspec.structs.replace(measured[0], processes=processes)
+    write_record(measured_path(run_set, record), whole)
+    return whole
+
+
+def measured_path(run_set: RunSet, record: RunSetRecord) -> Path:
+    """extra/<kind>.json, where all processes' records are gathered."""
+    return run_set.extra / f"{record.kind}.json"
+
+
+def _process_folder(run_set: RunSet, record: RunSetRecord, index: int) -> Path:
+    return run_set.extra / f"{record.kind}_{index}"
