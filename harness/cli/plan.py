@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable
-from dataclasses import asdict
 from typing import Any, TypeVar, Unpack
 
 import click
@@ -80,8 +79,12 @@ def refuse_unused_options(ctx: click.Context) -> None:
     if ctx.params["num_devices"] is not None:
         return
     for name in DeviceOptions.__annotations__:
-        if ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE:
+        if _is_given(ctx, name):
             raise click.UsageError(f"--{name.replace('_', '-')} describes the devices of --devices N; give that too.")
+
+
+def _is_given(ctx: click.Context, name: str) -> bool:
+    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
 
 
 @click.command()
@@ -104,21 +107,24 @@ def plan(
     would take: modelled, from the memory and bandwidths given.
     """
     from harness.config.run_config import default_division, resolve
-    from harness.planning.devices import make_devices_plan
+    from harness.planning.devices import devices_study, make_devices_plan
     from harness.planning.plan import make_plan, plan_as_json
-    from harness.planning.view import devices_plan_blocks, plan_blocks
+    from harness.planning.view import plan_blocks
+    from reports.views.study import study_blocks
+    from rules.records.codec import encode
 
     refuse_unused_options(click.get_current_context())
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
     config.workload.implementation.require_installed()
     if configured["num_devices"] is not None:
         modelled = make_devices_plan(config, configured, configured["data_root"], _show_progress)
+        context = click.get_current_context()
+        chosen = {name for name in DeviceOptions.__annotations__ if _is_given(context, name)}
+        study = devices_study(config, modelled, chosen)
         if form == "json":
-            show_json(
-                {"schema_version": 1, "kind": "modelled", "benchmark": config.benchmark.name, **asdict(modelled)}
-            )
+            click.echo(encode(study), nl=False)
         else:
-            show(devices_plan_blocks(config, modelled))
+            show(study_blocks(study))
         return
     runs = config.benchmark.score.num_runs if num_runs is None else num_runs
     made = make_plan(

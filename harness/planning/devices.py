@@ -1,15 +1,18 @@
 """`plan --devices`: where the tables of a model would lie on machines that one does not have."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TypedDict
+from typing import Literal, TypedDict
 
 from harness.config.run_config import RunConfig
 from harness.planning.plan import read_sizes
 from harness.run_sets.dataset import how_to_get
+from harness.study import make_check, make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reference_models.distributed.placement import Devices, PlannerEstimate
 from reference_models.process.errors import ConfigError, DatasetError
+from reports.text.formatting import duration
+from rules.records.study import Parameter, StudyRecord
 
 _REPORTED_FROM = 128
 """Devices from which a plan takes long enough to say how far it is."""
@@ -66,3 +69,88 @@ def make_devices_plan(
         ),
         on_progress=on_progress if num_devices >= _REPORTED_FROM else None,
     )
+
+
+def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collection[str]) -> StudyRecord:
+    """The estimate as a study: where tables would be and what each device would hold; every number is modelled.
+
+    `given` names the members of DeviceOptions that the user gave; the others are defaults.
+    """
+    devices = estimate.devices
+    dimension = config.workload.model.embedding_dim
+    placed = sum(rows * columns for table in estimate.tables for rows, columns in table.shard_shapes)
+    expected = sum(
+        table.num_embeddings * dimension * (devices.num_devices if table.sharding == "data_parallel" else 1)
+        for table in estimate.tables
+    )
+    cut = ("The search for the best plan was cut short; a better one may exist.",) if estimate.is_search_cut else ()
+    return make_study(
+        "devices",
+        f"{config.benchmark.name}: tables over {devices.num_devices} {devices.device_type} devices",
+        config,
+        findings=(
+            "All placements and loads are modelled by TorchRec's planner: by bandwidths alone, no latency, no dense "
+            "layers.",
+            f"The slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times the mean.",
+            *cut,
+        ),
+        tables=(
+            make_table(
+                "Where each table would be",
+                (
+                    ("Table", None, "given"), ("Rows", None, "given"), ("Sharding", None, "modelled"),
+                    ("Kernel", None, "modelled"), ("Shards", None, "modelled"), ("Shard rows", None, "modelled"),
+                    ("Shard columns", None, "modelled"), ("Devices", None, "modelled"),
+                ),
+                [
+                    (
+                        table.table, table.num_embeddings, table.sharding, table.kernel, len(table.shard_shapes),
+                        *map(max, zip(*table.shard_shapes, strict=True)), table.devices,
+                    )
+                    for table in estimate.tables
+                ],
+            ),
+            make_table(
+                "What each device would hold, and its lookups per step",
+                (
+                    ("Device", None, "given"), ("Memory", "B", "modelled"), ("Of its memory", "share", "modelled"),
+                    ("Host memory", "B", "modelled"), ("Embeddings per step", "s", "modelled"),
+                ),
+                [
+                    (
+                        load.device, load.memory_bytes, load.memory_bytes / devices.memory_bytes,
+                        load.host_memory_bytes, load.step_s,
+                    )
+                    for load in estimate.loads
+                ],
+            ),
+        ),
+        parameters=(
+            *(
+                Parameter(
+                    name=name, value=value, unit=unit, source="given" if option in given else "default", note=None
+                )
+                for name, value, unit, option in (
+                    ("devices", devices.num_devices, None, "num_devices"),
+                    ("device type", devices.device_type, None, "device_type"),
+                    ("memory of one device", devices.memory_bytes, "B", "device_memory"),
+                    ("bandwidth of that memory", devices.memory_bandwidth, "B/s", "device_bandwidth"),
+                    ("devices per host", devices.devices_per_host, None, "devices_per_host"),
+                    ("bandwidth within a host", devices.intra_host_bandwidth, "B/s", "intra_host_bandwidth"),
+                    ("bandwidth between hosts", devices.inter_host_bandwidth, "B/s", "inter_host_bandwidth"),
+                )
+            ),
+            *(
+                Parameter(name=name, value=value, unit=None, source=_source(config, key), note=key)
+                for name, value, key in (
+                    ("global batch size", estimate.global_batch_size, "train.global_batch_size"),
+                    ("sharding asked for", estimate.sharding, "runtime.sharding"),
+                )
+            ),
+        ),
+        checks=(make_check("elements of all tables placed", expected=expected, found=placed),),
+    )  # fmt: skip
+
+
+def _source(config: RunConfig, key: str) -> Literal["definition", "given"]:
+    return "definition" if config.values()[key]["source"] == "definition" else "given"

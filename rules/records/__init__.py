@@ -12,6 +12,7 @@
 | extra/throughput.json               | ThroughputRecord | throughput     |
 | extra/profile.json                  | ProfileRecord    | profile        |
 | sweep.json                          | SweepRecord      | sweep          |
+| study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
 
 Versions: files say `schema_version`. Version 2 has every member, null where nothing was measured; a record has no

@@ -7,6 +7,7 @@ from rules.records.measure import Measurement
 from rules.records.profile import ProfileRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord, SystemChecks
+from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
 from rules.records.throughput import ThroughputRecord
@@ -22,6 +23,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "throughput": ThroughputRecord,
     "profile": ProfileRecord,
     "sweep": SweepRecord,
+    "study": StudyRecord,
     "system": SystemRecord,
     "preflight": SystemChecks,
 }

@@ -1,0 +1,72 @@
+"""study.json: a table whose every column says where its numbers come from; for everything that is not a run.
+
+Plans, placements, memory tiers, queue models: deterministic for their parameters and seed, without verdicts. A verb
+makes it through `harness.study` and prints it; `reports.views.study` shows it.
+"""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from rules.records.codec import Count, Document, Record
+
+Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
+"""Where the numbers of a column come from; every column's head says it."""
+Source = Literal["given", "default", "definition", "file", "measured"]
+Scalar = bool | int | float | str | None
+Cell = bool | int | float | str | None | tuple[int, ...]
+"""None is not known; several integers are, say, the devices that share a table."""
+
+
+class Parameter(Record, frozen=True, kw_only=True):
+    """What a study rests on, in SI units, and who said it."""
+
+    name: str
+    value: Scalar
+    unit: str | None
+    source: Source
+    note: str | None
+
+
+class StudyColumn(Record, frozen=True, kw_only=True):
+    """`unit` is an SI unit, "share" for a fraction of one, None for a name or a plain number."""
+
+    name: str
+    unit: str | None
+    origin: Origin
+
+
+class StudyTable(Record, frozen=True, kw_only=True):
+    """Rows of cells in the order of the columns. Raises ValueError where a row has another number of cells."""
+
+    title: str
+    columns: Annotated[tuple[StudyColumn, ...], Meta(min_length=1, max_length=100)]
+    rows: tuple[tuple[Cell, ...], ...]
+
+    def __post_init__(self) -> None:
+        wrong = next((number for number, row in enumerate(self.rows) if len(row) != len(self.columns)), None)
+        if wrong is not None:
+            raise ValueError(f"{len(self.columns)} cells in row {wrong}, one per column")
+
+
+class StudyCheck(Record, frozen=True, kw_only=True):
+    """What a study must satisfy whatever its parameters: a conservation law, an oracle's number."""
+
+    name: str
+    expected: float
+    found: float
+    is_passed: bool
+
+
+class StudyRecord(Document, frozen=True, kw_only=True):
+    """One study: what it is about, what it rests on, its tables, what was found and what was checked."""
+
+    kind: Annotated[str, Meta(min_length=1)]
+    title: str
+    benchmark: str | None
+    definition_sha256: str | None
+    seed: Count | None
+    parameters: tuple[Parameter, ...]
+    tables: Annotated[tuple[StudyTable, ...], Meta(min_length=1)]
+    findings: tuple[str, ...]
+    checks: tuple[StudyCheck, ...]
