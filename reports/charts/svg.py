@@ -107,7 +107,6 @@ def drawing(
         tag("title", title, id=f"{id_}-t"),
         tag("desc", description, id=f"{id_}-d"),
         *children,
-        xmlns="http://www.w3.org/2000/svg",
         role="img",
         viewBox=f"0 0 {_number(width)} {_number(height)}",
         aria_labelledby=f"{id_}-t {id_}-d",

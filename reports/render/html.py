@@ -15,8 +15,6 @@ from markupsafe import Markup
 
 from reports.document.page import PageView
 
-_NAME_SPACE = ' xmlns="http://www.w3.org/2000/svg"'
-_SHORT_VALUES = re.compile(r'<(style|script)\b.*?</\1>|(?<= )([a-z][a-z\d-]*=)"([\w#.-]+)"(?=[ >])', re.DOTALL)
 _PERCENT = re.compile(r"(?<=\d) %")
 _TEMPLATES = Path(__file__).parent / "templates"
 
@@ -30,11 +28,7 @@ def render_html(page: PageView) -> str:
     )
     # Everything else is escaped: the page's own style sheet and script are the only text taken as it is.
     template = _environment().get_template("report.html.j2")
-    html = template.render(page=page, policy=policy, style=Markup(style), script=Markup(script))
-    # Inside HTML a drawing needs no name space; quotes of foreign text are escaped, so nothing else reads like this.
-    html = html.replace(_NAME_SPACE, "")
-    # Nor does a value of one word need quotes: thousands of them are 3 % of a page.
-    return _SHORT_VALUES.sub(lambda found: found[2] + found[3] if found[2] else found[0], html)
+    return template.render(page=page, policy=policy, style=Markup(style), script=Markup(script))
 
 
 def embed_json(content: Mapping[str, Any]) -> Markup:

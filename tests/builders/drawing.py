@@ -4,7 +4,6 @@ import math
 import re
 from xml.etree import ElementTree
 
-SVG = "{http://www.w3.org/2000/svg}"
 NUMBER = r"-?\d+(?:\.\d+)?"
 
 

@@ -195,7 +195,7 @@ def test_a_roofline_stays_inside_its_drawing(
         **ABOUT,
     )
     root = ElementTree.fromstring(figure.wide)
-    for circle in root.iter("{http://www.w3.org/2000/svg}circle"):
+    for circle in root.iter("circle"):
         assert -1 <= float(circle.get("cx", "nan")) <= 961
         assert -1 <= float(circle.get("cy", "nan")) <= 381
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from drawing import NUMBER, SVG, Drawing, number, path_points
+from drawing import NUMBER, Drawing, number, path_points
 from log_builder import make_records, make_runs, with_record, without
 from report_builder import write_run_set
 
@@ -76,7 +76,7 @@ def test_dots_of_one_set_stand_at_the_times_of_its_table(tmp_path: Path, name: s
         [round((run.time_s or 0) / unit.seconds, unit.digits) for run in one.runs if run.time_s is not None]
     )
     for drawing in drawings(chart):
-        circles = list(drawing.root.iter(f"{SVG}circle"))
+        circles = list(drawing.root.iter("circle"))
         read = sorted(drawing.value("x", float(circle.get("cx", ""))) for circle in circles)
         assert len(read) == len(told)
         for shown, expected in zip(read, sorted(told), strict=True):
@@ -260,5 +260,5 @@ def test_interrupted_attempts_are_rows_and_not_dots(tmp_path: Path) -> None:
     assert "interrupted" in table.rows[-1][1].text and table.rows[-1][2].text == MISSING
     chart = runs_chart([one], "c")
     assert chart is not None
-    assert len(list(Drawing(chart.figure.wide).root.iter(f"{SVG}circle"))) == len(one.runs)
+    assert len(list(Drawing(chart.figure.wide).root.iter("circle"))) == len(one.runs)
     assert SECONDS.number(None) == MISSING

@@ -25,7 +25,6 @@ from reports.page.sections.verdict import verdict_table
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
-SVG = "{http://www.w3.org/2000/svg}"
 EXCHANGE = {
     "num_ranks": 2,
     "bytes_per_step": dict(zip(KINDS, (100, 2000, 2000, 300, 0), strict=True)),
@@ -95,7 +94,7 @@ def column(table: Table, name: str) -> list[str]:
 
 def circles(text: str) -> list[tuple[float, float]]:
     drawing = Drawing(text)
-    found = drawing.root.iter(f"{SVG}circle")
+    found = drawing.root.iter("circle")
     return [
         (drawing.value("x", float(one.get("cx", ""))), drawing.value("y", float(one.get("cy", "")))) for one in found
     ]
@@ -132,9 +131,9 @@ def test_several_lines_are_named(tmp_path: Path) -> None:
     section = scaling_section(gathered(tmp_path), "g")
     (multiples,) = blocks_of(section, Multiples)
     legend = ElementTree.fromstring(multiples.drawings[-1])
-    told = [one.text for one in legend.iter(f"{SVG}text")]
+    told = [one.text for one in legend.iter("text")]
     assert told[:2] == ["Lines", "fp32 / dense, row_wise, 512 per step"]
-    assert "fp16 / topk:0.01, row_wise, 512 per step" in {one.text for one in legend.iter(f"{SVG}title")}
+    assert "fp16 / topk:0.01, row_wise, 512 per step" in {one.text for one in legend.iter("title")}
 
 
 def test_only_what_differs_in_ranks_alone_makes_a_line(tmp_path: Path) -> None:
