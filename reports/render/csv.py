@@ -4,7 +4,7 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+_FORMULA = ("=", "+", "-", "@", "\t")
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -15,9 +15,11 @@ def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
-    writer.writerows([_inert(value) for value in row] for row in rows)
+    writer.writerows([inert(value) if isinstance(value, str) else value for value in row] for row in rows)
     return text.getvalue()
 
 
-def _inert(value: object) -> object:
-    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+def inert(text: str) -> str:
+    """Text that no spreadsheet takes for a formula, and whose carriage returns end no row."""
+    text = text.replace("\r", "\\r")
+    return f"'{text}" if text.startswith(_FORMULA) else text

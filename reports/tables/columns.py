@@ -9,7 +9,8 @@ import msgspec
 import pandas as pd
 from msgspec import inspect
 
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+from reports.render.csv import inert
+
 _DTYPES: Mapping[Any, str] = {
     inspect.IntType: "Int64", inspect.FloatType: "float64", inspect.StrType: "string", inspect.BoolType: "boolean",
     inspect.LiteralType: "category", inspect.DateTimeType: "datetime64[ms, UTC]",
@@ -84,12 +85,8 @@ def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -
 def frame_csv(frame: pd.DataFrame) -> str:
     """A frame as CSV at full precision. Text that a spreadsheet would take for a formula gets an apostrophe first."""
     texts = frame.select_dtypes(["string", "category"])
-    inert = texts.apply(lambda column: column.astype(object).map(_inert, na_action="ignore"))
-    return frame.assign(**{str(name): inert[name] for name in inert}).to_csv(index=False, lineterminator="\n")
-
-
-def _inert(text: str) -> str:
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    safe = {str(name): texts[name].astype(object).map(inert, na_action="ignore") for name in texts}
+    return frame.assign(**safe).to_csv(index=False, lineterminator="\n")
 
 
 def _encodable(value: Any) -> Any:

@@ -1,18 +1,20 @@
-"""Typed frames of a document: one row per configuration, per run and per evaluation; CSV and Parquet of them."""
+"""Typed frames of a document: one row per configuration, run, evaluation and finding; Parquet of them."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from reports.facts.facts import SetFacts
 from reports.tables.columns import columns_of, make_frame, record_frame
-from reports.tables.records import EvaluationRow, ReportDocument, RunRow, SetRow
+from reports.tables.records import EvaluationRow, FindingRow, ReportDocument, RunRow, SetRow
 
 CONFIGURATION = columns_of(SetRow)[0]
 SET_COLUMNS = columns_of(SetRow)
 RUN_COLUMNS = (CONFIGURATION, *columns_of(RunRow))
 EVALUATION_COLUMNS = (CONFIGURATION, *columns_of(EvaluationRow))
+FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
 
 
 def sets_frame(document: ReportDocument) -> pd.DataFrame:
@@ -36,6 +38,19 @@ def runs_frame(document: ReportDocument) -> pd.DataFrame:
 def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
     """One row per evaluation, by EVALUATION_COLUMNS."""
     return make_frame(EVALUATION_COLUMNS, _evaluations(document))
+
+
+def findings_frame(sets: Sequence[SetFacts]) -> pd.DataFrame:
+    """One row per finding on a set or on one of its logs, worst first, by FINDING_COLUMNS."""
+    names = [column.name for column in FINDING_COLUMNS[1:]]
+    return make_frame(
+        FINDING_COLUMNS,
+        (
+            [one.label, *(getattr(finding, name) for name in names)]
+            for one in sets
+            for finding in one.verdict.findings
+        ),
+    )
 
 
 def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:

@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
+from rules.checks.rule import Severity
+
 _WORD = {"ge": -(2**63), "le": 2**63 - 1}
 
 
@@ -47,14 +49,14 @@ class RunRow(Row, kw_only=True, frozen=True):
     benchmark: Annotated[Text, meaning("as the log names it")] = None
     benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
     division: Annotated[Text, meaning("closed or open")] = None
-    run: Annotated[str, meaning("number of the run in its set, as in result_<run>.txt")]
+    run: Annotated[str, meaning("number of the run in its set, as in result_3.txt")]
     attempt: Annotated[Whole, meaning("number of the attempt whose record this is, from 0")] = None
     status: Annotated[
         Text, meaning("success, not_converged, interrupted, or what the record of an unfinished attempt says")
     ] = None
     counted: Annotated[
         Literal["yes", "dropped", "no", "no score"] | None,
-        meaning("yes, dropped by Olympic scoring, no (left no result), or no score (the set has none)"),
+        meaning("whether it counts in the score: dropped by Olympic scoring, no result, no score of the set"),
     ] = None
     reason: Annotated[Text, meaning("why it ended without reaching the target")] = None
     seed: Annotated[Whole, meaning("the run's random seed")] = None
@@ -72,15 +74,15 @@ class RunRow(Row, kw_only=True, frozen=True):
     num_evaluations: Annotated[Tally, meaning("evaluations in the log")] = None
     global_batch_size: Annotated[Samples, meaning("samples per optimizer step, all ranks together")] = None
     learning_rate: Annotated[Number, meaning("opt_base_learning_rate")] = None
-    peak_rss_bytes: Annotated[Bytes, meaning("largest resident memory of a process")] = None
-    peak_device_bytes: Annotated[Bytes, meaning("largest memory in use on the accelerator")] = None
+    peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of all processes together")] = None
+    peak_device_bytes: Annotated[Bytes, meaning("most memory in use on the accelerator")] = None
     log_sha256: Annotated[Text, meaning("digest of the log's bytes")] = None
     path: Annotated[str, meaning("the log's file, or the folder of an attempt that left none")]
     organization: Annotated[Text, meaning("submission_org of the log")] = None
     platform: Annotated[Text, meaning("submission_platform of the log")] = None
     train_samples: Annotated[Samples, meaning("samples in the training data")] = None
     eval_samples: Annotated[Samples, meaning("samples in the evaluation data")] = None
-    energy_j: Annotated[Joules, meaning("measured from run_start to run_stop")] = None
+    energy_j: Annotated[Joules, meaning("energy of the timed part, as far as it was measured")] = None
 
 
 class SetRow(Row, kw_only=True, frozen=True):
@@ -90,7 +92,7 @@ class SetRow(Row, kw_only=True, frozen=True):
     benchmark: Annotated[Text, meaning("as the logs name it")] = None
     benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
     status: Annotated[
-        Literal["own", "official", "unknown"], meaning("whose definition the benchmark has: own, official (MLPerf)")
+        Literal["own", "official", "unknown"], meaning("whose definition the benchmark has; official is MLPerf's")
     ] = "unknown"
     division: Annotated[Text, meaning("closed or open")] = None
     system: Annotated[Text, meaning("the system's name")] = None
@@ -141,6 +143,21 @@ class EvaluationRow(Row, kw_only=True, frozen=True):
     elapsed_s: Annotated[Seconds, meaning("since run_start")] = None
     quality: Annotated[Number, meaning("eval_accuracy; AUC for benchmarks defined here")] = None
     path: Annotated[str, meaning("the log's file")]
+
+
+class FindingRow(Row, kw_only=True, frozen=True):
+    """One broken rule at one place, of a set or of one of its logs."""
+
+    code: Annotated[str, meaning("the rule's code, as `dlrmbench check --explain CODE` takes it")]
+    title: Annotated[str, meaning("what the rule demands")]
+    severity: Annotated[Severity, meaning("whether it makes the set invalid (error)")]
+    message: Annotated[str, meaning("what is wrong")]
+    path: Annotated[str, meaning("the file or folder that it concerns")]
+    line_num: Annotated[Whole, meaning("line of the file, from 1; missing where it concerns the whole")] = None
+    found: Annotated[Text, meaning("what is there")] = None
+    expected: Annotated[Text, meaning("what should be there")] = None
+    remedy: Annotated[str, meaning("what to do")]
+    citation: Annotated[str, meaning("where the demand comes from")]
 
 
 class EvaluationLists(Row, kw_only=True, frozen=True):

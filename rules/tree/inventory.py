@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
+from rules.records.kinds import KINDS
 from rules.tree.result_set import (
     NOT_RESULTS,
     POWER_FOLDER,
@@ -24,7 +25,9 @@ from rules.tree.result_set import (
 )
 
 EXTRA = "extra"
-RUN_SET, SWEEP, PROFILE, THROUGHPUT = "run_set.json", "sweep.json", "profile.json", "throughput.json"
+RUN_SET, SWEEP = "run_set.json", "sweep.json"
+MEASUREMENTS = tuple(kind for kind in KINDS if kind != "training")
+"""Kinds whose record is extra/<kind>.json; runs to a target have a record each."""
 MAX_MENTIONED = 20
 _MAX_CANDIDATES = 20_000
 _MAX_NAMES_SHOWN = 3
@@ -38,17 +41,16 @@ class Inventory:
 
     `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
     `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
-    `sweeps` hold sweep.json, `profiles` extra/profile.json, `throughput` extra/throughput.json. `subfolders` has
-    every directory that was entered with the names of the directories in it. `candidates` are run sets, and files
-    outside of result sets, at most 20,000. `unreadable` says which directory could not be read, the first one.
+    `sweeps` hold sweep.json, `measurements` of a kind extra/<kind>.json. `subfolders` has every directory that was
+    entered with the names of the directories in it. `candidates` are run sets, and files outside of result sets, at
+    most 20,000. `unreadable` says which directory could not be read, the first one.
     """
 
     path: Path
     result_sets: tuple[ResultSet, ...] = ()
     run_sets: tuple[Path, ...] = ()
     sweeps: tuple[Path, ...] = ()
-    profiles: tuple[Path, ...] = ()
-    throughput: tuple[Path, ...] = ()
+    measurements: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: MappingProxyType({}))
     subfolders: Mapping[Path, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     candidates: tuple[Path, ...] = ()
     unreadable: str | None = None
@@ -56,7 +58,15 @@ class Inventory:
     @property
     def holds_measurements(self) -> bool:
         """Whether there is something to show that no log tells of."""
-        return bool(self.sweeps or self.profiles or self.throughput)
+        return bool(self.sweeps or any(self.measurements.values()))
+
+    @property
+    def profiles(self) -> tuple[Path, ...]:
+        return self.measurements.get("profile", ())
+
+    @property
+    def throughput(self) -> tuple[Path, ...]:
+        return self.measurements.get("throughput", ())
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
         """The result sets. Raises InputError where there are none, or where a directory could not be read."""
@@ -99,7 +109,7 @@ def take_inventory(path: str | Path) -> Inventory:
         raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
     subfolders: dict[Path, tuple[str, ...]] = {}
     result_sets: list[ResultSet] = []
-    found: dict[str, list[Path]] = {RUN_SET: [], SWEEP: [], PROFILE: [], THROUGHPUT: []}
+    found: dict[str, list[Path]] = {name: [] for name in (RUN_SET, SWEEP, *MEASUREMENTS)}
     candidates: list[Path] = []
     unreadable = None
     waiting = [path]
@@ -123,9 +133,9 @@ def take_inventory(path: str | Path) -> Inventory:
                 found[RUN_SET].append(folder)
             if is_recorded and len(candidates) < _MAX_CANDIDATES:
                 candidates.append(folder)
-            for name in (PROFILE, THROUGHPUT):
-                if _is_file(folder / EXTRA / name):
-                    found[name].append(folder)
+            for kind in MEASUREMENTS:
+                if _is_file(folder / EXTRA / f"{kind}.json"):
+                    found[kind].append(folder)
         if SWEEP in files and _is_file(folder / SWEEP):
             found[SWEEP].append(folder)
         below = [name for name in subfolders[folder] if name not in NOT_RESULTS]
@@ -139,8 +149,7 @@ def take_inventory(path: str | Path) -> Inventory:
         result_sets=tuple(sorted(result_sets, key=lambda result_set: natural_order(str(result_set.folder)))),
         run_sets=tuple(found[RUN_SET]),
         sweeps=tuple(found[SWEEP]),
-        profiles=tuple(found[PROFILE]),
-        throughput=tuple(found[THROUGHPUT]),
+        measurements=MappingProxyType({kind: tuple(found[kind]) for kind in MEASUREMENTS}),
         subfolders=MappingProxyType(subfolders),
         candidates=tuple(candidates),
         unreadable=unreadable,

@@ -1,0 +1,63 @@
+"""Results as typed pandas frames, for notebooks: `frames.read("results")`. reports/README.md has every column."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pandas as pd
+
+from reports.facts.facts import gather
+from reports.tables.columns import record_frame
+from reports.tables.documents import is_document, join_documents, read_document
+from reports.tables.frames import evaluations_frame, findings_frame, runs_frame, sets_frame
+from reports.tables.measurements import MeasurementRow, read_measurement
+from reports.tables.rows import document_of
+from rules.tree.inventory import take_inventory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Frames:
+    """What lies at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
+
+    `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
+    per broken rule at a place, `measurements` per process of a measurement such as throughput. Dtypes are the same
+    whatever is there, also without rows. `problems` are sentences about files that could not be used.
+    """
+
+    sets: pd.DataFrame
+    runs: pd.DataFrame
+    evaluations: pd.DataFrame
+    findings: pd.DataFrame
+    measurements: pd.DataFrame
+    problems: tuple[str, ...]
+
+
+def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_opinion: bool = False) -> Frames:
+    """Read everything at or below `paths`: run sets, anyone's result directories and logs, measurements, exports.
+
+    Every set is read, judged and scored once. `benchmark_file` defines a benchmark of one's own; with
+    `second_opinion` the official checker is asked too. An export (`report --format json`) has neither findings nor
+    measurements. Raises InputError where a path holds nothing of the kind, or an export is damaged.
+    """
+    given = [Path(path) for path in paths]
+    exports = [read_document(path) for path in given if is_document(path)]
+    inventories = [take_inventory(path) for path in given if not is_document(path)]
+    sets = gather(
+        [found for found in inventories if found.result_sets or not found.holds_measurements],
+        second_opinion=second_opinion,
+        benchmark_file=None if benchmark_file is None else Path(benchmark_file),
+    )
+    document = join_documents([document_of(sets), *exports])
+    folders = dict.fromkeys(
+        (folder, kind) for found in inventories for kind, folders in found.measurements.items() for folder in folders
+    )
+    measured = [read_measurement(folder, kind) for folder, kind in folders]
+    problems = [problem for one in sets for problem in one.extras.problems]
+    problems += [str(damage) for _, damages in measured for damage in damages]
+    return Frames(
+        sets=sets_frame(document),
+        runs=runs_frame(document),
+        evaluations=evaluations_frame(document),
+        findings=findings_frame(sets),
+        measurements=record_frame(MeasurementRow, (row for rows, _ in measured for row in rows)),
+        problems=tuple(dict.fromkeys(problems)),
+    )
