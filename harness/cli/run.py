@@ -137,14 +137,18 @@ def ranks_of_foreign_world(run_index: int | None, kind: "MeasurementKind") -> in
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
+@click.option("--implementation", "implementations", multiple=True, help="An implementation of the set, likewise.")
 @click.option("-q", "--quiet", is_flag=True, help="No progress.")
-def resume(folder: Path, quiet: bool) -> None:
+def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], quiet: bool) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
     from harness.cli.sweep import complete_and_show
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
+    from harness.run_sets.prepare import refuse_outside_code
     from harness.run_sets.sweep import is_sweep
 
+    refuse_outside_code(folder, {"model": models, "implementation": implementations})
     if is_sweep(folder):
         complete_and_show(folder, quiet=quiet)
     if find_kind(open_run_set(folder)[1].kind).min_processes > 1:

@@ -1,5 +1,7 @@
 """Before anything is written: what run, sweep and profile refuse alike, and their data and threads made ready."""
 
+import shlex
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from harness.config.catalog import WorkloadConfig
@@ -11,8 +13,10 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.preflight import run_checks
 from harness.system.resources import read_resources
+from reference_models.config.sections import parse_runtime
 from reference_models.data.registry import open_dataset
-from reference_models.registry import refuse_impossible_runtime
+from reference_models.registry import outside_names, refuse_impossible_runtime
+from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
 def prepare_data(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> tuple[Path, int]:
@@ -57,6 +61,24 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
         from reference_models.training.devices import find_device  # imports torch
 
         find_device(runtime.device)
+
+
+def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) -> None:
+    """Before a stored set runs code of another package, its name has to be given again: a set may be anyone's."""
+    missing: dict[str, None] = {}
+    for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
+        tables = read_toml(path)
+        model = parse_benchmark(tables, path).model
+        names = outside_names(model, parse_runtime(tables.get("runtime", {})).implementation)
+        missing |= {
+            f"--{what} {shlex.quote(name)}": None for what, name in names.items() if name not in allowed[what]
+        }
+    if missing:
+        raise HarnessError(
+            f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
+            f"dlrmbench resume {shlex.quote(str(folder))} {' '.join(missing)}",
+            ExitCode.USAGE,
+        )
 
 
 def refuse_unprofilable(workload: WorkloadConfig) -> None:

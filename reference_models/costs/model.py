@@ -35,6 +35,11 @@ class ModelCosts:
         return self.num_embedding_parameters + self.num_dense_parameters
 
     @property
+    def row_width(self) -> int:
+        """Values in a row of a table; 1 where there is no table."""
+        return self.num_embedding_parameters // self.num_embedding_rows if self.num_embedding_rows else 1
+
+    @property
     def embedding_bytes(self) -> int:
         """Bytes of all tables in fp32."""
         return self.num_embedding_parameters * FLOAT_BYTES

@@ -11,7 +11,7 @@ from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import Phase
 from reference_models.training.loop import Built, TrainingLoop
 from reference_models.training.optimizers import build_optimizers
-from reference_models.training.phases import Enter, ignore_phase
+from reference_models.training.phases import Enter
 
 
 class ReferenceWorkload(TrainingLoop):
@@ -38,12 +38,8 @@ class ReferenceWorkload(TrainingLoop):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        self._enter = enter
-        try:
-            with report_model_phases(self._model, enter):
-                yield
-        finally:
-            self._enter = ignore_phase
+        with super().report_phases(enter), report_model_phases(self._model, enter):
+            yield
 
 
 @contextmanager

@@ -5,7 +5,7 @@ A model's reference implementation is this loop around stock PyTorch; others rep
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -204,6 +204,14 @@ class TrainingLoop(ABC):
         return batch
 
     # for the harness and for tests
+
+    @contextmanager
+    def report_phases(self, enter: Enter) -> Iterator[None]:
+        self._enter = enter
+        try:
+            yield
+        finally:
+            self._enter = ignore_phase
 
     def synchronize(self) -> None:
         if self._device.type == "cuda":

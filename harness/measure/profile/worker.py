@@ -65,7 +65,7 @@ def profile(
         batches_ids=ids,
         num_embeddings=dataset.train.num_embeddings,
         multi_hot=dataset.train.multi_hot,
-        embedding_dim=config.model.embedding_dim,
+        embedding_dim=config.costs(dataset.train.num_embeddings).row_width,
         device=device,
         dtype=torch.bfloat16 if config.runtime.precision == "bf16" else torch.float32,
         available_bytes=read_resources().available_memory_bytes,

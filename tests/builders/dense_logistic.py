@@ -1,0 +1,132 @@
+"""A model of another package, for tests: logistic regression on the dense features, with one implementation."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import tomli_w
+
+from reference_models.config.sections import DataConfig, Section, TrainConfig
+from reference_models.costs.model import FLOAT_BYTES, MemoryEstimate, ModelCosts
+from reference_models.costs.phases import Matmul, PhaseCosts, linear_matmuls, loop_costs
+from reference_models.process.world import World
+from reference_models.spec import Costs, Implementation, ModelSpec
+from reference_models.training.phases import Phase
+from reference_models.training.workload import Workload, WorkloadSpec
+from rules.benchmarks.loader import load_benchmark, read_toml
+
+FORWARD = "logits_forward"
+
+
+@dataclass(frozen=True)
+class LogisticConfig:
+    has_bias: bool
+
+
+def parse_model(table: Mapping[str, Any]) -> LogisticConfig:
+    return LogisticConfig(has_bias=bool(Section("model", table, ("bias",)).whole("bias", low=0)))
+
+
+def model_costs(model: LogisticConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
+    return ModelCosts(
+        num_embedding_rows=0,
+        num_embedding_parameters=0,
+        num_dense_parameters=data.num_dense + model.has_bias,
+        num_lookups_per_sample=0,
+        embedding_bytes_per_sample=0,
+        forward_flop_per_sample=2 * data.num_dense,
+        training_flop_per_sample=4 * data.num_dense,
+    )
+
+
+def estimate_memory(model: LogisticConfig, data: DataConfig, train: TrainConfig, **sizes: Any) -> MemoryEstimate:
+    return MemoryEstimate(
+        weights_bytes=0, optimizer_bytes=0, gradients_bytes=0, evaluation_bytes=0,
+        activations_bytes=train.global_batch_size * data.num_dense * FLOAT_BYTES,
+    )  # fmt: skip
+
+
+def list_matmuls(model: LogisticConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
+    phases = (FORWARD, Phase.LOSS)
+    return tuple(linear_matmuls("logits", phases, batch_size, data.num_dense, 1, needs_input_gradient=False))
+
+
+def phase_costs(model: LogisticConfig, data: DataConfig, *, batch_size: int, **about: Any) -> dict[str, PhaseCosts]:
+    num_parameters = model_costs(model, data).num_dense_parameters
+    costs = loop_costs(data, batch_size=batch_size, opt_name=about["opt_name"], num_dense_parameters=num_parameters)
+    for matmul in list_matmuls(model, data, batch_size):
+        own = PhaseCosts(matmul_flop=matmul.flop, bytes=matmul.bytes)
+        costs[matmul.phase] = costs.get(matmul.phase, PhaseCosts()) + own
+    return costs
+
+
+def load(spec: WorkloadSpec, world: World) -> Workload:
+    import torch
+
+    from reference_models.data.store.dataset import Batch
+    from reference_models.training.loop import Built, TrainingLoop
+    from reference_models.training.optimizers import build_dense_optimizer
+
+    class Logistic(torch.nn.Linear):
+        def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
+            logits: torch.Tensor = super().forward(dense)
+            return logits.squeeze(1)
+
+    class LogisticWorkload(TrainingLoop):
+        name = "plain"
+
+        def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+            with self._device:
+                model = Logistic(self._data.train.num_dense, 1, bias=self._spec.model.has_bias)
+            return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
+
+        def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
+            self._enter(FORWARD)
+            return super()._logits(model, batch)
+
+    return LogisticWorkload(spec, world)
+
+
+PLAIN = Implementation(load=load)
+SPEC = ModelSpec(
+    parse=parse_model,
+    implementations={"plain": PLAIN},
+    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    phases={
+        Phase.DATA: "data", FORWARD: "logits fwd", Phase.LOSS: "loss", Phase.ZERO_GRAD: "zero gradients",
+        Phase.DENSE_OPTIMIZER: "dense optimizer", Phase.OTHER: "other",
+    },
+)  # fmt: skip
+
+
+def install(site: Path, *lines: str) -> Path:
+    """What an installed package with entry points leaves in a folder of sys.path: its name, and these lines."""
+    info = site / "dense_logistic-1.0.dist-info"
+    info.mkdir(parents=True)
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: dense-logistic\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("\n".join(lines) + "\n")
+    (site / "dense_logistic.py").write_text(Path(__file__).read_text(encoding="utf-8"), encoding="utf-8")
+    return site
+
+
+def write_definition(folder: Path, *, target: float = 0.6) -> Path:
+    """A benchmark of this model on clicks that depend on dense features alone."""
+    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    sizes = {"train_samples": 40960, "eval_samples": 4096}
+    tables["benchmark"] |= {"name": "logistic_tiny", "model": "dense_logistic"}
+    tables["quality"] |= {"target": target}
+    tables["closed"] |= sizes
+    tables["model"] = {"bias": 1}
+    tables["data"] |= {"name": "dense_clicks", "num_embeddings": [10, 10], **sizes}
+    tables["data"]["parameters"] |= {
+        "effect_scale": 0,
+        "interaction_scale": 0,
+        "num_interactions": 1,
+        "dense_scale": 2,
+    }
+    del tables["data"]["sha256"]
+    tables["runtime"] = {"implementation": "plain", "threads": 1}
+    path = folder / "logistic_tiny.toml"
+    path.write_text(tomli_w.dumps(tables), encoding="utf-8")
+    return path
