@@ -41,7 +41,6 @@ def profile(
     Nothing is trained to its target and nothing is scored; any value may be changed with --set.
     """
     from harness.config.run_config import resolve
-    from harness.foundation.files import read_json
     from harness.run_sets.prepare import (
         prepare_data,
         refuse_impossible,
@@ -50,7 +49,7 @@ def profile(
     )
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
-    from reports.facts.profile_record import parse_profile
+    from reports.facts.profile import read_profile
     from reports.views.measurement import profile_blocks
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
@@ -76,7 +75,11 @@ def profile(
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return
-    show(profile_blocks(parse_profile(read_json(path))), form)
+    problems: list[str] = []
+    profile = read_profile(path, problems)
+    if profile is None:
+        raise HarnessError("; ".join(problems), ExitCode.INPUT)
+    show(profile_blocks(profile), form)
     if form == "table":
         click.echo(f"\nfile   {path}" + (f"\ntrace  {trace}" if trace is not None else ""))
 

@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
-from reports.facts.extras import SURROUNDINGS, Extras, read_extras, read_run_set
-from reports.facts.untrusted import as_list, as_mapping, items_of, read_json
+from reports.facts.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
+from reports.facts.throughput_sets import read_throughput
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 
 SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "logged")
@@ -87,7 +88,8 @@ def describe(path: Path) -> Described:
         return _of_measurement(_only(path, inventory.throughput, [folder.name for folder in inventory.throughput]))
     found = inventory.require_result_sets()
     one = _only(path, found, [str(result_set.folder) for result_set in found])
-    settings = _of_extras(read_extras(one), str(one.system_json.name) if one.system_json else "")
+    records = read_set_records(one)
+    settings = _of_records(records.run_set, records.system, str(one.system_json.name) if one.system_json else "")
     settings["logged"] = _logged([read_log(log) for log in one.logs])
     if not any(settings.values()):
         raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
@@ -101,28 +103,27 @@ def _only(path: Path, found: Sequence[Any], names: Iterable[str]) -> Any:
     return found[0]
 
 
-def _of_extras(extras: Extras, system_file: str) -> dict[str, dict[str, Setting]]:
+def _of_records(
+    record: RunSetRecord | None, system: Iterable[tuple[str, str]], system_file: str
+) -> dict[str, dict[str, Setting]]:
     """The record of the run set, where there is one, and the system description."""
-    record = extras.run_set
     settings: dict[str, dict[str, Setting]] = {section: {} for section in SECTIONS}
-    provenance: Mapping[str, str] = record.provenance if record is not None else {}
-    for name, value in extras.system:
+    provenance = record.system.provenance if record is not None else {}
+    for name, value in system:
         source = provenance.get(name) or f"systems/{printable(system_file, 80)}"
         section = "software" if name.partition(".")[0] in _SOFTWARE_FIELDS else "system"
         settings[section][name] = Setting(value=value, source=source)
     if record is None:
         return settings
-    for one in record.config:
-        settings["configuration"][one.key] = Setting(value=one.value, source=one.source or "unknown")
-    for name, value in record.environment:
+    for name, (value, source) in config_texts(record).items():
+        settings["configuration"][name] = Setting(value=value, source=source or "unknown")
+    for name, value in environment_texts(record).items():
         section = "system" if name in SURROUNDINGS else "software"
         settings[section][name] = Setting(value=value, source="detected")
-    if record.harness_version is not None:
-        settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
-    for name, value in record.dataset:
-        # Where the data lies changes no result; what it is does.
-        if name != "dir":
-            settings["configuration"][f"dataset.{name}"] = Setting(value=value, source="dataset's manifest")
+    settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
+    # Where the data lies changes no result; what it is does.
+    digest = Setting(value=record.dataset.dataset_sha256 or "", source="dataset's manifest")
+    settings["configuration"]["dataset.dataset_sha256"] = digest
     return settings
 
 
@@ -149,18 +150,14 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
 
 def _of_measurement(folder: Path) -> Described:
     """A measurement of throughput alone: its record, and what its first process read from what was built."""
-    problems: list[str] = []
-    content = read_json(folder / "extra" / "throughput.json", problems)
-    record = read_json(folder / "extra" / "run_set.json", problems)
-    fields = items_of(as_mapping(record.get("system")).get("fields"))
-    system = tuple((printable(name, 80), _shown(value)) for name, value in fields)
-    settings = _of_extras(Extras(run_set=read_run_set(record), attempts=(), system=system, problems=()), "")
-    processes = [as_mapping(one) for one in as_list(content.get("processes"))]
-    built = items_of(processes[0].get("hyperparameters")) if processes else []
+    measured = read_throughput(folder)
+    record, run_set = measured.record, measured.run_set
+    settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
+    named = (("data_kind", record.data_kind), ("warm_up_steps", record.warm_up_steps))
     source = "extra/throughput.json, process 1"
     settings["logged"] = {
-        printable(name, 80): Setting(value=_shown(value), source=source)
-        for name, value in (*built, *((key, content.get(key)) for key in ("data_kind", "warm_up_steps")))
+        name: Setting(value=_shown(value), source=source)
+        for name, value in (*record.processes[0].hyperparameters.items(), *named)
         if value is not None
     }
     return Described(label=printable(folder, 120), settings=settings)

@@ -11,13 +11,14 @@ import pandas as pd
 
 from reports.comparison.records import HistoryDocument, PastSet
 from reports.facts.throughput_sets import read_throughput
-from reports.facts.untrusted import as_mapping, items_of, read_json, text_of, whole_of
 from reports.statistics.intervals import log_summary
 from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
+from rules.records.codec import Damage, decode
+from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 from rules.tree.result_set import ResultSet
 
@@ -54,37 +55,37 @@ def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
     return record_frame(PastSet, past)
 
 
-def _record(path: Path) -> tuple[Mapping[str, Any], list[str]]:
-    problems: list[str] = []
+def _record(path: Path) -> RunSetRecord | str:
+    """The record of the set, or why there is none."""
     if not (path / _RECORD).exists():
-        problems.append(f"{_RECORD} is missing")
-    return read_json(path / _RECORD, problems), problems
+        return f"{_RECORD} is missing"
+    record = decode(path / _RECORD, RunSetRecord)
+    return printable(record) if isinstance(record, Damage) else record
 
 
-def _moment(record: tuple[Mapping[str, Any], list[str]]) -> float:
+def _moment(record: RunSetRecord | str) -> float:
     """Newest first; what does not know its time comes last."""
-    moment = epoch_ms(text_of(record[0], "created_utc"))
+    moment = None if isinstance(record, str) else epoch_ms(record.created_utc)
     return -math.inf if moment is None else moment
 
 
-def _past(path: Path, record: tuple[Mapping[str, Any], list[str]], sets: Sequence[ResultSet]) -> PastSet:
-    content, problems = record
+def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> PastSet:
+    folder = printable(path, 300)
+    if isinstance(record, str):
+        return PastSet(folder=folder, kind="broken", problem=record)
+    digest = _digest(record)
     known: dict[str, Any] = {
-        "folder": printable(path, 300),
-        "created_utc": text_of(content, "created_utc"),
-        "benchmark": text_of(as_mapping(content.get("benchmark")), "name"),
-        "config_digest": (digest := _digest(content)),
-        "system": text_of(as_mapping(content.get("system")), "name"),
-        "num_runs": whole_of(content, "num_runs"),
-        "harness_version": text_of(content, "harness_version"),
-        "commit": _commit(as_mapping(content.get("environment"))),
+        "folder": folder,
+        "created_utc": printable(record.created_utc),
+        "benchmark": printable(record.benchmark.name),
+        "name": _given_name(record.name, record.benchmark.name, digest),
+        "config_digest": digest,
+        "system": printable(record.system.name),
+        "num_runs": record.num_runs,
+        "harness_version": printable(record.harness_version),
+        "commit": _commit(record.environment),
     }
-    known["name"] = _given_name(text_of(content, "name"), known["benchmark"], digest)
-    if problems or not content:
-        return PastSet(**known, kind="broken", problem=problems[0] if problems else "run_set.json is empty")
-    if content.get("kind") == "throughput" or content.get("throughput_steps") is not None:
-        return _measurement(path, known)
-    return _runs(sets, known)
+    return _measurement(path, known) if record.kind == "throughput" else _runs(sets, known)
 
 
 def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
@@ -126,23 +127,22 @@ def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:
     )
 
 
-def _digest(content: Mapping[str, Any]) -> str | None:
+def _digest(record: RunSetRecord) -> str | None:
     """As the harness names folders: of the resolved values alone."""
-    values = {key: as_mapping(entry).get("value") for key, entry in items_of(content.get("config"))}
     try:
-        return canonical_sha256(values)[:8] if values else None
-    except (TypeError, ValueError, RecursionError):
+        return canonical_sha256({key: entry.value for key, entry in record.config.items()})[:8]
+    except ValueError:  # text that is no UTF-8
         return None
 
 
-def _given_name(folder: str | None, benchmark: str | None, digest: str | None) -> str | None:
+def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
     """What stands between benchmark and moment in a set's name, unless that is the digest."""
-    found = _MOMENT.fullmatch((folder or "").removeprefix(f"{benchmark}-")) if benchmark else None
-    return None if found is None or found[1] == digest else found[1]
+    found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
+    return None if found is None or found[1] == digest else printable(found[1])
 
 
 def _commit(environment: Mapping[str, Any]) -> str | None:
-    commit = text_of(environment, "commit", 12)
-    if commit is None:
+    commit = environment.get("commit")
+    if not isinstance(commit, str) or not commit:
         return None
-    return f"{commit[:12]}{'+' if environment.get('commit_is_dirty') is True else ''}"
+    return f"{printable(commit[:12])}{'+' if environment.get('commit_is_dirty') is True else ''}"

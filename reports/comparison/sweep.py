@@ -1,45 +1,34 @@
 """A sweep's facts: every configuration of sweep.json with what its runs or processes measured.
 
-sweep.json is as untrusted as any file of a result: its folders are names inside the sweep, wrong types read as not
-known, and a configuration without results is shown as such.
+Its folders are names inside the sweep, whoever wrote them; a configuration without results is shown as such.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Literal
 
 from reports.comparison.comparison import Comparison, compare_sides
-from reports.facts.energy import Energy, read_energy
-from reports.facts.facts import SetFacts, gather
-from reports.facts.profile_record import ProfileRecord, read_profile
-from reports.facts.sides import Sample, Side, side_of
-from reports.facts.untrusted import as_list, as_mapping, items_of, positive_of, read_json, text_of, whole_of
+from reports.facts.energy import measured_j
+from reports.facts.facts import RunFacts, SetFacts, gather
+from reports.facts.profile import ProfileFacts, read_profile
+from reports.facts.records import read_record, read_run_set
+from reports.facts.sides import Side, side_of
+from reports.facts.throughput_sets import process_samples
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.records.run import EnergyRecord, RunRecord
+from rules.records.run_set import RunSetRecord
+from rules.records.sweep import SweepRecord
+from rules.records.throughput import ModelCosts, ProcessRecord, ThroughputRecord
 
 SWEEP_FILE = "sweep.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Process:
-    """One process of a throughput measurement."""
-
-    seed: int | None
-    num_samples: float | None
-    duration_s: float | None
-    peak_bytes: float | None
-    energy: Energy | None
-
-    @property
-    def samples_per_s(self) -> float | None:
-        return self.num_samples / self.duration_s if self.num_samples and self.duration_s else None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
-    """One configuration. Computed per sample: `training_flop`, `embedding_bytes`; None is not known.
+    """One configuration; `measured` is its throughput where no run was made to the target.
 
     `num_runs` counts finished runs, or processes of a throughput measurement; `num_planned` those asked for.
     """
@@ -50,13 +39,33 @@ class SweepRow:
     failure: str | None
     num_planned: int | None
     facts: SetFacts | None = None
-    processes: tuple[Process, ...] = ()
-    data_kind: str | None = None
-    training_flop: float | None = None
-    embedding_bytes: float | None = None
+    measured: ThroughputRecord | None = None
+    run_set: RunSetRecord | None = None
     comparison: Comparison | None = None
-    profile: ProfileRecord | None = None
+    profile: ProfileFacts | None = None
     profile_failure: str | None = None
+
+    @property
+    def processes(self) -> tuple[ProcessRecord, ...]:
+        return self.measured.processes if self.measured else ()
+
+    @property
+    def data_kind(self) -> str | None:
+        return self.measured.data_kind if self.measured else None
+
+    @property
+    def training_flop(self) -> float | None:
+        """Computed, per sample."""
+        return float(self._computed.training_flop_per_sample) or None if self._computed else None
+
+    @property
+    def embedding_bytes(self) -> float | None:
+        """Computed, per sample."""
+        return float(self._computed.embedding_bytes_per_sample) or None if self._computed else None
+
+    @property
+    def _computed(self) -> ModelCosts | None:
+        return self.measured.computed if self.measured else None
 
     @property
     def num_runs(self) -> int:
@@ -79,7 +88,7 @@ class SweepRow:
     def throughput(self) -> LogSummary | None:
         if self.facts:
             return log_summary(r.result.throughput_samples_per_s for r in self.facts.runs if r.result.converged)
-        return log_summary(process.samples_per_s for process in self.processes)
+        return log_summary(process.num_samples / process.duration_s for process in self.processes)
 
     @property
     def samples_to_converge(self) -> LogSummary | None:
@@ -90,29 +99,29 @@ class SweepRow:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of any process: the accelerator's where there is one, else the process's own."""
-        attempts = [run.attempt for run in self.facts.runs if run.attempt] if self.facts else []
-        known = [one.peak_device_bytes or one.peak_rss_bytes for one in attempts]
-        known += [process.peak_bytes for process in self.processes]
-        return max((value for value in known if value is not None), default=None)
+        parts: list[RunRecord | ProcessRecord] = list(self.processes)
+        parts += [run.record for run in self.facts.runs if run.record] if self.facts else []
+        peaks = (part.peak_device_bytes or part.peak_rss_bytes for part in parts)
+        return max((peak for peak in peaks if peak), default=None)
 
     @property
-    def energies(self) -> tuple[Energy | None, ...]:
+    def energies(self) -> tuple[EnergyRecord | None, ...]:
+        """Of the runs or processes, in their order."""
         if self.facts:
-            return tuple(run.attempt.energy if run.attempt else None for run in self.facts.runs)
+            return tuple(run.record.energy if run.record else None for run in self.facts.runs)
         return tuple(process.energy for process in self.processes)
 
     @property
     def energy_per_sample_j(self) -> float | None:
         """Measured energy over samples of all runs; None unless all of them have it."""
-        if self.facts:
-            pairs = [(run.attempt.energy if run.attempt else None, _trained(run)) for run in self.facts.runs]
-        else:
-            pairs = [(process.energy, process.num_samples) for process in self.processes]
-        if not pairs or any(energy is None or energy.energy_j is None or not samples for energy, samples in pairs):
-            return None
-        return sum(energy.energy_j or 0.0 for energy, _ in pairs if energy) / sum(
-            samples or 0.0 for _, samples in pairs
+        energies = [measured_j(energy) for energy in self.energies]
+        samples = (
+            [_trained(run) for run in self.facts.runs] if self.facts else [p.num_samples for p in self.processes]
         )
+        known, num_samples = [e for e in energies if e is not None], [number for number in samples if number]
+        if not energies or len(known) < len(energies) or len(num_samples) < len(samples):
+            return None
+        return sum(known) / sum(num_samples)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -138,55 +147,43 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
     Sets that are `known` already are not judged again.
     """
     problems: list[str] = []
-    content = read_json(folder / SWEEP_FILE, problems)
-    records = [as_mapping(record) for record in as_list(content.get("configurations"))]
-    axes = tuple(
-        (text_of(axis, "key", 80) or "unnamed", tuple(printable(value, 60) for value in as_list(axis.get("values"))))
-        for axis in map(as_mapping, as_list(content.get("axes")))
-    )
-    if not records or not axes:
-        why = problems[0] if problems else "holds no axes or no configurations"
-        raise InputError(f"{folder / SWEEP_FILE}: {why}. Give the folder that 'dlrmbench sweep' made.")
-    mode: Literal["to_target", "throughput"] = (
-        "throughput" if "throughput" in (content.get("kind"), content.get("mode")) else "to_target"
-    )
-    planned = whole_of(content, "num_runs")
-    folders = [_inside(folder, record.get("folder")) for record in records]
-    facts = _gather_sets(folders, second_opinion, known) if mode == "to_target" else {}
+    sweep = read_record(folder / SWEEP_FILE, SweepRecord, problems)
+    if sweep is None:
+        why = problems[0] if problems else f"{printable(folder / SWEEP_FILE)}: no such file."
+        raise InputError(f"{why} Give the folder that 'dlrmbench sweep' made.")
+    folders = [_inside(folder, one.folder) for one in sweep.configurations]
+    facts = _gather_sets(folders, second_opinion, known) if sweep.kind == "training" else {}
     rows = []
-    for index, (record, set_folder) in enumerate(zip(records, folders, strict=True)):
-        chosen = dict(items_of(record.get("values")))
+    for index, (one, set_folder) in enumerate(zip(sweep.configurations, folders, strict=True)):
         row = SweepRow(
             index=index,
-            label=text_of(record, "label") or f"configuration {index + 1}",
-            values=tuple(printable(chosen.get(key, "—"), 60) for key, _ in axes),
-            failure=_failure(record),
-            num_planned=planned,
+            label=one.label or f"configuration {index + 1}",
+            values=tuple(printable(one.values.get(axis.key, "—"), 60) for axis in sweep.axes),
+            failure=printable(one.failure.reason, 300) if one.failure else None,
+            num_planned=sweep.num_runs,
             facts=facts.get(set_folder) if set_folder else None,
             profile=read_profile(set_folder / "extra" / "profile.json", problems) if set_folder else None,
-            profile_failure=text_of(record, "profile_failure", 300),
+            profile_failure=printable(one.profile_failure, 300) if one.profile_failure else None,
         )
-        rows.append(_with_processes(row, set_folder, problems) if mode == "throughput" and set_folder else row)
+        if sweep.kind == "throughput" and set_folder is not None:
+            measured = read_record(set_folder / "extra" / "throughput.json", ThroughputRecord, problems)
+            row = replace(row, measured=measured, run_set=read_run_set(set_folder, problems) if measured else None)
+        rows.append(row)
     return SweepFacts(
-        name=text_of(content, "name") or folder.name,
+        name=sweep.name or folder.name,
         folder=printable(folder),
-        mode=mode,
-        num_steps=whole_of(as_mapping(content.get("options")), "num_steps") or whole_of(content, "throughput_steps"),
-        command=text_of(content, "command", 4000),
-        axes=axes,
+        mode="throughput" if sweep.kind == "throughput" else "to_target",
+        num_steps=sweep.options.get("num_steps"),
+        command=sweep.command,
+        axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
         problems=tuple(problems),
     )
 
 
-def _failure(record: Mapping[str, Any]) -> str | None:
-    failure = as_mapping(record.get("failure"))
-    return (text_of(failure, "reason", 300) or "failed without a reason") if failure else None
-
-
-def _inside(folder: Path, name: object) -> Path | None:
+def _inside(folder: Path, name: str | None) -> Path | None:
     """A plain name below `folder`, and a folder that is really there (no link out of it)."""
-    if not isinstance(name, str) or not name or name in (".", "..") or "/" in name or "\0" in name:
+    if not name or name in (".", "..") or "/" in name or "\0" in name:
         return None
     path = folder / name
     return path if path.is_dir() and not path.is_symlink() else None
@@ -209,34 +206,6 @@ def _gather_sets(
     return found
 
 
-def _with_processes(row: SweepRow, folder: Path, problems: list[str]) -> SweepRow:
-    content = read_json(folder / "extra" / "throughput.json", problems)
-    if not content:
-        return row
-    run_set = read_json(folder / "extra" / "run_set.json", problems)
-    seeds = as_list(run_set.get("seeds"))
-    computed = as_mapping(content.get("computed"))
-    processes = []
-    for index, entry in enumerate(map(as_mapping, as_list(content.get("processes")))):
-        seed = seeds[index] if index < len(seeds) else None
-        processes.append(
-            Process(
-                seed=seed if isinstance(seed, int) and not isinstance(seed, bool) else None,
-                num_samples=positive_of(entry, "num_samples"),
-                duration_s=positive_of(entry, "duration_s"),
-                peak_bytes=positive_of(entry, "peak_device_bytes") or positive_of(entry, "peak_rss_bytes"),
-                energy=read_energy(entry.get("energy")),
-            )
-        )
-    return replace(
-        row,
-        processes=tuple(processes),
-        data_kind=text_of(content, "data_kind"),
-        training_flop=positive_of(computed, "training_flop_per_sample"),
-        embedding_bytes=positive_of(computed, "embedding_bytes_per_sample"),
-    )
-
-
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     """Each row with its comparison against the first that has results; all of them are one family of tests."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
@@ -250,19 +219,7 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
 def _side(row: SweepRow) -> Side | None:
     if row.facts is not None:
         return replace(side_of(row.facts), label=row.label)
-    samples = tuple(
-        Sample(
-            seed=process.seed,
-            time_to_train_s=None,
-            train_s=process.duration_s,
-            num_samples=process.num_samples,
-            time_step=0.0,
-            samples_step=0.0,
-            clock_step=1e-6 / process.duration_s,
-        )
-        for process in row.processes
-        if process.duration_s and process.num_samples
-    )
+    samples = process_samples(row.processes, row.run_set)
     if not samples:
         return None
     return Side(
@@ -271,7 +228,7 @@ def _side(row: SweepRow) -> Side | None:
     )  # fmt: skip
 
 
-def _trained(run: Any) -> float | None:
+def _trained(run: RunFacts) -> float | None:
     """Samples trained in the timed part, whether or not the run converged."""
     evaluations = run.result.evaluations
     last = evaluations[-1].samples_count if evaluations else None

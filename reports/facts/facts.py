@@ -10,13 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from reports.facts.extras import Attempt, Extras, read_extras
+from reports.facts.records import Attempt, SetRecords, read_set_records
 from reports.statistics.intervals import Interval, olympic_interval
 from reports.text.formatting import printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
 from rules.judge.sets import judge_sets
+from rules.records.run import RunRecord
 from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import ResultSet
@@ -28,13 +29,18 @@ _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """One committed run. `fate` says how it enters the score; `attempt` is its record, where one exists."""
+    """One committed run. `fate` says how it enters the score; `attempt` is where it was made, if known."""
 
     label: str
     result: RunResult
     fate: Fate
     is_dropped: bool
     attempt: Attempt | None
+
+    @property
+    def record(self) -> RunRecord | None:
+        """Its run.json; None where there is none that can be used."""
+        return self.attempt.record if self.attempt else None
 
     @property
     def time_s(self) -> float | None:
@@ -52,7 +58,7 @@ class SetFacts:
     result_set: ResultSet
     result: BenchmarkResult
     verdict: Verdict
-    extras: Extras
+    extras: SetRecords
     runs: tuple[RunFacts, ...]
     unfinished: tuple[Attempt, ...]
     interval: Interval | None
@@ -83,15 +89,19 @@ def gather(
             found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
     return tuple(
-        make_set_facts(index, label, one, read_extras(one.result_set))
+        make_set_facts(index, label, one, read_set_records(one.result_set))
         for index, (label, one) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
     )
 
 
-def make_set_facts(index: int, label: str, judged: JudgedSet, extras: Extras) -> SetFacts:
+def make_set_facts(index: int, label: str, judged: JudgedSet, extras: SetRecords) -> SetFacts:
     """Join one set's parts; pure."""
     result = judged.result
-    by_index = {attempt.run_index: attempt for attempt in extras.attempts if attempt.status != "interrupted"}
+    by_index = {
+        attempt.run_index: attempt
+        for attempt in extras.attempts
+        if attempt.record is None or attempt.record.is_finished
+    }
     runs = []
     for position, run in enumerate(result.runs):
         match = _RESULT_NUMBER.search(run.path)

@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 
 from reports.facts.facts import SetFacts
-from reports.facts.traffic import Exchange, link_bytes_per_s
+from reports.facts.records import config_texts
+from reports.facts.traffic import bandwidth_bytes_per_s
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, plural
+from rules.records.run import TrafficRecord
 
 SCHEME_KEYS = ("runtime.sharding", "runtime.comm", "runtime.grad_comm")
 _MAX_RANKS = 1 << 20
@@ -37,10 +39,9 @@ class RankedSet:
         return f"comm {self.comm}, grad-comm {self.grad_comm}"
 
     @property
-    def exchanges(self) -> tuple[Exchange, ...]:
+    def traffic(self) -> tuple[TrafficRecord, ...]:
         """Of the committed runs that have a record of it."""
-        runs = self.facts.runs
-        return tuple(run.attempt.exchange for run in runs if run.attempt and run.attempt.exchange)
+        return tuple(run.record.traffic for run in self.facts.runs if run.record and run.record.traffic)
 
     @property
     def samples_per_s(self) -> float | None:
@@ -55,8 +56,8 @@ class RankedSet:
         return self._mean("samples_to_converge")
 
     @property
-    def link_bytes_per_s(self) -> float | None:
-        return link_bytes_per_s(self.exchanges)
+    def bandwidth_bytes_per_s(self) -> float | None:
+        return bandwidth_bytes_per_s(self.traffic)
 
     def _mean(self, field: str) -> float | None:
         summary = log_summary(getattr(run.result, field) for run in self.facts.runs if run.result.converged)
@@ -65,13 +66,14 @@ class RankedSet:
 
 def ranked_set(one: SetFacts) -> RankedSet | None:
     """None where the set's own record does not say how many ranks it had."""
-    config = {entry.key: entry.value for entry in one.extras.run_set.config} if one.extras.run_set else {}
+    record = one.extras.run_set
+    config = {key: value for key, (value, _) in config_texts(record).items()}
     told = config.get("runtime.ranks", "")
     if not (told.isdecimal() and told.isascii() and len(told) < 8 and 0 < int(told) < _MAX_RANKS):
         return None
     system = dict(one.extras.system)
     hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
-    threads = one.extras.run_set.num_threads if one.extras.run_set else None
+    threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"
     own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")
     return RankedSet(
@@ -81,7 +83,7 @@ def ranked_set(one: SetFacts) -> RankedSet | None:
         comm=config.get("runtime.comm", "fp32"),
         grad_comm=config.get("runtime.grad_comm", "dense"),
         global_batch_size=one.first_run.global_batch_size if one.first_run else None,
-        num_threads=threads if on_cpu and threads is not None and 0 < threads < _MAX_RANKS else None,
+        num_threads=threads if on_cpu and threads is not None and threads < _MAX_RANKS else None,
         others=(*hardware, *sorted((key, value) for key, value in config.items() if key not in own)),
     )
 

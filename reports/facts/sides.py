@@ -5,8 +5,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from reports.facts.extras import software_of
 from reports.facts.facts import SetFacts, Status
+from reports.facts.records import config_texts, software_of
 from reports.text.formatting import printable
 from rules.scoring.results import Evaluation, RunResult
 
@@ -65,7 +65,6 @@ class Side:
 def side_of(one: SetFacts) -> Side:
     """The side that a gathered result set makes."""
     result, system = one.result, dict(one.extras.system)
-    config = one.extras.run_set.config if one.extras.run_set is not None else ()
     return Side(
         label=one.label,
         kind="runs",
@@ -78,7 +77,7 @@ def side_of(one: SetFacts) -> Side:
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
         settings=(
             *logged_settings(result.runs),
-            *((value.key, value.value) for value in config),
+            *((key, value) for key, (value, _) in config_texts(one.extras.run_set).items()),
             *software_of(one.extras.run_set),
         ),
         olympic_mean_s=result.olympic_mean_s,

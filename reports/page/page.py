@@ -14,7 +14,7 @@ from reports.document.glossary import GLOSSARY, footnotes, status_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
-from reports.facts.profile_record import ProfileRecord
+from reports.facts.profile import ProfileFacts
 from reports.facts.throughput_sets import ThroughputSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group
@@ -35,7 +35,7 @@ def build_page(
     now: datetime | None = None,
     baseline: SetFacts | None = None,
     sweeps: Sequence[SweepFacts] = (),
-    profiles: Sequence[ProfileRecord] = (),
+    profiles: Sequence[ProfileFacts] = (),
     measured: Sequence[ThroughputSet] = (),
 ) -> PageView:
     """The view of the whole page; `data` is the JSON for programs, already safe to embed.

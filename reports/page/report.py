@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
-from reports.facts.profile_record import ProfileRecord, read_profiles
+from reports.facts.profile import ProfileFacts, read_profiles
 from reports.facts.throughput_sets import ThroughputSet, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page
@@ -41,7 +41,7 @@ class Gathered:
 
     sets: tuple[SetFacts, ...]
     sweeps: tuple[SweepFacts, ...]
-    profiles: tuple[ProfileRecord, ...]
+    profiles: tuple[ProfileFacts, ...]
     measured: tuple[ThroughputSet, ...]
 
 
@@ -101,7 +101,7 @@ def render_report(
     title: str | None = None,
     now: datetime | None = None,
     sweeps: Sequence[SweepFacts] = (),
-    profiles: Sequence[ProfileRecord] = (),
+    profiles: Sequence[ProfileFacts] = (),
     baseline: str | None = None,
     measured: Sequence[ThroughputSet] = (),
 ) -> str:

@@ -5,10 +5,11 @@ from typing import Any
 
 import msgspec
 
-from reports.facts.extras import Attempt
+from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import log_summary
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember, SetRow
+from rules.records.run import RunRecord
 
 
 def document_of(sets: Sequence[SetFacts]) -> ReportDocument:
@@ -54,8 +55,8 @@ def set_row(one: SetFacts) -> SetRow:
         final_quality=_mean(run.result.final_quality for run in converged),
         global_batch_size=first.global_batch_size if first else None,
         learning_rate=first.learning_rate if first else None,
-        peak_rss_bytes=_peak(run.attempt.peak_rss_bytes for run in one.runs if run.attempt),
-        peak_device_bytes=_peak(run.attempt.peak_device_bytes for run in one.runs if run.attempt),
+        peak_rss_bytes=_peak(run.record.peak_rss_bytes for run in one.runs if run.record),
+        peak_device_bytes=_peak(run.record.peak_device_bytes for run in one.runs if run.record),
         definition_sha256=first.definition_sha256 if first else None,
         dataset_sha256=first.dataset_sha256 if first else None,
         organization=one.result_set.organization,
@@ -108,34 +109,35 @@ def _run(one: SetFacts, run: RunFacts) -> RunMember:
             elapsed_s=tuple(evaluation.elapsed_s for evaluation in result.evaluations),
             quality=tuple(evaluation.quality for evaluation in result.evaluations),
         ),
-        **_measured(run.attempt),
+        **_measured(run.record),
     )
 
 
 def _unfinished(one: SetFacts) -> Iterator[RunMember]:
     for attempt in one.unfinished:
+        record = attempt.record
         yield RunMember(
             benchmark=one.result.benchmark,
             run=str(attempt.run_index),
             attempt=attempt.attempt,
-            status=attempt.status or "no record",
+            status=record.status if record else "no record",
             counted="no",
-            reason=attempt.reason,
-            seed=attempt.seed if attempt.seed is not None and abs(attempt.seed) < 2**63 else None,
+            reason=record.reason if record else None,
+            seed=record.seed if record else None,
             path=attempt.path,
             evaluations=EvaluationLists(epoch_num=(), samples_count=(), elapsed_s=(), quality=()),
-            **_measured(attempt),
+            **_measured(record),
         )
 
 
-def _measured(attempt: Attempt | None) -> dict[str, Any]:
+def _measured(record: RunRecord | None) -> dict[str, Any]:
     """What only the record of an attempt says."""
-    if attempt is None:
+    if record is None:
         return {}
     return {
-        "peak_rss_bytes": attempt.peak_rss_bytes,
-        "peak_device_bytes": attempt.peak_device_bytes,
-        "energy_j": attempt.energy.energy_j if attempt.energy else None,
+        "peak_rss_bytes": _peak((record.peak_rss_bytes,)),
+        "peak_device_bytes": _peak((record.peak_device_bytes,)),
+        "energy_j": measured_j(record.energy),
     }
 
 
@@ -145,4 +147,4 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _peak(values: Iterable[float | None]) -> float | None:
-    return max((value for value in values if value is not None), default=None)
+    return max((float(value) for value in values if value), default=None)

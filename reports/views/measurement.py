@@ -5,9 +5,9 @@ from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
-from reports.facts.profile_record import ProfileRecord
+from reports.facts.profile import ProfileFacts
 from reports.facts.throughput_sets import ThroughputSet
-from reports.facts.traffic import Exchange
+from reports.facts.traffic import total_bytes
 from reports.page.figures.profile import (
     ceilings_table,
     conditions,
@@ -20,6 +20,7 @@ from reports.page.figures.profile import (
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, interval, percent, throughput_text
+from rules.records.run import TrafficRecord
 
 
 def throughput_blocks(measured: ThroughputSet, *, num_steps: int, path: Path) -> tuple[Block, ...]:
@@ -32,21 +33,19 @@ def throughput_blocks(measured: ThroughputSet, *, num_steps: int, path: Path) ->
             both = interval(throughput_text(bounds.low), throughput_text(bounds.high))
             facts.append(Fact(name=f"{bounds.confidence:.0%} interval", value=f"{both} ({bounds.method})"))
         facts.append(Fact(name="varies by", value=f"{percent(summary.coefficient_of_variation)} between processes"))
-    facts += [traffic_fact(exchange) for exchange in measured.exchanges[:1]]
+    facts += [traffic_fact(traffic) for traffic in measured.traffic[:1]]
     facts.append(Fact(name="file", value=str(path)))
     title = f"{measured.benchmark} on {measured.system}: throughput, measured; not a score"
     return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)
 
 
-def traffic_fact(exchange: Exchange) -> Fact:
+def traffic_fact(traffic: TrafficRecord) -> Fact:
     """What the ranks of one measured process send to each other in a step."""
-    num_bytes = count(sum(exchange.bytes_per_step.values()))
-    return Fact(
-        name="exchange", value=f"{num_bytes} bytes per step between {len(exchange.sent_bytes)} ranks, counted"
-    )
+    num_bytes = count(total_bytes(traffic.bytes_per_step))
+    return Fact(name="exchange", value=f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted")
 
 
-def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
+def profile_blocks(record: ProfileFacts) -> tuple[Block, ...]:
     """The whole profile: what was found, its tables, its conditions."""
     return (
         Prose(text=f"{record.benchmark}: {headline(record)}"),

@@ -20,9 +20,11 @@ MAX_DEPTH = 32
 """Of nested arrays and objects; no file of ours has more than 8."""
 VERSION: Final = 2
 
-Index = Annotated[int, Meta(ge=0)]
-Count = Annotated[int, Meta(ge=0)]
-PositiveCount = Annotated[int, Meta(ge=1)]
+_MAX_INT = 2**63 - 1
+Int64 = Annotated[int, Meta(ge=-_MAX_INT, le=_MAX_INT)]
+Index = Annotated[int, Meta(ge=0, le=_MAX_INT)]
+Count = Annotated[int, Meta(ge=0, le=_MAX_INT)]
+PositiveCount = Annotated[int, Meta(ge=1, le=_MAX_INT)]
 Amount = Annotated[float, Meta(ge=0)]
 PositiveAmount = Annotated[float, Meta(gt=0)]
 Share = Annotated[float, Meta(ge=0, le=1)]

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from rules.records.codec import Count, PositiveAmount, PositiveCount, Record, Share
+from rules.records.codec import Count, Int64, PositiveAmount, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, Measurement
 
 Bound = Literal["compute", "memory", "gather", "overhead"]
@@ -103,7 +103,7 @@ class PhaseRecord(Record, frozen=True, kw_only=True):
     """One phase of a step."""
 
     phase: str
-    label: str | None = None
+    label: str | None
     """For people, by the model; None in files from before models named their phases."""
     measured: MeasuredPhase
     computed: ComputedPhase
@@ -206,12 +206,12 @@ class OperatorRecord(Record, frozen=True, kw_only=True):
     """One operator under torch.profiler; `flop` and `bytes` are computed, per call, None where not known."""
 
     name: str
-    shapes: tuple[tuple[int, ...], ...]
+    shapes: tuple[tuple[Int64, ...], ...]
     calls_per_step: PositiveAmount
     self_s_per_step: float
     share: float | None
-    flop: int | None
-    bytes: int | None
+    flop: Int64 | None
+    bytes: Int64 | None
 
 
 class MeasuredOperators(Record, frozen=True, kw_only=True):
@@ -270,8 +270,11 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """The first profiles did not say the time of an instrumented step."""
-        step = content.get("step")
+        """Phases had no labels, and the first profiles did not say the time of an instrumented step."""
+        step, phases = content.get("step"), content.get("phases")
+        if isinstance(phases, list):
+            phases = [{"label": None} | phase if isinstance(phase, dict) else phase for phase in phases]
+            content = content | {"phases": phases}
         measured = step.get("measured") if isinstance(step, dict) else None
         if not isinstance(step, dict) or not isinstance(measured, dict):
             return content

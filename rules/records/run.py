@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta, field
 
-from rules.records.codec import Amount, Count, Index, PositiveAmount, PositiveCount, Record, Sha256
+from rules.records.codec import Amount, Count, Index, Int64, PositiveAmount, PositiveCount, Record, Sha256
 from rules.records.measure import Column, Measure, Measurement
 
 
@@ -13,8 +13,8 @@ class CacheClear(Record, frozen=True, kw_only=True):
 
     cleared: bool
     method: str
-    resident_bytes_before: int | None
-    resident_bytes_after: int | None
+    resident_bytes_before: Int64 | None
+    resident_bytes_after: Int64 | None
 
 
 class BlockRecord(Record, frozen=True, kw_only=True):
@@ -108,7 +108,7 @@ _Measured = Annotated[
 class TrafficRecord(Record, frozen=True, kw_only=True):
     """What ranks send to each other: counted bytes, measured seconds, a measured bandwidth."""
 
-    num_ranks: Annotated[int, Meta(ge=2)]
+    num_ranks: Annotated[int, Meta(ge=2, le=2**63 - 1)]
     bytes_per_step: TrafficBytes
     bytes_per_evaluation: TrafficBytes | None
     """None where nothing is evaluated."""
@@ -148,12 +148,12 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
 
     run_index: Index
     attempt: Index
-    seed: int | None
+    seed: Int64 | None
     status: Literal["success", "not_converged", "interrupted"]
     reason: Annotated[
         str, Meta(description="max_epochs, timeout, not_learning, not_finite, or the interruption in words.")
     ] | None  # fmt: skip
-    exit_code: int | None
+    exit_code: Int64 | None
     started_utc: str | None
     ended_utc: str | None
     peak_rss_bytes: Count | None

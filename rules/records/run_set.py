@@ -74,7 +74,7 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     benchmark: BenchmarkRecord
     config: Annotated[dict[str, ConfigValue], Meta(description="Resolved values by section.key.")]
     num_runs: PositiveCount
-    base_seed: Count
+    base_seed: Annotated[int, Meta(ge=0)]
     seeds: tuple[Count, ...]
     division: Literal["closed", "open"]
     timeout_s: float | None

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from rules.records.codec import Document, Index, PositiveCount, Record, require
+from rules.records.codec import Document, Index, Int64, PositiveCount, Record, require
 from rules.records.run_set import Kind, Options
 
 
@@ -19,7 +19,7 @@ class FailureRecord(Record, frozen=True, kw_only=True):
     """Why a configuration has no complete results."""
 
     reason: str
-    exit_code: int
+    exit_code: Int64
     run_index: Index | None
 
 

@@ -1,8 +1,11 @@
 """Whole files beside the logs as this version writes them, with the members that a test is about changed."""
 
+import json
+from pathlib import Path
 from typing import Any
 
-from rules.records.codec import VERSION
+from rules.records.codec import VERSION, convert, encode
+from rules.records.profile import ProfileRecord
 from rules.records.system import SYSTEM_FIELDS
 
 
@@ -96,3 +99,27 @@ def throughput_content(processes: list[dict[str, Any]], **changes: Any) -> dict[
         "processes": processes,
         **changes,
     }
+
+
+def sweep_content(**changes: Any) -> dict[str, Any]:
+    """sweep.json of throughputs; axes and configurations must be given."""
+    return {
+        "schema_version": VERSION,
+        "name": "sweep",
+        "created_utc": "2026-11-21T03:00:00+00:00",
+        "harness_version": "0.1.0",
+        "command": "dlrmbench sweep",
+        "kind": "throughput",
+        "options": {"num_steps": 10},
+        "num_runs": 5,
+        "base_seed": 1,
+        "with_profile": False,
+        **changes,
+    }
+
+
+def profile_content() -> dict[str, Any]:
+    """profile.json as a profile of dlrm_tiny left it."""
+    folder = Path(__file__).parents[1] / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
+    content = json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8"))
+    return json.loads(encode(convert(content, ProfileRecord)))  # type: ignore[no-any-return]

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records_builder import process_content, throughput_content
+from records_builder import process_content, profile_content, throughput_content
 from scripted_workload import ScriptedWorkload
 
 from harness.foundation.errors import ExitCode
@@ -25,12 +25,10 @@ COMPUTED = {
     "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
 }  # fmt: skip
 
-_PROFILE = Path(__file__).parents[1] / "data/version_1/throughput_sweep/01-global_batch_size-128/extra/profile.json"
-
 
 def profile_answer() -> dict[str, Any]:
     """A profile as it was once measured, of a step that is bound by gathers."""
-    content: dict[str, Any] = json.loads(_PROFILE.read_text(encoding="utf-8"))
+    content = profile_content()
     content["step"]["computed"]["bound_shares"] = {"gather": 0.61, "compute": 0.3, "overhead": 0.09}
     return content
 

@@ -12,6 +12,7 @@ import jsonschema
 import pytest
 from log_builder import Record, make_records, with_record, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from records_builder import process_content, run_set_content, system_part, throughput_content
 
 from harness.cli import main
 from reports.facts.facts import gather
@@ -197,13 +198,17 @@ def test_names_cannot_move_the_cursor(command: Any, base: Path, tmp_path: Path) 
 def write_throughput(root: Path, rates: list[float], **changes: Any) -> Path:
     (root / "extra").mkdir(parents=True)
     processes = [
-        {"num_steps": 100, "num_samples": 100_000, "duration_s": 100_000 / rate, "samples_per_s": rate}
+        process_content(num_steps=100, num_samples=100_000, duration_s=100_000 / rate, samples_per_s=rate)
         for rate in rates
     ]
-    content = {"schema_version": 1, "warm_up_steps": 10, "processes": processes, **changes}
+    content = throughput_content(processes, **changes)
     (root / "extra" / "throughput.json").write_text(json.dumps(content), encoding="utf-8")
-    record = {"benchmark": {"name": "dlrm_tiny"}, "system": {"name": "box", "fields": {}}, "seeds": list(range(5))}
-    record["config"] = {"runtime.threads": {"value": 2, "source": "option --threads"}}
+    record = run_set_content(
+        kind="throughput",
+        seeds=list(range(5)),
+        system=system_part("box"),
+        config={"runtime.threads": {"value": 2, "source": "option --threads"}},
+    )
     (root / "extra" / "run_set.json").write_text(json.dumps(record), encoding="utf-8")
     return root
 
@@ -230,7 +235,7 @@ def test_a_measurement_without_processes_exits_8(command: Any, tmp_path: Path) -
     one = write_throughput(tmp_path / "one", [])
     code, _, err = command("compare", one, one)
     assert code == 8
-    assert "holds no measured process" in err
+    assert "processes: found []" in err
 
 
 @needs_published_results

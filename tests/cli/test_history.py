@@ -10,6 +10,7 @@ import jsonschema
 import pytest
 from log_builder import make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
+from records_builder import process_content, run_set_content, throughput_content
 from report_builder import write_run_set
 
 from harness.cli import main
@@ -168,11 +169,11 @@ def results(tmp_path: Path) -> Path:
     for name, day in (("empty", 22), ("measured", 23), ("under_way", 24)):
         extra = folder / name / "extra"
         extra.mkdir(parents=True)
-        record = {"created_utc": when(day), "benchmark": {"name": "dlrm_tiny"}, "num_runs": 5}
-        record["throughput_steps"] = None if name == "empty" else 100
+        kind = "training" if name == "empty" else "throughput"
+        record = run_set_content(created_utc=when(day), kind=kind)
         (extra / "run_set.json").write_text(json.dumps(record), encoding="utf-8")
-    processes = [{"num_samples": 1000, "duration_s": 0.5 + 0.01 * i} for i in range(5)]
-    content = json.dumps({"schema_version": 1, "processes": processes})
+    processes = [process_content(num_samples=1000, duration_s=0.5 + 0.01 * i) for i in range(5)]
+    content = json.dumps(throughput_content(processes))
     (folder / "measured" / "extra" / "throughput.json").write_text(content, encoding="utf-8")
     write_run_set(folder / "bad")
     (folder / "bad" / "extra" / "run_set.json").write_text("{", encoding="utf-8")
@@ -198,7 +199,7 @@ def test_history_lists_every_set_newest_first(command: Any, results: Path) -> No
         "lost": ("broken", None),
     }
     assert by_name["lost"]["problem"].startswith("extra/run_set.json is missing")
-    assert "not readable JSON" in by_name["bad"]["problem"]
+    assert "run_set.json: found" in by_name["bad"]["problem"]
     assert by_name["whole"]["config_digest"] == canonical_sha256({k: v["value"] for k, v in CONFIG.items()})[:8]
     assert by_name["whole"]["score_s"] == pytest.approx(gather([results / "whole"])[0].result.score_s)
     assert (by_name["part"]["num_done"], by_name["part"]["num_runs"]) == (2, 5)

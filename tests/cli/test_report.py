@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from log_builder import make_runs, write_set
+from records_builder import process_content, throughput_content
 from report_builder import write_run_set
 
 from rules.benchmarks.loader import load_benchmark
@@ -75,8 +76,8 @@ def test_a_benchmark_of_ones_own_can_be_given(dlrmbench: Command, results: Path)
 def test_throughput_alone_is_shown_as_such(dlrmbench: Command, results: Path) -> None:
     extra = results.parent / "speed" / "extra"
     extra.mkdir(parents=True)
-    processes = [{"num_samples": 20_480, "duration_s": 0.2 + number / 1000} for number in range(5)]
-    content = {"schema_version": 1, "warm_up_steps": 10, "processes": processes}
+    processes = [process_content(num_samples=20_480, duration_s=0.2 + number / 1000) for number in range(5)]
+    content = throughput_content(processes)
     (extra / "throughput.json").write_text(json.dumps(content), encoding="utf-8")
     for paths in ((extra.parent,), (extra.parent, results)):
         done = dlrmbench("report", *paths)

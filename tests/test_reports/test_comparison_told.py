@@ -4,16 +4,19 @@ from pathlib import Path
 
 import pytest
 from comparison_builder import make_side
+from records_builder import run_set_content
 from report_builder import write_run_set
 
 from reports.comparison.comparison import Comparison, compare_sides
 from reports.comparison.export import factor_cells, method_line, remarks
 from reports.comparison.wording import sentence
 from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
-from reports.facts.extras import read_run_set, software_of
 from reports.facts.facts import gather
+from reports.facts.records import software_of
 from reports.facts.sides import Side
 from reports.page.sections.comparison import comparison_sections
+from rules.records.codec import convert
+from rules.records.run_set import RunSetRecord
 
 LUCK = [0.65, 0.70, 0.70, 0.75, 0.70, 0.65, 0.75, 0.70, 0.70, 0.75]
 RATES = [1000.0, 1003.0, 998.0, 1001.0, 1000.5, 999.0, 1002.0, 997.0, 1000.0, 1001.5]
@@ -91,7 +94,8 @@ def test_a_missing_description_is_no_other_system() -> None:
 
 
 def test_other_software_is_listed_among_what_differs() -> None:
-    record = read_run_set({"harness_version": "0.2.0", "environment": {"commit": "abc", "num_cores": 2}})
+    content = run_set_content(harness_version="0.2.0", environment={"commit": "abc", "num_cores": 2})
+    record = convert(content, RunSetRecord)
     assert software_of(record) == (("dlrmbench", "0.2.0"), ("commit", "abc")), "cores are no software"
     base = make_side("a", LUCK, RATES, settings=(("dlrmbench", "0.1.0"), ("commit", "abc")))
     comparison = compare(base, make_side("b", LUCK, SLOW, settings=software_of(record)))

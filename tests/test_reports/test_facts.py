@@ -32,7 +32,9 @@ def test_runs_know_their_fate_and_their_attempt(tmp_path: Path) -> None:
     failed = one.runs[2]
     assert (failed.fate, failed.is_dropped, failed.time_s) == ("failed", True, None)
     assert one.runs[0].attempt is not None and one.runs[0].attempt.attempt == 1
-    assert [(attempt.run_index, attempt.status) for attempt in one.unfinished] == [(0, "interrupted")]
+    assert [(attempt.run_index, attempt.record and attempt.record.status) for attempt in one.unfinished] == [
+        (0, "interrupted")
+    ]
 
 
 def test_a_set_with_a_run_that_did_not_converge_has_a_score_but_no_interval(tmp_path: Path) -> None:

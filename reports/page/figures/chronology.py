@@ -63,7 +63,9 @@ def _moments(one: SetFacts) -> list[_Moment]:
         if run.result.started_ms is not None
     ]
     for attempt in one.unfinished:
-        start_ms, stop_ms = epoch_ms(attempt.started_utc), epoch_ms(attempt.ended_utc)
+        if attempt.record is None:
+            continue
+        start_ms, stop_ms = epoch_ms(attempt.record.started_utc), epoch_ms(attempt.record.ended_utc)
         if start_ms is not None:
             took_s = None if stop_ms is None else max(stop_ms - start_ms, 0.0) / 1e3
             label = f"run {attempt.run_index}, try {attempt.attempt}"

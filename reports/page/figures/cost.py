@@ -4,20 +4,21 @@ import math
 from collections.abc import Sequence
 
 from reports.document.blocks import Cell, Column, KeyNumber
-from reports.facts.energy import Energy, explain_missing
+from reports.facts.energy import explain_missing, measured_j, source_words
 from reports.facts.facts import SetFacts
 from reports.text.formatting import MISSING
+from rules.records.run import EnergyRecord
 
 
-def energy_records(one: SetFacts) -> tuple[Energy | None, ...]:
+def energy_records(one: SetFacts) -> tuple[EnergyRecord | None, ...]:
     """Of the committed runs, in their order."""
-    return tuple(run.attempt.energy if run.attempt else None for run in one.runs)
+    return tuple(run.record.energy if run.record else None for run in one.runs)
 
 
 def mean_energy_j(one: SetFacts) -> float | None:
     """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
     runs = [run for run in one.runs if run.result.converged]
-    measured = [run.attempt.energy.energy_j for run in runs if run.attempt and run.attempt.energy]
+    measured = [measured_j(run.record.energy) for run in runs if run.record]
     known = [energy_j for energy_j in measured if energy_j is not None]
     return sum(known) / len(known) if known and len(known) == len(runs) else None
 
@@ -56,7 +57,7 @@ def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
     found = []
     energy_j, per_sample_j = mean_energy_j(one), energy_per_sample_j(one)
     if energy_j is not None:
-        sources = sorted({record.source for record in energy_records(one) if record and record.parts})
+        sources = sorted({source_words(record) for record in energy_records(one) if record and record.parts})
         each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
         found.append(
             KeyNumber(

@@ -1,7 +1,7 @@
 """A profile in tables: phases, limits of the step, ceilings, operators; for the page, the terminal and Markdown."""
 
 from reports.document.blocks import Cell, Column, Table
-from reports.facts.profile_record import OperatorRow, PhaseRow, ProfileRecord
+from reports.facts.profile import OperatorRow, PhaseRow, ProfileFacts
 from reports.text.formatting import (
     MILLISECONDS,
     MISSING,
@@ -31,7 +31,7 @@ def per_second(value: float | None, unit: str) -> str:
     return f"{number} {prefix}{unit}"
 
 
-def headline(record: ProfileRecord) -> str:
+def headline(record: ProfileFacts) -> str:
     """What the profile found, in a few sentences."""
     step = duration(record.step_s)
     parts = [f"A step of {count(record.batch_size)} samples takes {step}: {throughput_text(record.samples_per_s)}."]
@@ -48,24 +48,25 @@ def headline(record: ProfileRecord) -> str:
     return " ".join(parts)
 
 
-def conditions(record: ProfileRecord) -> tuple[str, ...]:
+def conditions(record: ProfileFacts) -> tuple[str, ...]:
     """Under what the numbers were taken, and how far they can be trusted."""
     cost = f"{percent(record.instrumentation_cost)}"
     if record.instrumentation_interval is not None:
         cost += f" (95 % interval {interval(*(percent(end) for end in record.instrumentation_interval))})"
     return (
         f"{record.implementation} on {record.device}, {record.precision}, "
-        f"{plural(record.num_threads or 0, 'thread')}; medians over {count(record.num_steps)} steps.",
+        f"{plural(record.num_threads, 'thread')}; medians over {count(record.num_steps)} steps.",
         f"Named phases cover {percent(record.named_share)} of the step. Telling them apart costs {cost} of it: a "
-        f"step takes {duration(record.told_step_s)} with it and {duration(record.step_s)} without (fastest block: "
-        f"{duration(record.fastest_told_step_s)} and {duration(record.fastest_step_s)}), all measured.",
+        f"step takes {duration(record.instrumented_step_s)} with it and {duration(record.step_s)} without "
+        f"(fastest block: {duration(record.fastest_instrumented_step_s)} and {duration(record.fastest_step_s)}), all "
+        "measured.",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; what stays in a cache can make a phase faster than memory alone would allow.",
         "Bound by overhead: the phase takes more than twice its time at the ceiling.",
     )
 
 
-def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
+def phases_table(record: ProfileFacts, id_: str = "phases") -> Table:
     return Table(
         id=id_,
         caption="Phases of one step; time measured, all else computed",
@@ -100,7 +101,7 @@ def _giga(value: float | None) -> str:
     return MISSING if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
 
 
-def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
+def limits_table(record: ProfileFacts, id_: str = "limits") -> Table:
     """The step as measured, and at its limits."""
     fastest = record.batch_size / record.fastest_step_s if record.batch_size and record.fastest_step_s else None
     measured = (
@@ -129,7 +130,7 @@ def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
     )
 
 
-def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
+def ceilings_table(record: ProfileFacts, id_: str = "ceilings") -> Table:
     return Table(
         id=id_,
         caption="Ceilings of this system, measured in the same process",
@@ -153,7 +154,7 @@ def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
     )
 
 
-def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
+def operators_table(record: ProfileFacts, id_: str = "operators") -> Table:
     outside = (
         "" if record.outside_share is None else f"; {percent(record.outside_share)} lie outside of all operators"
     )
@@ -186,7 +187,7 @@ def _operator_row(row: OperatorRow) -> tuple[Cell, ...]:
     )
 
 
-def evaluation_sentence(record: ProfileRecord) -> str:
+def evaluation_sentence(record: ProfileFacts) -> str:
     return (
         f"Evaluation takes {duration(record.eval_s)}: {throughput_text(record.eval_samples_per_s)}, "
         f"{per_second(record.eval_flop_per_s, 'FLOP/s')} of forward matrix products."

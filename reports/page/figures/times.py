@@ -1,7 +1,7 @@
 """From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
@@ -10,8 +10,10 @@ from reports.document.blocks import Cell, Chart, Column, Table
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import log_summary, spread_shares
 from reports.text.formatting import MINUTES, TimeUnit, count, interval, percent, plural, throughput, time_unit
+from rules.records.run import BlockRecord
 
 MAX_LINES = 60
+_MAX_COUNT = 1e15
 MAX_HUES = 5
 
 
@@ -244,13 +246,20 @@ def _time_bar(label: str, runs: Sequence[RunFacts]) -> TimeBar:
     return TimeBar(label=label, parts_s=tuple(sums), words=f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
 
 
+def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
+    """(samples, samples/s) at the end of each block; beyond _MAX_COUNT nothing is drawn."""
+    for block in blocks:
+        last = block.first_sample + block.num_samples
+        if block.num_samples > 0 and last < _MAX_COUNT and block.num_samples < block.duration_s * _MAX_COUNT:
+            yield float(last), block.num_samples / block.duration_s
+
+
 def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
     drawn: list[tuple[str, BlockLine]] = []
     for position, one in enumerate(sets):
         for run in one.runs:
-            blocks = run.attempt.blocks if run.attempt else ()
-            points = tuple((float(b.first_sample + b.num_samples), b.num_samples / b.duration_s) for b in blocks)
+            points = tuple(_block_points(run.record.blocks)) if run.record else ()
             name = f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
             if points and len(drawn) < MAX_LINES:
                 hint = name if len(sets) == 1 else ""

@@ -4,8 +4,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from reports.document.blocks import Cell, Column, Table
-from reports.facts.traffic import KINDS, Exchange, Placement, computing_s, link_bytes_per_s
+from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes
 from reports.text.formatting import MILLISECONDS, MISSING, count, percent, plural, si
+from rules.records.run import PlacementRecord, TrafficRecord
 
 NOT_SEPARABLE = "not separable"
 STEP_COLUMNS = (
@@ -26,9 +27,9 @@ METHOD = (
 )
 
 
-def step_cells(runs: Sequence[Exchange]) -> tuple[Cell, ...]:
+def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell, ...]:
     """One training step, mean over runs: bytes, time and its parts, the link."""
-    step_s = _mean(one.step_s for one in runs)
+    step_s = _mean(one.step_s or None for one in runs)
     waited = (_mean(one.all_to_all_s for one in runs), _mean(one.all_reduce_s for one in runs))
     compute_s = computing_s(step_s, *waited)
     whole_s = step_s if compute_s is not None else None
@@ -37,10 +38,10 @@ def step_cells(runs: Sequence[Exchange]) -> tuple[Cell, ...]:
         if compute_s is None and None not in (step_s, *waited)
         else _part(compute_s, whole_s)
     )
-    link = link_bytes_per_s(runs)
+    link = bandwidth_bytes_per_s(runs)
     return (
-        Cell(text=count(_mean(sum(one.bytes_per_step.values()) for one in runs))),
-        Cell(text=count(_mean(max(one.sent_bytes, default=None) for one in runs))),
+        Cell(text=count(_mean(total_bytes(one.bytes_per_step) for one in runs))),
+        Cell(text=count(_mean(max(one.sent_bytes_per_step_by_rank) for one in runs))),
         Cell(text=MILLISECONDS.number(step_s)),
         computing,
         *(_part(part, whole_s) for part in waited),
@@ -57,8 +58,7 @@ def _part(part_s: float | None, whole_s: float | None) -> Cell:
     return Cell(text=MILLISECONDS.number(part_s), sub=percent(part_s / whole_s) if part_s and whole_s else "")
 
 
-def bytes_table(runs: Sequence[Exchange], id_: str) -> Table:
-    seen = [kind for kind in KINDS if any(kind in {**one.bytes_per_step, **one.bytes_per_evaluation} for one in runs)]
+def bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
     formulas = runs[0].formulas
     return Table(
         id=id_,
@@ -72,18 +72,18 @@ def bytes_table(runs: Sequence[Exchange], id_: str) -> Table:
         rows=tuple(
             (
                 Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
-                Cell(text=count(_mean(one.bytes_per_step.get(kind) for one in runs))),
-                Cell(text=count(_mean(one.bytes_per_evaluation.get(kind) for one in runs))),
+                Cell(text=count(_mean(bytes_of(one.bytes_per_step, kind) for one in runs))),
+                Cell(text=count(_mean(bytes_of(one.bytes_per_evaluation, kind) for one in runs))),
                 Cell(text="; ".join(formulas.get(kind, ())) or "no call in a step"),
             )
-            for kind in seen
+            for kind in KINDS
         ),
     )
 
 
-def placement_table(runs: Sequence[Exchange], id_: str) -> tuple[Table, ...]:
+def placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
     """Which ranks hold which part of each table, as the first run built them."""
-    placements = [one.placement for one in runs]
+    placements = [sorted(one.placement, key=lambda entry: entry.table) for one in runs]
     if not placements[0]:
         return ()
     alike = all(one == placements[0] for one in placements)
@@ -99,7 +99,7 @@ def placement_table(runs: Sequence[Exchange], id_: str) -> tuple[Table, ...]:
                     Cell(text=f"table {one.table}"),
                     Cell(text=one.sharding or MISSING),
                     Cell(text=_shards_words(one)),
-                    Cell(text=", ".join(str(rank) for rank in sorted({rank for rank, _, _ in one.shards}))),
+                    Cell(text=", ".join(str(rank) for rank in sorted({shard.rank for shard in one.shards}))),
                 )
                 for one in placements[0]
             ),
@@ -107,7 +107,7 @@ def placement_table(runs: Sequence[Exchange], id_: str) -> tuple[Table, ...]:
     )
 
 
-def _shards_words(one: Placement) -> str:
+def _shards_words(one: PlacementRecord) -> str:
     """'2 of 25 × 16', rows by columns; shards of another shape are told after a comma."""
-    shapes = Counter((rows, columns) for _, rows, columns in one.shards)
+    shapes = Counter((shard.num_rows, shard.num_columns) for shard in one.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

@@ -4,7 +4,7 @@ from reports.charts.phases import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import ProfileView
-from reports.facts.profile_record import PhaseRow, ProfileRecord
+from reports.facts.profile import PhaseRow, ProfileFacts
 from reports.page.figures.profile import (
     ceilings_table,
     conditions,
@@ -17,7 +17,7 @@ from reports.page.figures.profile import (
 from reports.text.formatting import percent, si
 
 
-def profile_view(record: ProfileRecord, prefix: str) -> ProfileView:
+def profile_view(record: ProfileFacts, prefix: str) -> ProfileView:
     """Everything that the page says about one profile; `prefix` begins every id."""
     made = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
     return ProfileView(
@@ -34,7 +34,7 @@ def profile_view(record: ProfileRecord, prefix: str) -> ProfileView:
     )
 
 
-def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
+def phases_chart(record: ProfileFacts, id_: str) -> Chart | None:
     """Where the time of one step goes; None when no phase has a time."""
     bars = [
         PhaseBar(
@@ -67,7 +67,7 @@ def _bar_words(phase: PhaseRow) -> str:
     return f"{phase.bound}{fraction}"
 
 
-def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
+def roofline_chart(record: ProfileFacts, id_: str) -> Chart | None:
     """Phases and operators under this system's measured ceilings; None without ceilings or without a dot."""
     dots = [
         RooflineDot(
@@ -109,7 +109,7 @@ def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
     )
 
 
-def _roofline_lead(record: ProfileRecord) -> str:
+def _roofline_lead(record: ProfileFacts) -> str:
     if record.flop_per_byte is None or record.ridge_flop_per_byte is None:
         return "Speed over work per byte, under the measured ceilings."
     side = "compute" if record.flop_per_byte >= record.ridge_flop_per_byte else "memory"

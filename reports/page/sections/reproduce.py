@@ -57,24 +57,24 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 
 
 def _command(one: SetFacts) -> str:
-    return (one.extras.run_set.command or "") if one.extras.run_set else ""
+    return one.extras.run_set.command if one.extras.run_set else ""
 
 
 def _facts(one: SetFacts) -> tuple[Fact, ...]:
     record, first = one.extras.run_set, one.first_run
     facts = []
     if record is not None:
-        seed = MISSING if record.base_seed is None else str(record.base_seed)
         facts += [
             Fact(name="Run set", value=record.name or MISSING),
             Fact(name="Made", value=record.created_utc or MISSING),
             Fact(name="dlrmbench", value=record.harness_version or MISSING),
-            Fact(name="Base seed", value=seed, is_code=True),
+            Fact(name="Base seed", value=str(record.base_seed), is_code=True),
         ]
-        facts += [Fact(name=f"Dataset: {key}", value=value or MISSING, is_code=True) for key, value in record.dataset]
+        found = (("dir", record.dataset.dir), ("dataset_sha256", record.dataset.dataset_sha256))
+        facts += [Fact(name=f"Dataset: {key}", value=value or MISSING, is_code=True) for key, value in found]
     if first is not None:
         facts.append(Fact(name="Definition sha256", value=printable(first.definition_sha256), is_code=True))
-        if record is None or not record.dataset:
+        if record is None:
             facts.append(Fact(name="Dataset sha256", value=printable(first.dataset_sha256), is_code=True))
         facts.append(Fact(name="Training samples", value=count(first.train_samples)))
         facts.append(Fact(name="Evaluation samples", value=count(first.eval_samples)))
@@ -108,8 +108,8 @@ def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
              one.extras.run_set is not None),
             ("System description: no systems/<system>.json beside the results", bool(one.extras.system)),
             ("Throughput block by block: no run.json beside the logs",
-             any(run.attempt and run.attempt.blocks for run in one.runs)),
-            ("Peak memory: not recorded", any(run.attempt and run.attempt.peak_rss_bytes for run in one.runs)),
+             any(run.record and run.record.blocks for run in one.runs)),
+            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in one.runs)),
         ):  # fmt: skip
             if not is_there:
                 absent.setdefault(words, []).append(one.label)

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table, in_portions
 from reports.document.page import PageSection
+from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
 from reports.page.figures.chronology import order_chart
 from reports.page.figures.cost import energy_text
@@ -99,15 +100,12 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
         configuration=len(sets) > 1,
         # One value for all stands in the verdict table.
         setting=len(settings) > 1,
-        peak=any(run.attempt and run.attempt.peak_rss_bytes for run in runs),
-        device=any(run.attempt and run.attempt.peak_device_bytes for run in runs),
-        energy=any(run.attempt and run.attempt.energy and run.attempt.energy.parts for run in runs),
+        peak=any(run.record and run.record.peak_rss_bytes for run in runs),
+        device=any(run.record and run.record.peak_device_bytes for run in runs),
+        energy=any(run.record and run.record.energy and run.record.energy.parts for run in runs),
         cache=len({run.result.cache_clear for run in runs}) > 1,
         memory=byte_unit(
-            value
-            for run in runs
-            if run.attempt
-            for value in (run.attempt.peak_rss_bytes, run.attempt.peak_device_bytes)
+            value for run in runs if run.record for value in (run.record.peak_rss_bytes, run.record.peak_device_bytes)
         ),
         day=_common_day(sets),
     )
@@ -149,7 +147,7 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
 
 
 def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[Cell, ...]:
-    result, attempt, unit = run.result, run.attempt, shown.unit
+    result, record, unit = run.result, run.record, shown.unit
     cells = [
         Cell(text=f"run {run.label}", sort=run.label, id=id_),
         *([Cell(text=one.label)] if shown.configuration else []),
@@ -164,10 +162,10 @@ def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[
     ]
     if shown.setting:
         cells += [Cell(text=count(result.global_batch_size)), Cell(text=learning_rate(result.learning_rate))]
-    cells += [_bytes_cell(attempt.peak_rss_bytes if attempt else None, shown)] if shown.peak else []
-    cells += [_bytes_cell(attempt.peak_device_bytes if attempt else None, shown)] if shown.device else []
+    cells += [_bytes_cell(record.peak_rss_bytes if record else None, shown)] if shown.peak else []
+    cells += [_bytes_cell(record.peak_device_bytes if record else None, shown)] if shown.device else []
     if shown.energy:
-        energy_j = attempt.energy.energy_j if attempt and attempt.energy else None
+        energy_j = measured_j(record.energy) if record else None
         cells.append(sorted_cell(energy_text(energy_j), energy_j))
     cells.append(_moment_cell(result.started_ms, shown))
     if shown.cache:
@@ -178,22 +176,28 @@ def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[
 
 def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
     attempt = one.unfinished[number]
-    reason = f": {attempt.reason}" if attempt.reason else ""
-    name = f"run {attempt.run_index}, attempt {attempt.attempt}"
-    id_ = f"set{one.index + 1}" if number == 0 and shown.configuration and not one.runs else ""
-    moment = epoch_ms(attempt.started_utc)
+    record, status, seed = attempt.record, "no record", MISSING
+    if record is not None:
+        status = record.status + (f": {record.reason}" if record.reason else "")
+        seed = MISSING if record.seed is None else str(record.seed)
+    started = record.started_utc if record else None
+    moment = epoch_ms(started)
     cells = [
-        Cell(text=name, sort=str(attempt.run_index), id=id_),
+        Cell(
+            text=f"run {attempt.run_index}, attempt {attempt.attempt}",
+            sort=str(attempt.run_index),
+            id=f"set{one.index + 1}" if number == 0 and shown.configuration and not one.runs else "",
+        ),
         *([Cell(text=one.label)] if shown.configuration else []),
-        Cell(text=f"✕ {attempt.status or 'no record'}{reason}", kind="bad"),
+        Cell(text=f"✕ {status}", kind="bad"),
         *(Cell(text=MISSING) for _ in range(6)),
-        Cell(text=MISSING if attempt.seed is None else str(attempt.seed)),
+        Cell(text=seed),
         *(Cell(text=MISSING) for _ in range(2 if shown.setting else 0)),
     ]
-    cells += [_bytes_cell(attempt.peak_rss_bytes, shown)] if shown.peak else []
-    cells += [_bytes_cell(attempt.peak_device_bytes, shown)] if shown.device else []
+    cells += [_bytes_cell(record.peak_rss_bytes if record else None, shown)] if shown.peak else []
+    cells += [_bytes_cell(record.peak_device_bytes if record else None, shown)] if shown.device else []
     cells += [Cell(text=MISSING)] if shown.energy else []
-    cells.append(Cell(text=attempt.started_utc or MISSING) if moment is None else _moment_cell(moment, shown))
+    cells.append(Cell(text=started or MISSING) if moment is None else _moment_cell(moment, shown))
     cells += [Cell(text=MISSING)] if shown.cache else []
     cells.append(Cell(text="no result"))
     return tuple(cells)
@@ -216,7 +220,7 @@ def _stopped(run: RunFacts, unit: TimeUnit) -> str:
 def _common_day(sets: Sequence[SetFacts]) -> str:
     """The day on which everything started, which the caption then says; else empty."""
     moments = [run.result.started_ms for one in sets for run in one.runs]
-    moments += [epoch_ms(attempt.started_utc) for one in sets for attempt in one.unfinished]
+    moments += [epoch_ms(attempt.record.started_utc) for one in sets for attempt in one.unfinished if attempt.record]
     days = {utc(moment).partition(" ")[0] for moment in moments}
     return days.pop() if len(days) == 1 and MISSING not in days else ""
 

@@ -10,6 +10,7 @@ from reports.document.blocks import Block, Cell, Chart, Column, Multiples, Prose
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
+from reports.facts.traffic import total_bytes
 from reports.page.figures.times import MAX_HUES, column_unit
 from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, printable, ratio, si, throughput
 
@@ -201,7 +202,7 @@ def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
     """Sets that differ in what their ranks send and in the link between them, in nothing else."""
     families: dict[object, list[RankedSet]] = {}
     for world in worlds:
-        if world.num_ranks > 1 and world.link_bytes_per_s is not None and world.time_to_train_s is not None:
+        if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
             key = (world.others, world.num_ranks, world.num_threads, world.sharding, world.global_batch_size)
             families.setdefault(key, []).append(world)
     return [tuple(family) for family in families.values() if len({one.scheme for one in family}) > 1]
@@ -211,12 +212,14 @@ def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
     schemes = [*dict.fromkeys(one.scheme for one in family)]
     series = []
     for number, scheme in enumerate(schemes):
-        sets = sorted((one for one in family if one.scheme == scheme), key=lambda one: one.link_bytes_per_s or 0.0)
+        sets = sorted(
+            (one for one in family if one.scheme == scheme), key=lambda one: one.bandwidth_bytes_per_s or 0.0
+        )
         dots = tuple(
             Dot(
-                x=one.link_bytes_per_s or 0.0,
+                x=one.bandwidth_bytes_per_s or 0.0,
                 y=(one.time_to_train_s or 0.0) / unit.seconds,
-                hint=f"{one.facts.label}: {unit.text(one.time_to_train_s)} at {_speed(one.link_bytes_per_s)}",
+                hint=f"{one.facts.label}: {unit.text(one.time_to_train_s)} at {_speed(one.bandwidth_bytes_per_s)}",
             )
             for one in sets
         )
@@ -267,7 +270,7 @@ def _cost_words(family: Sequence[RankedSet]) -> str:
 
 
 def _bytes(one: RankedSet) -> int:
-    return sum(one.exchanges[0].bytes_per_step.values())
+    return total_bytes(one.traffic[0].bytes_per_step)
 
 
 def _ratio(value: float | None, of_base: float | None) -> str:
@@ -284,7 +287,7 @@ def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
     rows = tuple(
         (
             Cell(text=one.facts.label, sub=printable(one.scheme, 80)),
-            Cell(text=_speed(one.link_bytes_per_s)),
+            Cell(text=_speed(one.bandwidth_bytes_per_s)),
             Cell(text=count(_bytes(one))),
             Cell(text=throughput(one.samples_per_s)),
             Cell(text=unit.number(one.time_to_train_s)),

@@ -9,7 +9,7 @@ from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import sentence, speed, with_sign
 from reports.document.blocks import Cell, Chart, Column, Table
 from reports.document.page import SweepView
-from reports.facts.energy import explain_missing
+from reports.facts.energy import explain_missing, source_words
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,
@@ -193,7 +193,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     why = explain_missing(energy for row in sweep.rows for energy in row.energies)
     notes += [why] if why else []
-    sources = sorted({one.source for row in sweep.rows for one in row.energies if one and one.parts})
+    sources = sorted({source_words(one) for row in sweep.rows for one in row.energies if one and one.parts})
     notes += (
         [f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it."] if sources else []
     )

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
+from reports.facts.records import config_texts, environment_texts
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, plural, printable
 
@@ -160,7 +161,7 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
 
 
 def _system(one: SetFacts) -> Entries:
-    provenance = one.extras.run_set.provenance if one.extras.run_set else {}
+    provenance = one.extras.run_set.system.provenance if one.extras.run_set else {}
     return {key: (value, provenance.get(key, "")) for key, value in one.extras.system}
 
 
@@ -168,7 +169,7 @@ def _configuration(one: SetFacts) -> Entries:
     """The resolved values; of logs alone, the settings they name."""
     record, first = one.extras.run_set, one.first_run
     if record is not None and record.config:
-        return {value.key: (value.value, value.source or "") for value in record.config}
+        return config_texts(record)
     if first is None:
         return {}
     logged = {
@@ -182,5 +183,4 @@ def _configuration(one: SetFacts) -> Entries:
 
 
 def _environment(one: SetFacts) -> Entries:
-    record = one.extras.run_set
-    return {key: (value, "") for key, value in record.environment} if record else {}
+    return {key: (value, "") for key, value in environment_texts(one.extras.run_set).items()}

@@ -40,16 +40,16 @@ def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
     """Of each measurement on several ranks: what these sent in a step, what that took, and where tables lie."""
     found = []
     for number, one in enumerate(measured):
-        if not one.exchanges:
+        if not one.traffic:
             continue
         id_ = f"throughput-exchange-{number}"
         step = Table(
             id=f"{id_}-step",
-            caption=f"One training step, mean over {plural(len(one.exchanges), 'process', 'processes')}",
+            caption=f"One training step, mean over {plural(len(one.traffic), 'process', 'processes')}",
             columns=STEP_COLUMNS,
-            rows=(step_cells(one.exchanges),),
+            rows=(step_cells(one.traffic),),
         )
-        tables = (step, bytes_table(one.exchanges, f"{id_}-bytes"), *placement_table(one.exchanges, f"{id_}-tables"))
+        tables = (step, bytes_table(one.traffic, f"{id_}-bytes"), *placement_table(one.traffic, f"{id_}-tables"))
         name = printable(one.folder.resolve().name, 80)
         found.append(Fold(summary=f"{name}: exchange between ranks", blocks=(Prose(text=METHOD), *tables)))
     return tuple(found)
@@ -67,5 +67,5 @@ def _row(one: ThroughputSet) -> tuple[Cell, ...]:
         Cell(text=count(len(one.rates))),
         Cell(text=throughput(min(one.rates))),
         Cell(text=throughput(max(one.rates))),
-        Cell(text=printable(one.data_kind, 40) if one.data_kind else "dataset"),
+        Cell(text=printable(one.record.data_kind, 40) if one.record.data_kind else "dataset"),
     )

@@ -6,23 +6,23 @@ from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
-from reports.facts.traffic import Rank
 from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
 from reports.text.formatting import MISSING, byte_unit, count, num_bytes, printable
+from rules.records.run import RankRecord
 
 
 def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no configuration has a record of several ranks."""
-    worlds = [world for one in group if (world := ranked_set(one)) is not None and world.exchanges]
+    worlds = [world for one in group if (world := ranked_set(one)) is not None and world.traffic]
     if not worlds:
         return None
     blocks: list[Block] = [Prose(text=METHOD), _steps_table(worlds, f"{id_}-exchange-steps")]
     for world in worlds:
         id_of = f"{id_}-exchange-{world.facts.index}"
         details: tuple[Block, ...] = (
-            bytes_table(world.exchanges, f"{id_of}-bytes"),
+            bytes_table(world.traffic, f"{id_of}-bytes"),
             *_ranks_table(world, f"{id_of}-ranks"),
-            *placement_table(world.exchanges, f"{id_of}-placement"),
+            *placement_table(world.traffic, f"{id_of}-placement"),
         )
         title = f"{world.facts.label}: bytes by kind, ranks, and where tables lie"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
@@ -38,7 +38,7 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
             ),
             Cell(text=count(world.num_ranks)),
             Cell(text=count(world.local_batch_size)),
-            *step_cells(world.exchanges),
+            *step_cells(world.traffic),
         )
         for world in worlds
     )
@@ -58,9 +58,9 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
 
 def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
     """Where each rank was and the most memory that it took in any run."""
-    by_rank: dict[int, list[Rank]] = {}
+    by_rank: dict[int, list[RankRecord]] = {}
     for run in world.facts.runs:
-        for rank in run.attempt.ranks if run.attempt else ():
+        for rank in run.record.ranks if run.record else ():
             by_rank.setdefault(rank.rank, []).append(rank)
     if not by_rank:
         return ()

@@ -176,7 +176,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
     against = {one.new: one for one in comparisons}
     unit = column_unit(group)
     is_scaled = any(one.result.rcp_factor not in (None, 1.0) for one in group)
-    has_peak = any(run.attempt and run.attempt.peak_rss_bytes for one in group for run in one.runs)
+    has_peak = any(run.record and run.record.peak_rss_bytes for one in group for run in one.runs)
     columns = [
         Column(name="Configuration"),
         Column(name="Verdict"),

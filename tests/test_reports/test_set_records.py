@@ -1,4 +1,4 @@
-"""Files beside the logs: what is there is read, what is odd is left out, nothing breaks."""
+"""Files beside the logs: what is there is read, a damaged file is one problem, nothing breaks."""
 
 import json
 import os
@@ -8,9 +8,10 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from records_builder import run_set_content
 from report_builder import write_attempt, write_run_set
 
-from reports.facts.extras import Extras, read_extras
+from reports.facts.records import MAX_ITEMS, SetRecords, config_texts, read_set_records
 from rules.tree.inventory import find_result_sets
 
 json_values = st.recursive(
@@ -24,8 +25,8 @@ RUN_SET_KEYS = (
 )  # fmt: skip
 
 
-def read(root: Path) -> Extras:
-    return read_extras(find_result_sets(root)[0])
+def read(root: Path) -> SetRecords:
+    return read_set_records(find_result_sets(root)[0])
 
 
 @pytest.fixture
@@ -38,14 +39,15 @@ def test_records_of_our_own_sets_are_read(root: Path) -> None:
     assert extras.problems == ()
     assert extras.run_set is not None
     assert extras.run_set.command == "dlrmbench run dlrm_tiny"
-    assert [(one.key, one.value, one.source) for one in extras.run_set.config] == [
-        ("train.global_batch_size", "512", "definition"),
-        ("runtime.threads", "2", "option --threads"),
-    ]
-    assert [(one.run_index, one.attempt, one.status) for one in extras.attempts[:3]] == [
+    assert config_texts(extras.run_set) == {
+        "train.global_batch_size": ("512", "definition"),
+        "runtime.threads": ("2", "option --threads"),
+    }
+    assert [(one.run_index, one.attempt, one.record and one.record.status) for one in extras.attempts[:3]] == [
         (0, 0, "interrupted"), (0, 1, "success"), (1, 0, "success"),
     ]  # fmt: skip
-    assert extras.attempts[1].blocks[1].first_sample == 1000
+    record = extras.attempts[1].record
+    assert record is not None and record.blocks[1].first_sample == 1000
     assert ("status", "Available on-premise") in extras.system
 
 
@@ -70,37 +72,42 @@ def test_an_unreadable_file_is_one_problem_that_names_it(root: Path, content: by
 def test_a_fifo_is_not_opened(root: Path) -> None:
     (root / "extra" / "run_set.json").unlink()
     os.mkfifo(root / "extra" / "run_set.json")
-    assert "not a regular file" in read(root).problems[0]
+    assert "no regular file" in read(root).problems[0]
 
 
 def test_an_attempt_without_a_record_is_still_an_attempt(root: Path) -> None:
     (root / "extra" / "run_3" / "attempt_7").mkdir(parents=True)
     (found,) = [one for one in read(root).attempts if one.attempt == 7]
-    assert (found.run_index, found.status, found.blocks) == (3, None, ())
-
-
-@pytest.mark.parametrize("value", [True, -1, 0, "many", float("inf"), 10**400, [1], None])
-def test_impossible_measurements_are_not_known(root: Path, value: Any) -> None:
-    write_attempt(
-        root, 1, 0, peak_rss_bytes=value, blocks=[{"first_sample": 0, "num_samples": 5, "duration_s": value}]
-    )
-    (found,) = [one for one in read(root).attempts if one.run_index == 1]
-    assert (found.peak_rss_bytes, found.blocks) == (None, ())
+    assert (found.run_index, found.record) == (3, None)
 
 
 @pytest.mark.parametrize(
-    "block",
-    [
-        {"first_sample": -1, "num_samples": 5, "duration_s": 1.0},
-        {"first_sample": 2**100, "num_samples": 5, "duration_s": 1},
-        {"first_sample": 0, "num_samples": 0, "duration_s": 1.0},
-        {"first_sample": 0, "num_samples": 5, "duration_s": 1e-308},
-    ],
-)  # fmt: skip
-def test_impossible_blocks_are_left_out(root: Path, block: dict[str, Any]) -> None:
-    write_attempt(root, 1, 0, blocks=[block, {"first_sample": 0, "num_samples": 5, "duration_s": 2.0}])
-    (found,) = [one for one in read(root).attempts if one.run_index == 1]
-    assert [(one.num_samples, one.duration_s) for one in found.blocks] == [(5, 2.0)]
+    ("member", "value"),
+    [("peak_rss_bytes", value) for value in (True, -1, "many", float("inf"), 10**400, [1])]
+    + [("blocks[0].duration_s", value) for value in (-1, None, "1", 10**400)]
+    + [("blocks[0].first_sample", value) for value in (-1, 2**100, 1.5)],
+)
+def test_a_damaged_record_is_one_problem_that_names_the_member_and_is_not_used(
+    root: Path, member: str, value: Any
+) -> None:
+    block = {"first_sample": 0, "num_samples": 5, "duration_s": 1.0}
+    changes = {member: value} if "[" not in member else {"blocks": [block | {member.rpartition(".")[2]: value}]}
+    write_attempt(root, 1, 0, **changes)
+    records = read(root)
+    (found,) = [one for one in records.attempts if one.run_index == 1]
+    assert found.record is None
+    (problem,) = records.problems
+    assert f"run_1/attempt_0/run.json: {member}: found " in problem and problem.endswith("; not used.")
+
+
+def test_texts_are_printable_and_lists_are_cut(root: Path) -> None:
+    config = {f"a.b{number}": {"value": "\x1b[31m\u202e", "source": "x" * 1000} for number in range(MAX_ITEMS + 9)}
+    path = root / "extra" / "run_set.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {"config": config, "command": "y" * 3000}))
+    record = read(root).run_set
+    assert record is not None and len(record.config) == MAX_ITEMS and record.command == "y" * 3000
+    value, source = config_texts(record)["a.b0"]
+    assert value.isprintable() and len(source) < 500
 
 
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(RUN_SET_KEYS, json_values)))
@@ -110,6 +117,6 @@ def test_no_content_of_run_set_json_breaks_the_reader(
     root = tmp_path_factory.getbasetemp() / "fuzzed"
     if not root.exists():
         write_run_set(root)
-    (root / "extra" / "run_set.json").write_text(json.dumps(content), encoding="utf-8")
-    record = read(root).run_set
-    assert record is None or all(isinstance(one.value, str) for one in record.config)
+    (root / "extra" / "run_set.json").write_text(json.dumps(run_set_content(**content)), encoding="utf-8")
+    records = read(root)
+    assert (records.run_set is None) == (len(records.problems) == 1)

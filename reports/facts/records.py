@@ -1,0 +1,158 @@
+"""What lies beside the logs: the records of a run set and the system description, read for display.
+
+All of it is optional, and none of it is trusted: published logs have no such files, and the ones that exist may
+hold anything. A damaged file is one problem to show and is not used; all texts of the others are printable, and no
+list is longer than MAX_ITEMS.
+"""
+
+import json
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+from reports.text.formatting import printable
+from rules.records.codec import Damage, Record, decode, read_object
+from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
+from rules.tree.result_set import ResultSet
+
+MAX_ITEMS = 500
+_MAX_COMMAND = 4000
+_RUN = re.compile(r"run_(\d{1,6})\Z")
+_ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
+# Of what a run set records of its surroundings, these are not software.
+SURROUNDINGS = frozenset(
+    {
+        "num_cores", "num_logical_cpus", "num_affinity_cpus", "quota_cores", "physical_memory_bytes",
+        "memory_limit_bytes", "architecture", "instruction_sets", "container", "virtualization",
+    }
+)  # fmt: skip
+T = TypeVar("T", bound=Record)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Attempt:
+    """One folder extra/run_<i>/attempt_<k>; `record` is None where its run.json is missing or damaged."""
+
+    run_index: int
+    attempt: int
+    path: str
+    record: RunRecord | None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SetRecords:
+    """Everything beside the logs of one set. `problems` are sentences about files that are not used."""
+
+    run_set: RunSetRecord | None
+    attempts: tuple[Attempt, ...]
+    system: tuple[tuple[str, str], ...]
+    problems: tuple[str, ...]
+
+
+def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | None:
+    """The record in a file, its texts printable; None where there is none, or it is damaged, which is a problem."""
+    try:
+        path.lstat()
+    except (OSError, ValueError):
+        return None
+    record = decode(path, record_type, _printable)
+    if not isinstance(record, Damage):
+        return record
+    problems.append(_sentence(record))
+    return None
+
+
+def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
+    """The record of the run set in a folder."""
+    return read_record(folder / "extra" / "run_set.json", RunSetRecord, problems)
+
+
+def read_set_records(result_set: ResultSet) -> SetRecords:
+    """Read what there is; never raises for what the files hold."""
+    problems: list[str] = []
+    system = _read_system(result_set.system_json, problems)
+    if result_set.root is None:
+        return SetRecords(run_set=None, attempts=(), system=system, problems=tuple(problems))
+    return SetRecords(
+        run_set=read_run_set(result_set.root, problems),
+        attempts=tuple(_attempts(result_set.root / "extra", problems)),
+        system=system,
+        problems=tuple(problems),
+    )
+
+
+def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
+    """The resolved configuration: key to (value, source)."""
+    return {key: (_shown(entry.value), entry.source) for key, entry in record.config.items()} if record else {}
+
+
+def environment_texts(record: RunSetRecord | None) -> dict[str, str]:
+    """What was found around the set: software and system."""
+    return dict(pairs(record.environment)) if record else {}
+
+
+def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
+    """The code that made the set, and the software around it, as (name, value)."""
+    if record is None:
+        return ()
+    around = ((name, value) for name, value in environment_texts(record).items() if name not in SURROUNDINGS)
+    return (("dlrmbench", record.harness_version), *around)
+
+
+def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    """An object's members as texts, nested objects as 'key.inner'."""
+    found: list[tuple[str, str]] = []
+    for key, entry in content.items():
+        if isinstance(entry, dict):
+            found += [(f"{key}.{inner}", _shown(deep)) for inner, deep in entry.items()]
+        else:
+            found.append((key, _shown(entry)))
+    return tuple(found[:MAX_ITEMS])
+
+
+def _read_system(path: Path | None, problems: list[str]) -> tuple[tuple[str, str], ...]:
+    """A system description of anyone's: whatever members it has, since rules and not the reader judge them."""
+    content = read_object(path) if path is not None else {}
+    if isinstance(content, Damage):
+        problems.append(_sentence(content))
+        return ()
+    return pairs(_printable(content))
+
+
+def _sentence(damage: Damage) -> str:
+    member = f"{damage.member}: " if damage.member else ""
+    return printable(f"{damage.path}: {member}found {damage.found}, expected {damage.expected}; not used.")
+
+
+def _attempts(extra: Path, problems: list[str]) -> Iterator[Attempt]:
+    for run, run_index in _numbered(extra, _RUN):
+        for folder, number in _numbered(run, _ATTEMPT):
+            record = read_record(folder / "run.json", RunRecord, problems)
+            yield Attempt(run_index=run_index, attempt=number, path=str(folder), record=record)
+
+
+def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:
+    try:
+        names = [(path, match[1]) for path in folder.iterdir() if (match := pattern.match(path.name))]
+    except OSError:
+        return []
+    return sorted(((path, int(number)) for path, number in names), key=lambda entry: entry[1])[:MAX_ITEMS]
+
+
+def _printable(value: Any, key: str = "") -> Any:
+    if isinstance(value, str):
+        return printable(value, _MAX_COMMAND) if key == "command" else printable(value)
+    if isinstance(value, list):
+        return [_printable(entry) for entry in value[:MAX_ITEMS]]
+    if isinstance(value, dict):
+        return {printable(key, 80): _printable(entry, key) for key, entry in list(value.items())[:MAX_ITEMS]}
+    return value
+
+
+def _shown(value: object) -> str:
+    if isinstance(value, str) or value is None:
+        return value or ""
+    return printable(json.dumps(value, ensure_ascii=False))
