@@ -32,7 +32,7 @@ _NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FirstEval:
-    """Where evaluation begins: at the first point of the grid that lies at or after
+    """Where evaluation begins: at the first point of the grid that is at or after
     FLOOR((slope * global_batch_size + offset) / divisor) samples (closed_dlrmv4.yaml)."""
 
     slope: int
@@ -51,9 +51,9 @@ class Quality:
     first_epoch_num: int = 0
     """What the log calls the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
-    """To whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose points also lie on a grid of samples."""
+    """To whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose points are also on a grid of samples."""
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
-    """The metadata of eval_accuracy by which convergence is told, and its reference points are given."""
+    """The metadata of eval_accuracy by which convergence is measured, and its reference points are given."""
     first_eval: FirstEval | None = None
     binds_open: bool = False
     """Whether a run of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
@@ -70,7 +70,7 @@ class Score:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Benchmark:
-    """A problem with a quality target. `sections` holds the opaque tables as they stand in the file.
+    """A problem with a quality target. `sections` holds the opaque tables as they are in the file.
 
     A workload states no quality and no score; asking one for them raises DefinitionError.
     """

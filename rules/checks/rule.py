@@ -50,7 +50,7 @@ S = TypeVar("S")
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Problem:
     """What a rule's function yields. None means: as the rule says (severity, remedy) or unknown (place). `number`:
-    how many problems it stands for, where a flood of them was counted and not kept."""
+    how many problems it counts, where a flood of them was counted and not kept."""
 
     message: str
     path: str | None = None

@@ -22,7 +22,7 @@ from rules.tree.system_desc import SystemDesc
 class LogSubject:
     """One log and its rules. `benchmark` is None where nobody defines the name that the log gives.
 
-    `is_ours` tells whether this harness's own demands hold: own benchmarks, and logs that carry our digests.
+    `is_ours`: this harness's own requirements hold, own benchmarks, and logs that carry our digests.
     """
 
     log: RunLog
@@ -153,7 +153,7 @@ def make_log_subject(
 
 
 def applies_to_ours(subject: LogSubject) -> str | None:
-    return None if subject.is_ours else "demanded of this harness's own logs only"
+    return None if subject.is_ours else "required of this harness's own logs only"
 
 
 def applies_to_known(subject: LogSubject) -> str | None:

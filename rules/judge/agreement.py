@@ -82,7 +82,7 @@ def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion])
         theirs, accepts = _others(asked)
         relation = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
         if family in ("SU", "PW", "RS") and relation == "differ" and is_accepted and accepts is False:
-            # The package checker's one verdict is on logs, seeds and convergence too, which stand in other rows.
+            # The package checker's one verdict is on logs, seeds and convergence too, which have rows of their own.
             relation = "same" if verdict.count("error") else "differ"
     return ComparedFamily(
         family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation
@@ -176,9 +176,9 @@ def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
         factor = f", factor {only.factor:.10g}" if only.factor is not None else ""
         said = f": {_first(asked)}" if only.messages and (only.outcome != "valid" or checker == "rcp") else ""
         return f"{checker} {words.get(only.outcome, only.outcome)}{factor}{said}"
-    told = ", ".join(f"{words.get(name, name)} {number}" for name, number in counts.items())
+    counted = ", ".join(f"{words.get(name, name)} {number}" for name, number in counts.items())
     others = [one for one in asked if one.outcome != "valid"]
-    return f"{checker} {told}" + (f": {_first(others)}" if others else "")
+    return f"{checker} {counted}" + (f": {_first(others)}" if others else "")
 
 
 def _first(opinions: Sequence[OfficialOpinion]) -> str:

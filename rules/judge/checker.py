@@ -107,7 +107,7 @@ def _take(submission: Submission, judged: Iterator[Verdict | JudgedSet]) -> Subm
 def _judge_submission(subject: SubmissionSubject) -> Verdict:
     own = judge(RULES["submission"], subject, str(subject.submission.folder))
     parts = tuple(judged.verdict for judged in subject.sets)
-    below = tuple(_demand_all_runs(outcome) for part in parts for outcome in part.outcomes)
+    below = tuple(_require_all_runs(outcome) for part in parts for outcome in part.outcomes)
     return _join("submission", str(subject.submission.folder), own, below, parts)
 
 
@@ -145,7 +145,7 @@ def _common(values: Iterable[str | None]) -> str | None:
     return distinct.pop() if len(distinct) == 1 else None
 
 
-def _demand_all_runs(outcome: Outcome) -> Outcome:
+def _require_all_runs(outcome: Outcome) -> Outcome:
     """A submission must be complete: what is incomplete in a set is an error here."""
     if outcome.code != INCOMPLETE:
         return outcome

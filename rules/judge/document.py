@@ -15,7 +15,7 @@ SCHEMA_VERSION = 2
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
     """The document that `check --format json` prints, as plain values.
 
-    Findings stand at every level that they concern. What became of each rule stands at its own level only: a set
+    Findings are at every level that they concern. What became of each rule is at its own level only: a set
     lists its logs' rules, a submission and a round their own. `skipped` is what was passed over.
     """
     return {

@@ -20,8 +20,8 @@ What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. 
         fix: Run with the definition's values.
         rule: training_rules.adoc, "Hyperparameters"
 
-The first line gives the severity, the rule's code and what it demands. Then come the place (the line of the file, as
-an editor counts it), what was found and what was expected; then what to do, and where the demand comes from. A
+The first line gives the severity, the rule's code and what it requires. Then come the place (the line of the file, as
+an editor counts it), what was found and what was expected; then what to do, and where the requirement comes from. A
 finding without a line concerns the whole file or directory.
 
 | severity | means |
@@ -72,7 +72,7 @@ def render_reference() -> str:
         lines.append(f"| {family} | [{_name(family)}](#{_anchor(family)}) | {judged} | {len(codes)} | {looked} |")
     lines += [
         "",
-        "Codes are never reused. Ours and theirs stand side by side in every verdict that theirs can give.",
+        "Codes are never reused. Ours and theirs are side by side in every verdict that theirs can give.",
         "",
     ]
     for family in families:

@@ -73,7 +73,7 @@ class LogLine(NamedTuple):
     rank: int | None = None
     """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
     is_glued: bool = False
-    """Whether another record stands before it in the same line."""
+    """Whether another record precedes it in the same line."""
 
     @property
     def time_s(self) -> float:
@@ -148,13 +148,6 @@ def read_log(path: str | Path) -> RunLog:
     return _run_log(str(path), *found, digest.hexdigest(), num_bytes)
 
 
-def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
-    """Parse a log held in memory; `path` is only named in findings."""
-    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    found = _collect((part + b"\n" for part in data.split(b"\n")), path)
-    return _run_log(path, *found, hashlib.sha256(data).hexdigest(), len(data))
-
-
 def _run_log(
     path: str, lines: list[LogLine], unparsed: list[Unparsed], num_unparsed: int, sha256: str, num_bytes: int
 ) -> RunLog:
@@ -205,7 +198,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
 
 def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, bytes]]:
     """Line number, text from the first announcement to the line's end, whether that text is complete, and what
-    stands before it at the line's beginning; first of all a file's first bytes if they are foreign.
+    precedes it at the line's beginning; first of all a file's first bytes if they are foreign.
 
     A line longer than one chunk is cut into its announcements; only the one that is still open is held.
     """

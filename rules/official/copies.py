@@ -98,7 +98,7 @@ class Copies:
 
     def _copy(self, source: Path, target: Path) -> None:
         try:
-            # Not to wait for a named pipe, whose size is told after it is opened.
+            # Not to wait for a named pipe, whose size is known after it is opened.
             descriptor = os.open(source, os.O_RDONLY | os.O_NONBLOCK)
         except OSError as error:
             raise NotCopiedError(f"{source.name} cannot be read: {error.strerror}") from None

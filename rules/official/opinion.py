@@ -95,14 +95,6 @@ def ask_official_checkers(
     return tuple(_opinion(one, answers[index], inside.get(index)) for index, one in enumerate(questions))
 
 
-def ask_official_checker(
-    logs: Sequence[str | Path], round_name: str, timeout_s: float | None = None
-) -> tuple[OfficialOpinion, ...]:
-    """The compliance checker's opinions on `logs`, in order, by the rules of `round_name`."""
-    questions = [Question(checker="compliance", path=Path(log), round=round_name) for log in logs]
-    return ask_official_checkers(questions, timeout_s)
-
-
 def _installed() -> str | None:
     try:
         return version("mlperf-logging")

@@ -98,7 +98,7 @@ class Listener(logging.Handler):
         if len(self.records) < 100 * MAX_MESSAGES or record.levelno >= logging.ERROR:
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
-    def told(self, *levels: int) -> list[str]:
+    def messages(self, *levels: int) -> list[str]:
         """Messages of these levels, those of the first level first."""
         return [text for level in levels for one, text in self.records if one == level and text]
 
@@ -142,7 +142,7 @@ def ask_seed(job: Job, heard: Listener) -> Said:
     logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
     refuse_open(logs, job["ruleset"])
     valid = SeedChecker(job["ruleset"]).check_seeds(logs)
-    lines = [line for text in heard.told(logging.ERROR) for line in text.splitlines()]
+    lines = [line for text in heard.messages(logging.ERROR) for line in text.splitlines()]
     return ("valid" if valid else "invalid"), lines, None
 
 
@@ -158,14 +158,14 @@ def ask_rcp(job: Job, heard: Listener) -> Said:
     Path(job["path"], "scaling.json").unlink(missing_ok=True)
     if not math.isfinite(factor):
         return "crashed", [f"its factor is {factor}, no number", str(said)], None
-    return ("valid" if passed else "invalid"), [str(said), *heard.told(logging.WARNING)], float(factor)
+    return ("valid" if passed else "invalid"), [str(said), *heard.messages(logging.WARNING)], float(factor)
 
 
 def ask_system(job: Job, heard: Listener) -> Said:
     from mlperf_logging.system_desc_checker import system_desc_checker
 
     valid = system_desc_checker.check_system_desc(job["path"], "training", job["ruleset"])[0]
-    return ("valid" if valid else "invalid"), heard.told(logging.ERROR), None
+    return ("valid" if valid else "invalid"), heard.messages(logging.ERROR), None
 
 
 def ask_package(job: Job, heard: Listener) -> Said:
@@ -180,7 +180,7 @@ def ask_package(job: Job, heard: Listener) -> Said:
     if not heard.said("PACKAGE CHECKER FOUND"):
         return "crashed", ["it ended without a verdict"], None
     valid = heard.said("PACKAGE CHECKER FOUND NO ERRORS")
-    return ("valid" if valid else "invalid"), heard.told(logging.ERROR, logging.WARNING), None
+    return ("valid" if valid else "invalid"), heard.messages(logging.ERROR, logging.WARNING), None
 
 
 def ask_repo(job: Job, heard: Listener) -> Said:
@@ -188,7 +188,7 @@ def ask_repo(job: Job, heard: Listener) -> Said:
     from mlperf_logging.repo_checker import repo_checker
 
     repo_checker.run_checks(job["path"])
-    return ("valid" if heard.said("ALL CHECKS PASSED") else "invalid"), heard.told(logging.ERROR), None
+    return ("valid" if heard.said("ALL CHECKS PASSED") else "invalid"), heard.messages(logging.ERROR), None
 
 
 CHECKERS: dict[str, Callable[[Job, Listener], Said]] = {

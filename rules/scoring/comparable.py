@@ -28,7 +28,7 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
 
 
 def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
-    """Both counts of training samples; the same count twice where less than one batch lies between them."""
+    """Both counts of training samples; the same count twice where they differ by less than one batch."""
     one, other = a.train_samples, b.train_samples
     batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
     same = one is not None and other is not None and abs(one - other) < batch_size

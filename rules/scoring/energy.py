@@ -106,7 +106,7 @@ class _Sums:
 
 
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
-    """What lies in a set's power/, None where there is none. Never raises for what it finds there."""
+    """What is in a set's power/, None where there is none. Never raises for what it finds there."""
     top = result_set.folder / POWER_FOLDER
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None

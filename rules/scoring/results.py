@@ -270,7 +270,7 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def overlap(some: tuple[Interval, ...], others: tuple[Interval, ...]) -> float:
-    """Time that lies in both; each argument is disjoint and sorted, as `union` returns."""
+    """Time that is in both; each argument is disjoint and sorted, as `union` returns."""
     total, i, j = 0.0, 0, 0
     while i < len(some) and j < len(others):
         start, stop = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])

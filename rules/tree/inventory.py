@@ -57,7 +57,7 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Whether there is something to show that no log tells of."""
+        """Whether there is something to show that is in no log."""
         return bool(self.sweeps or any(self.measurements.values()))
 
     @property

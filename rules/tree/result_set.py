@@ -16,7 +16,7 @@ NOT_RESULTS = ("extra", "systems", "benchmarks", "documentation", "__pycache__")
 
 
 RoundSource = Literal["directory", "file"]
-"""Whether a directory's or the log's own name tells the round."""
+"""Whether the round is in a directory's name or in the log's own."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -73,7 +73,7 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
 
 
 def leads_out(path: Path, top: Path) -> bool:
-    """Whether `path`, all links followed, lies outside `top`."""
+    """Whether `path`, all links followed, is outside `top`."""
     return not path.resolve().is_relative_to(top.resolve())
 
 
@@ -133,7 +133,7 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """The round that directories' names tell, such as training_results_v5.1; the innermost wins."""
+    """The round in directories' names, such as training_results_v5.1; the innermost wins."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 
@@ -144,5 +144,5 @@ def _root_of_attempt(folder: Path) -> Path | None:
 
 
 def _file(path: Path, top: Path | None = None) -> Path | None:
-    """`path` where it is a file, and lies below `top` once links are followed."""
+    """`path` where it is a file, and is below `top` once links are followed."""
     return path if path.is_file() and (top is None or not leads_out(path, top)) else None

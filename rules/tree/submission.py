@@ -45,7 +45,7 @@ class Entry:
 class Submission:
     """One organisation's tree. `sets` are the directories results/<system>/<benchmark> that are judged here;
     `not_judged` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted;
-    `is_cut` tells that there were more than MAX_ENTRIES."""
+    `is_cut`: there were more than MAX_ENTRIES."""
 
     folder: Path
     organization: str

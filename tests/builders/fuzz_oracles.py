@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import jsonschema
+from log_builder import parse_lines
 
 from reports.render.markdown import render_markdown
 from reports.render.terminal import render_terminal
@@ -25,7 +26,6 @@ from rules.judge.checker import check_path
 from rules.judge.document import verdicts_to_json
 from rules.judge.families import RULES
 from rules.judge.sets import check_log, judge_set
-from rules.logs.log import parse_lines
 from rules.scoring.results import read_run_result
 from rules.tree.inventory import find_result_sets
 from rules.tree.system_desc import read_system_desc

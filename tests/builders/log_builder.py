@@ -5,6 +5,7 @@ test changes them and turns them into text with `to_text`. `write_set` lays out 
 """
 
 import copy
+import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -12,7 +13,7 @@ from typing import Any
 
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
-from rules.logs.log import RunLog, parse_lines
+from rules.logs.log import RunLog, _collect, _run_log
 from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS
 
@@ -176,6 +177,13 @@ def _add_blocks(
 
 def to_text(records: Iterable[Record]) -> str:
     return "".join(f":::MLLOG {json.dumps(record)}\n" for record in records)
+
+
+def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
+    """Parse a log held in memory, each of its lines as a whole; `path` is only named in findings."""
+    data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
+    found = _collect((part + b"\n" for part in data.split(b"\n")), path)
+    return _run_log(path, *found, hashlib.sha256(data).hexdigest(), len(data))
 
 
 def to_log(records: Iterable[Record], path: str = "result_0.txt") -> RunLog:

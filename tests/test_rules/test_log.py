@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import Record, make_records, to_text
+from log_builder import Record, make_records, parse_lines, to_text
 
 from reports.views.score import describe_score
 from rules.benchmarks.loader import Benchmark, load_benchmark
@@ -23,7 +23,6 @@ from rules.logs.log import (
     RunLog,
     as_number,
     as_whole,
-    parse_lines,
     read_log,
 )
 from rules.logs.text import printable

@@ -5,8 +5,9 @@ from pathlib import Path
 
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from log_builder import parse_lines
 
-from rules.logs.log import RunLog, parse_lines, read_log
+from rules.logs.log import RunLog, read_log
 
 GOOD = (
     '{"namespace": "", "time_ms": 5, "event_type": "POINT_IN_TIME", "key": "seed", "value": 7, "metadata": {"a": 1}}'

@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 from log_builder import Record, make_records, make_runs, to_text, with_record, without, write_log, write_set
 from mlperf_fixtures import FOLDER, NVIDIA, needs_published_results
+from official_opinion import ask_official_checker
 
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.checker import check_path
 from rules.judge.sets import check_log, judge_set, judge_sets
 from rules.logs import keys
-from rules.official.opinion import ask_official_checker
 from rules.tree.inventory import find_result_sets
 
 DCNV2, DLRM = load_benchmark("dlrm_dcnv2"), load_benchmark("dlrm")

@@ -12,12 +12,13 @@ from typing import Any
 
 import pytest
 from log_builder import make_records, make_runs, make_system_desc, to_text, with_record, write_log, write_set
+from official_opinion import ask_official_checker
 from waiting import HANG_S
 
 from rules.benchmarks.loader import load_benchmark
 from rules.official import opinion as official
 from rules.official import process as official_process
-from rules.official.opinion import Question, ask_official_checker, ask_official_checkers
+from rules.official.opinion import Question, ask_official_checkers
 
 DCNV2 = load_benchmark("dlrm_dcnv2")
 GOOD = make_records(DCNV2, num_evals=3, ours=False)

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 from log_builder import DISCLOSED, Record, make_records, make_runs, to_log, with_record, without, write_log, write_set
+from official_opinion import ask_official_checker
 
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.sets import check_log
 from rules.logs import keys
-from rules.official.opinion import ask_official_checker
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import score_runs
 

@@ -8,13 +8,13 @@ import pytest
 import yaml
 from log_builder import Record, make_records, parse_lines, with_record, without, write_log
 from mlperf_logging import compliance_checker
+from official_opinion import ask_official_checker
 
 from rules.benchmarks.loader import load_benchmark
-from rules.checks.run_log.required_keys import EITHER_OR, TENSORS_OF_DLRM, demands_of
+from rules.checks.run_log.required_keys import EITHER_OR, TENSORS_OF_DLRM, required_keys_of
 from rules.checks.subject import LogSubject, make_log_subject
 from rules.judge.sets import check_log
 from rules.logs import keys
-from rules.official.opinion import ask_official_checker
 
 FOLDER = Path(next(iter(compliance_checker.__path__)))
 ROUNDS = [
@@ -50,7 +50,9 @@ def subject_of(benchmark: str, round_name: str, division: str) -> LogSubject:
 @pytest.mark.parametrize(("benchmark", "round_name"), ROUNDS)
 def test_demands_are_those_of_the_round_s_files(benchmark: str, round_name: str, division: str) -> None:
     official = official_keys(benchmark, round_name, division)
-    ours = {demand.key: demand.count for demand in demands_of(subject_of(benchmark, round_name, division))}
+    ours = {
+        required.key: required.count for required in required_keys_of(subject_of(benchmark, round_name, division))
+    }
     counts = {"EXACTLY_ONE": "once", "AT_LEAST_ONE": "some"}
     wanted = {key: counts[req] for key, req in official.items() if req in counts}
     if wanted.pop(keys.WEIGHTS_INITIALIZATION, None) is not None:

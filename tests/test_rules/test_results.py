@@ -1,11 +1,11 @@
 """From a log to one run's times and counts; what a log does not say is None, never zero."""
 
 import pytest
-from log_builder import START_MS, make_records, to_log, with_record, without
+from log_builder import START_MS, make_records, parse_lines, to_log, with_record, without
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 
 from rules.benchmarks.loader import load_benchmark
-from rules.logs.log import parse_lines, read_log
+from rules.logs.log import read_log
 from rules.scoring.results import length, overlap, read_run_result, union
 
 TINY, DLRM = load_benchmark("dlrm_tiny"), load_benchmark("dlrm")

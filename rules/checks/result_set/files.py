@@ -1,4 +1,4 @@
-"""What lies in a set's directory: names, numbers, files that belong to no log, and our own files beside the logs."""
+"""What is in a set's directory: names, numbers, files that belong to no log, and our own files beside the logs."""
 
 import re
 from collections import Counter
@@ -18,7 +18,7 @@ _BELONGING = ("scaling.json", "package_checker_params")
 _LOG_LIKE = (".txt", ".log", ".out")
 _LAST_NUMBER = re.compile(r"(\d{1,18})(?!.*\d)")
 _MAX_COUNT = 1000
-"""Numbers above it are job numbers, whose gaps tell nothing."""
+"""Numbers above it are job numbers, whose gaps mean nothing."""
 
 
 @rule(
@@ -36,7 +36,7 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "RS109",
-    "only logs lie beside the logs",
+    "only logs are beside the logs",
     source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files in result directory",
     remedy="Rename logs to result_<i>.txt; move everything else elsewhere.",
     severity="warning",
@@ -67,7 +67,7 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
 )
 def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
     """The last numbers in the logs' names run from 0 or 1 without a gap and none occurs twice. A gap may be a run
-    that was left out. Job numbers tell nothing and are passed over."""
+    that was left out. Job numbers mean nothing and are passed over."""
     found = [match for path in subject.result_set.logs if (match := _LAST_NUMBER.search(path.stem))]
     numbers = [int(match[1]) for match in found]
     if len(numbers) < 2 or max(numbers) > _MAX_COUNT:
@@ -123,7 +123,7 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     "RS112",
     "the record of the set can be read",
     source="none: this harness writes extra/run_set.json beside every set",
-    remedy="Restore extra/run_set.json; without it nobody can tell how the runs were configured.",
+    remedy="Restore extra/run_set.json; without it nobody knows how the runs were configured.",
     severity="warning",
     applies=_is_run_set,
 )

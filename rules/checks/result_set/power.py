@@ -74,7 +74,7 @@ def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
     applies=_has_power,
 )
 def files_are_named(subject: SetSubject) -> Iterator[Problem]:
-    """Nodes and switches are numbered from 0 without a gap, and nothing else lies beside them (a warning)."""
+    """Nodes and switches are numbered from 0 without a gap, and nothing else is beside them (a warning)."""
     assert subject.power is not None
     for run in subject.power.runs:
         place = str(run.folder) if run.folder is not None else None
@@ -183,7 +183,7 @@ def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
 
 @rule(
     "PW106",
-    "readings stand in the order of time",
+    "readings are in the order of time",
     source=f'{_RULES}, "Scoring": duration between the previous reading and the current',
     remedy="Log readings as they are taken, stamped when they are taken.",
     severity="warning",
@@ -278,7 +278,7 @@ def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     applies=_has_power,
 )
 def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
-    """Where more than one node was measured, files of switches are there. What connects the nodes may lie in them;
+    """Where more than one node was measured, files of switches are there. What connects the nodes may be in them;
     then the description says so."""
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):

@@ -47,7 +47,7 @@ def _has_records(subject: SetSubject) -> str | None:
     applies=_has_records,
 )
 def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
-    """Where an attempt's run.json lies beside a log, both name the same run, seed, status, reason, cache clearing and
+    """Where an attempt's run.json is beside a log, both name the same run, seed, status, reason, cache clearing and
     evaluations with their qualities; no block or evaluation takes less time by the log's stamps than was measured;
     and the log has the SHA-256 that was recorded when it was closed. A record that cannot be read is a warning, as is
     a log without one in a set that has records."""
@@ -91,7 +91,7 @@ def _is_in_tree(subject: SetSubject) -> str | None:
     "every run that finished has its log",
     source='training_rules.adoc, "Benchmark Results": a submitter may not choose among the runs; this harness records'
     " each in extra/run_<i>/attempt_<k>/run.json",
-    remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it still lies in its"
+    remedy="A run may not be discarded: put its log back ('dlrmbench resume DIR' does where it is still in its"
     " attempt), or make a new set.",
     applies=_is_in_tree,
 )

@@ -43,14 +43,14 @@ def _is_optional(round_name: str | None) -> bool:
 
 def _optional(subject: LogSubject) -> str | None:
     if subject.is_ours or subject.benchmark is None or not subject.is_closed or subject.is_at_least("4.1"):
-        return "ST104 demands the seed where it is demanded"
+        return "ST104 requires the seed where the rules do"
     return None
 
 
 @rule(
     "SE102",
     "the run says its seed",
-    source="mlcommons/training_policies#546: demanded from round 4.1 on",
+    source="mlcommons/training_policies#546: required from round 4.1 on",
     remedy="Log the seed that the run used.",
     severity="warning",
     requires={"ST101"},
@@ -69,14 +69,14 @@ def _of_others(subject: LogSubject) -> str | None:
 @rule(
     "SE103",
     "the run has one seed",
-    source="mlcommons/training_policies#546: demanded from round 4.1 on; mlperf_logging seed_checker warns",
+    source="mlcommons/training_policies#546: required from round 4.1 on; mlperf_logging seed_checker warns",
     remedy="Let one process log the seed from which all others follow.",
     requires={"ST101"},
     applies=_of_others,
 )
 def one_seed(subject: LogSubject) -> Iterator[Problem]:
     """Several different seeds leave open which of them made the run, and whether another run has it too; ranks may
-    have seeds of their own. In Open, and before round 4.1, where no seed is demanded, it is a warning."""
+    have seeds of their own. In Open, and before round 4.1, where no seed is required, it is a warning."""
     lines = subject.log.all(keys.SEED)
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
     severity: Severity = "error" if subject.is_closed and not _is_optional(subject.round) else "warning"

@@ -25,7 +25,7 @@ _MEANINGFUL = (
     "accelerator_memory_capacity", "accelerator_interconnect", "cooling", "framework", "other_software_stack",
     "operating_system",
 )  # fmt: skip
-"""Where submission_rules.adoc demands a meaningful response; published descriptions leave many empty."""
+"""Where submission_rules.adoc requires a meaningful response; published descriptions leave many empty."""
 _SOURCE = "mlperf_logging system_desc_checker; submission_rules.adoc, system description"
 
 

@@ -38,7 +38,7 @@ def _spans(subject: SetSubject) -> list[_Span]:
 
 
 def _timed(subject: SetSubject) -> str | None:
-    return None if len(_spans(subject)) > 1 else "fewer than two runs tell their times"
+    return None if len(_spans(subject)) > 1 else "fewer than two runs state their times"
 
 
 def _timed_elsewhere(subject: SetSubject) -> str | None:
@@ -81,7 +81,7 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     applies=_timed_elsewhere,
 )
 def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
-    """Between the end of the runs so far and the start of the next lies less than twice the median time of a run.
+    """Between the end of the runs so far and the start of the next is less than twice the median time of a run.
     A longer pause may hold a run that is not shown, or a night."""
     spans = _spans(subject)
     usual_ms = median(span.stop_ms - span.start_ms for span in spans)

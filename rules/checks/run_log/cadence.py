@@ -148,7 +148,7 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     first, last = names.index(keys.RUN_START), names.index(keys.RUN_STOP)
     for index, line in enumerate(subject.log.lines):
         if line.key in _CYCLE and not first < index < last:
-            yield at(line, f"{line.key} stands outside the run", expected="between run_start and run_stop")
+            yield at(line, f"{line.key} is outside the run", expected="between run_start and run_stop")
     inside = [line for line in subject.log.lines[first + 1 : last] if line.key in _CYCLE]
     stop = subject.log.lines[last]
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
@@ -173,7 +173,7 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Place:
-    """Where training stands at a record: sample counts since the run's start, and how to write it as epochs."""
+    """How far training is at a record: sample counts since the run's start, and how to write it as epochs."""
 
     first: int
     last: int
@@ -194,7 +194,7 @@ class _Place:
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
     """Block number i covers exactly samples i*n to (i+1)*n, n = global_batch_size * FLOOR(train_samples /
-    (global_batch_size * evaluations per epoch)); evaluations and run_stop stand at its end. Only the last block
+    (global_batch_size * evaluations per epoch)); evaluations and run_stop are at its end. Only the last block
     of an aborted run may be shorter."""
     benchmark, log = subject.benchmark, subject.log
     samples, batch = as_whole(log.value(keys.TRAIN_SAMPLES)), as_whole(log.value(keys.GLOBAL_BATCH_SIZE))
@@ -294,7 +294,7 @@ def _has_grid(subject: LogSubject) -> str | None:
 
 @rule(
     "CA106",
-    "evaluations stand on the benchmark's grid, from its first point on",
+    "evaluations are on the benchmark's grid, from its first point on",
     source="compliance_checker training_6.1.0/closed_dlrmv4.yaml: CHECK and FIRST_CHECK of eval_accuracy",
     remedy="Evaluate first at the pinned number of samples, and then after every interval.",
     requires={"ST101", "ST103", "ST105", "HP102", "CA102"},
@@ -302,7 +302,7 @@ def _has_grid(subject: LogSubject) -> str | None:
 )
 def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
     """samples_count of every eval_accuracy is a multiple of the interval, CEIL(train_samples / (global_batch_size *
-    evaluations per epoch)) batches, and the first one in the log stands at the first multiple at or after the
+    evaluations per epoch)) batches, and the first one in the log is at the first multiple at or after the
     batch size's earliest convergence in the reference runs. Looking elsewhere would find the target earlier or
     later than the reference could."""
     benchmark = subject.benchmark

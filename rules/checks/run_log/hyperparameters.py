@@ -42,7 +42,7 @@ def _binds(subject: LogSubject) -> str | None:
 def allowed_values(subject: LogSubject) -> Iterator[Problem]:
     """Every key of the definition's [closed] section has an allowed value, in every record of it. A number in
     quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that
-    depends on another key stands below it, since the official checker reads a log from top to bottom."""
+    depends on another key is below it, since the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
     log, division = subject.log, subject.division.name.capitalize()
     for key, general in subject.allowed.items():
@@ -56,7 +56,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
             elif other is not None and other.line_num > line.line_num:
                 yield at(
                     line,
-                    f"{key} stands above {other.key}, on which it depends",
+                    f"{key} is above {other.key}, on which it depends",
                     found=f"line {line.line_num}",
                     expected=f"below line {other.line_num}",
                 )
@@ -142,7 +142,7 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def open_is_said(subject: LogSubject) -> Iterator[Problem]:
-    """A log of the Open division is told which rules of Closed it was not held against, and which of its values
+    """Says of a log of the Open division which rules of Closed it was not held against, and which of its values
     Closed would not allow."""
     if subject.is_closed:
         return

@@ -71,7 +71,7 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
 
 
 def _apart(quality: float, target: float) -> str:
-    """A quality with as many digits as tell it from the target."""
+    """A quality with as many digits as distinguish it from the target."""
     short = f"{quality:.6g}"
     return repr(quality) if quality != target and short == f"{target:.6g}" else short
 
@@ -160,7 +160,7 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
-    """No evaluation lies beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
+    """No evaluation is beyond the benchmark's maximum number of epochs (in Closed, and in own benchmarks). Before
     round 3.0 logs count epochs in several ways, so there it is a warning."""
     if subject.benchmark is None or _target(subject) is None:
         return

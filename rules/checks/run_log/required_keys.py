@@ -1,7 +1,7 @@
 """Which keys a log must hold, how often, of which type: data for the structure rules.
 
-Official demands are those of the compliance checker's YAML of each round (mlperf_logging
-compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own demands are this harness's.
+Official keys are those of the compliance checker's YAML of each round (mlperf_logging
+compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own keys are this harness's.
 """
 
 import re
@@ -54,7 +54,6 @@ QUALITY = Kind(
     name="a number from 0 to 1", holds=lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1
 )
 THROUGHPUT = Kind(name='{"throughput": a number above 0}', holds=_is_throughput)
-ANYTHING = Kind(name="any value", holds=lambda value: value is not None)
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
@@ -131,7 +130,7 @@ TENSORS_OF_DLRM = (
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Demand:
+class RequiredKey:
     """A key that must occur: exactly once, or at least once."""
 
     key: str
@@ -139,29 +138,31 @@ class Demand:
     count: Literal["once", "some"] = "once"
 
 
-def demands_of(subject: LogSubject) -> tuple[Demand, ...]:
+def required_keys_of(subject: LogSubject) -> tuple[RequiredKey, ...]:
     """The keys that this log must hold."""
-    if "demands" not in subject.memo:
-        subject.memo["demands"] = _demands(subject)
-    demands: tuple[Demand, ...] = subject.memo["demands"]
-    return demands
+    if "required_keys" not in subject.memo:
+        subject.memo["required_keys"] = _required_keys(subject)
+    required: tuple[RequiredKey, ...] = subject.memo["required_keys"]
+    return required
 
 
-def _demands(subject: LogSubject) -> tuple[Demand, ...]:
-    found = {key: Demand(key=key, kind=kind) for key, kind in _settings(subject).items()}
+def _required_keys(subject: LogSubject) -> tuple[RequiredKey, ...]:
+    found = {key: RequiredKey(key=key, kind=kind) for key, kind in _settings(subject).items()}
     for key in (keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP):
-        found[key] = Demand(key=key, kind=NOTHING if subject.is_ours else _ANY_VALUE)
+        found[key] = RequiredKey(key=key, kind=NOTHING if subject.is_ours else _ANY_VALUE)
     once_in_ours: Literal["once", "some"] = "once" if subject.is_ours else "some"
-    found[keys.INIT_START] = Demand(
+    found[keys.INIT_START] = RequiredKey(
         key=keys.INIT_START, kind=NOTHING if subject.is_ours else _ANY_VALUE, count=once_in_ours
     )
-    found[keys.CACHE_CLEAR] = Demand(
+    found[keys.CACHE_CLEAR] = RequiredKey(
         key=keys.CACHE_CLEAR, kind=FLAG if subject.is_ours else _ANY_VALUE, count=once_in_ours
     )
     if not _ended_before_evaluating(subject):
-        found[keys.EVAL_ACCURACY] = Demand(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
-    if _demands_seed(subject):
-        found[keys.SEED] = Demand(key=keys.SEED, kind=WHOLE if subject.is_ours else ANY_WHOLE, count=once_in_ours)
+        found[keys.EVAL_ACCURACY] = RequiredKey(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
+    if _requires_seed(subject):
+        found[keys.SEED] = RequiredKey(
+            key=keys.SEED, kind=WHOLE if subject.is_ours else ANY_WHOLE, count=once_in_ours
+        )
     return tuple(found.values())
 
 
@@ -185,7 +186,7 @@ def kinds_of(subject: LogSubject) -> dict[str, Kind]:
 
 
 def _kinds(subject: LogSubject) -> dict[str, Kind]:
-    kinds = {demand.key: demand.kind for demand in demands_of(subject)}
+    kinds = {required.key: required.kind for required in required_keys_of(subject)}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
         kinds |= dict.fromkeys(events, NOTHING) | {keys.TRACKED_STATS: THROUGHPUT}
@@ -249,6 +250,6 @@ def _kind_of(value: Any) -> Kind:
     return NUMBER
 
 
-def _demands_seed(subject: LogSubject) -> bool:
-    """Seeds are demanded of closed results from round 4.1 on (seed_checker; training_policies#546)."""
+def _requires_seed(subject: LogSubject) -> bool:
+    """Seeds are required of closed results from round 4.1 on (seed_checker; training_policies#546)."""
     return subject.is_ours or (subject.is_closed and subject.is_at_least("4.1"))

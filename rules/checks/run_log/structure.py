@@ -10,8 +10,8 @@ from rules.checks.run_log.required_keys import (
     POINT,
     START,
     TENSORS_OF_DLRM,
-    demands_of,
     kinds_of,
+    required_keys_of,
 )
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
@@ -62,7 +62,7 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
     but the last."""
     for line in subject.log.lines:
         if line.is_glued:
-            yield at(line, f"{line.key} stands behind another record", found="2 records", expected="1 record")
+            yield at(line, f"{line.key} follows another record", found="2 records", expected="1 record")
 
 
 @rule(
@@ -89,22 +89,24 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101"},
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
-    """Every key that the rules demand occurs; those demanded once occur once. The same value twice is a warning
+    """Every required key occurs; those required once occur once. The same value twice is a warning
     as in the official checker, different values are an error, and so are a second run_start and run_stop of another
     time or status: the result would depend on which one counts."""
-    for demand in demands_of(subject):
-        lines = subject.log.all(demand.key)
+    for required in required_keys_of(subject):
+        lines = subject.log.all(required.key)
         if not lines:
             yield Problem(
-                message=f"{demand.key} is missing", found="no record", expected=f"{demand.key}: {demand.kind.name}"
+                message=f"{required.key} is missing",
+                found="no record",
+                expected=f"{required.key}: {required.kind.name}",
             )
-        elif demand.count == "once" and len(lines) > 1:
+        elif required.count == "once" and len(lines) > 1:
             same = len({repr(line.value) for line in lines}) == 1
-            differ = demand.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
-            is_event = demand.key in EVENT_TYPES
+            differ = required.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
+            is_event = required.key in EVENT_TYPES
             yield at(
                 lines[1],
-                f"{demand.key} occurs {len(lines)} times"
+                f"{required.key} occurs {len(lines)} times"
                 + (" with different times or statuses" if differ else "" if is_event or same else _DIFFERENT),
                 found=", ".join(dict.fromkeys(_says(line) if differ else show(line.value) for line in lines[:5])),
                 expected="exactly one record",
@@ -160,9 +162,9 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
         for line in subject.log.lines
         if line.event_type != EVENT_TYPES.get(line.key, POINT) and "no 'event_type'" not in line.problems
     ]  # without one, ST103 says so
-    demanded = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
+    required = {*kinds_of(subject), *EVENT_TYPES, keys.WEIGHTS_INITIALIZATION} if wrong else set()
     for line in wrong:
-        if line.key in demanded:
+        if line.key in required:
             is_of_reference = line.key == keys.INIT_STOP and line.event_type == START
             yield at(
                 line,
@@ -189,7 +191,7 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
         if one is None or other is None:
             continue
         if _stands_after(one, other, log):
-            yield at(one, f"{before} stands after {after}", found=f"line {one.line_num}", expected=f"before {after}")
+            yield at(one, f"{before} is after {after}", found=f"line {one.line_num}", expected=f"before {after}")
         elif (late_ms := one.time_ms - other.time_ms) > 0:
             severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
             yield at(
@@ -272,7 +274,7 @@ def _only_dlrm(subject: LogSubject) -> str | None:
     if subject.benchmark is None or subject.benchmark.name != "dlrm":
         return "only dlrm names its tensors"
     if not (subject.is_official and subject.is_closed and subject.is_at_least("1.1")):
-        return "demanded of closed dlrm logs from round 1.1 on"
+        return "required of closed dlrm logs from round 1.1 on"
     return None
 
 
@@ -329,7 +331,7 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
     applies=applies_to_ours,
 )
 def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
-    """cache_clear comes before init_start; every setting stands between init_start and init_stop, so that it
+    """cache_clear comes before init_start; every setting is between init_start and init_stop, so that it
     describes what was built, and nothing is changed afterwards."""
     position = {id(line): index for index, line in enumerate(subject.log.lines)}
     start, stop = subject.log.first(keys.INIT_START), subject.log.first(keys.INIT_STOP)
@@ -337,14 +339,16 @@ def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
         return
     first, last = position[id(start)], position[id(stop)]
     settings = (
-        {demand.key for demand in demands_of(subject)} - set(EVENT_TYPES) - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
+        {required.key for required in required_keys_of(subject)}
+        - set(EVENT_TYPES)
+        - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
     )
     for line in subject.log.lines:
         if line.key in settings | {keys.DATASET_SHA256} and not first < position[id(line)] < last:
-            yield at(line, f"{line.key} stands outside initialisation", expected="between init_start and init_stop")
+            yield at(line, f"{line.key} is outside initialisation", expected="between init_start and init_stop")
     for line in subject.log.all(keys.CACHE_CLEAR):
         if position[id(line)] > first:
-            yield at(line, "cache_clear stands after init_start", expected="before init_start")
+            yield at(line, "cache_clear is after init_start", expected="before init_start")
 
 
 @rule(

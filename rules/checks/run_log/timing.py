@@ -1,4 +1,4 @@
-"""Timing: what the clock says and what lies inside the timed run."""
+"""Timing: what the clock says and what is inside the timed run."""
 
 from collections.abc import Iterator
 from itertools import pairwise
@@ -27,8 +27,8 @@ _END_MS = 4_102_444_800_000
 )
 def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
     """Each record's time_ms is at least that of the record before. In logs of others, nodes with clocks of their own
-    write into one file, so there only the records of one rank are held against one another: what lies back by more
-    than a second is a warning; the rest is only said. cache_clear of others may stand anywhere: TI104 judges its
+    write into one file, so there only the records of one rank are held against one another: what is back by more
+    than a second is a warning; the rest is only said. cache_clear of others may be anywhere: TI104 judges its
     stamp."""
     lines = subject.log.lines
     if subject.is_ours:
@@ -73,7 +73,7 @@ def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: in
     requires={"ST101", "ST107"},
 )
 def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
-    """What lies between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
+    """What is between init_start and init_stop is not timed, so its length is limited: 30 minutes in Closed
     (20 in round 0.7), 4 hours in Open (from round 2.0 on). From round 2.0 on the log must name its division
     before init_stop: the official checker, which reads from top to bottom, allows no time before it knows it."""
     starts, stop = subject.log.all(keys.INIT_START), subject.log.last(keys.INIT_STOP)
@@ -90,7 +90,7 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
         )
     named = subject.log.first(keys.SUBMISSION_DIVISION)
     if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):
-        yield at(named, "submission_division stands below init_stop", expected=f"above line {stop.line_num}")
+        yield at(named, "submission_division is below init_stop", expected=f"above line {stop.line_num}")
 
 
 @rule(
@@ -115,7 +115,7 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101", "ST107"},
 )
 def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
-    """At least one cache_clear is stamped before run_start; where it stands in the file does not matter in
+    """At least one cache_clear is stamped before run_start; its place in the file does not matter in
     official logs, whose nodes often log it last."""
     lines, start = subject.log.all(keys.CACHE_CLEAR), subject.log.first(keys.RUN_START)
     if not lines or start is None:
@@ -128,14 +128,14 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
 
 @rule(
     "TI105",
-    "evaluations lie inside the timed run",
+    "evaluations are inside the timed run",
     source=f"{_RUN_RESULTS}: the clock runs until the target is known to be met",
     remedy="Stamp every evaluation when it ends, between run_start and run_stop.",
     requires={"ST101", "ST107"},
 )
 def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     """Every eval_accuracy is stamped and written between run_start and run_stop. A target met outside does not count,
-    so what was merely logged after run_stop is a warning in official logs; what lies before run_start was trained
+    so what was merely logged after run_stop is a warning in official logs; what is before run_start was trained
     off the clock."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is None or stop is None:
@@ -145,7 +145,7 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
         if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
             yield at(
                 line,
-                "eval_accuracy lies outside the timed run",
+                "eval_accuracy is outside the timed run",
                 found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
                 severity="error" if subject.is_ours or line.time_ms < start.time_ms else "warning",

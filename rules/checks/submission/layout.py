@@ -1,6 +1,6 @@
 """The submission tree: names, layout, links, sizes, and code beside the results.
 
-Published rounds hold trees that differ from the text in benchmarks/, where anything may lie, and were accepted.
+Published rounds hold trees that differ from the text in benchmarks/, where anything may be, and were accepted.
 So what is amiss below systems/ and results/, which the official tools read, is an error; elsewhere a warning.
 """
 
@@ -43,7 +43,7 @@ def _systems(subject: SubmissionSubject) -> list[str]:
 
 
 def _has_code(subject: SubmissionSubject) -> str | None:
-    return None if subject.submission.has(BENCHMARKS) else "SU101 tells that there is no benchmarks/"
+    return None if subject.submission.has(BENCHMARKS) else "SU101 reports that there is no benchmarks/"
 
 
 @rule(
@@ -53,7 +53,7 @@ def _has_code(subject: SubmissionSubject) -> str | None:
     remedy="Lay the submission out as <org>/systems, <org>/benchmarks, <org>/results.",
 )
 def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
-    """systems/, results/ and benchmarks/ lie in the organisation's directory. Without the first two the official
+    """systems/, results/ and benchmarks/ are in the organisation's directory. Without the first two the official
     tools do not take it for a submission; without benchmarks/ there is no code, which they do not notice and which
     may only mean that the tree is an excerpt: a warning."""
     folders = {one.path for one in subject.submission.below() if one.kind == "folder"}
@@ -94,7 +94,7 @@ def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
     """systems/<system>.json and results/<system>/ come in pairs. A description without results is a warning. (Of
-    results that are judged here, SY101 tells when the description is missing.)"""
+    results that are judged here, SY101 reports a missing description.)"""
     described = {
         PurePosixPath(one.path).stem
         for one in subject.submission.below(SYSTEMS)
@@ -140,13 +140,13 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
 
 @rule(
     "SU105",
-    "logs lie where the tools look for them",
+    "logs are where the tools look for them",
     source=_LAYOUT,
     remedy="Move the log to results/<system>/<benchmark>/; keep runs that do not count out of the tree.",
     severity="warning",
 )
 def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
-    """No file named result_*.txt lies anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
+    """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
     for one in subject.submission.entries:
         if one.kind == "file" and RESULT_FILE.match(one.parts[-1]) and not _is_result(one):
             yield Problem(message="a log that nobody reads", path=_at(subject, one.path))
@@ -158,13 +158,13 @@ def _is_result(entry: Entry) -> bool:
 
 @rule(
     "SU106",
-    "nothing lies where it does not belong",
+    "nothing is where it does not belong",
     source=f"{_LAYOUT}; mlperf_logging package_checker: unknown files",
     remedy="Remove it, or move it below benchmarks/.",
     severity="warning",
 )
 def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
-    """Beside the three directories lie at most a README and a licence, in systems/ only JSON files, in results/
+    """Beside the three directories are at most a README and a licence, in systems/ only JSON files, in results/
     only systems, in results/<system>/ only benchmarks."""
     tree = subject.submission
     for one in tree.below():
@@ -263,7 +263,7 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     "SU111",
     "the round has the benchmark",
     source="mlperf_logging benchmark_meta: benchmarks of each round",
-    remedy="Submit a benchmark of the round; look for a tree that lies in another round's directory.",
+    remedy="Submit a benchmark of the round; look for a tree that is in another round's directory.",
 )
 def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
     """The round that the directories name is one in which the benchmark took part."""

@@ -93,7 +93,7 @@ def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     severity="warning",
 )
 def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
-    """Each directory of a round is that of an organisation and holds results/. What else lies there is not judged."""
+    """Each directory of a round is that of an organisation and holds results/. What else is there is not judged."""
     for name in subject.round.others:
         place = subject.round.folder / name
         if place.is_dir() and not name.startswith("."):
