@@ -79,6 +79,8 @@ def load(spec: WorkloadSpec, world: World) -> Workload:
         def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
             with self._device:
                 model = Logistic(self._data.train.num_dense, 1, bias=self._spec.model.has_bias)
+            for parameter in model.parameters():
+                torch.nn.init.zeros_(parameter)  # so that every seed learns alike
             return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
 
         def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
@@ -119,12 +121,8 @@ def write_definition(folder: Path, *, target: float = 0.6) -> Path:
     tables["closed"] |= sizes
     tables["model"] = {"bias": 1}
     tables["data"] |= {"name": "dense_clicks", "num_embeddings": [10, 10], **sizes}
-    tables["data"]["parameters"] |= {
-        "effect_scale": 0,
-        "interaction_scale": 0,
-        "num_interactions": 1,
-        "dense_scale": 2,
-    }
+    without_ids = {"effect_scale": 0, "interaction_scale": 0, "num_interactions": 1}
+    tables["data"]["parameters"] |= {"dense_scale": 2, **without_ids}
     del tables["data"]["sha256"]
     tables["runtime"] = {"implementation": "plain", "threads": 1}
     path = folder / "logistic_tiny.toml"
