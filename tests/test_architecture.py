@@ -7,6 +7,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from scripted_workload import ScriptedWorkload, run_scripted
@@ -33,8 +34,8 @@ NUM_LINES_LIMIT = 400
 NUM_FILES_LIMIT = 15
 """Python files in a folder besides its __init__.py."""
 TOP_LEVEL = {
-    ".ci", ".gitignore", "LICENSE", "Makefile", "README.md", "harness", "pyproject.toml", "reference_models",
-    "reports", "requirements", "rules", "tests",
+    ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "harness",
+    "pyproject.toml", "reference_models", "reports", "requirements", "rules", "tests",
 }  # fmt: skip
 HEAVY = {"torch", "pandas", "scipy", "numpy"}
 
@@ -169,24 +170,32 @@ def test_no_folder_of_tests_is_named_like_a_package() -> None:
     assert folders & {*PACKAGES, "tests"} == set()
 
 
+def setuptools_table() -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
+    return table
+
+
 def test_every_folder_with_code_is_a_package_of_the_distribution() -> None:
-    declared = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]["packages"]
-    folders = {
-        ".".join(path.parent.relative_to(ROOT).parts) for package in PACKAGES for path in source_files(package)
+    """As setuptools finds them: folders with an __init__.py, below others that have one, in the four packages."""
+    find = setuptools_table()["packages"]["find"]
+    assert find == {"include": [name for one in PACKAGES for name in (one, f"{one}.*")], "namespaces": False}
+    folders = {path.parent for package in PACKAGES for path in source_files(package)}
+    folders |= {
+        parent for folder in folders for parent in folder.parents if parent.is_relative_to(ROOT) and parent != ROOT
     }
-    assert folders == set(declared)
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").is_file()] == []
 
 
 def test_every_other_file_of_a_package_is_in_the_distribution() -> None:
-    setup = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["setuptools"]
-    packages, data = setup["packages"], setup["package-data"]
+    data = setuptools_table()["package-data"]
+    packages = {path.parent.relative_to(ROOT) for package in PACKAGES for path in source_files(package)}
     for name in tracked_files():
         path = Path(name)
         if path.parts[0] not in PACKAGES or path.suffix == ".py":
             continue
-        holder = max((one for one in packages if path.is_relative_to(one.replace(".", "/"))), key=len)
-        inner = path.relative_to(holder.replace(".", "/"))
-        patterns = [*data["*"], *data.get(holder, [])]
+        holder = max((package for package in packages if path.is_relative_to(package)), key=lambda p: len(p.parts))
+        inner = path.relative_to(holder)
+        patterns = [*data["*"], *data.get(".".join(holder.parts), [])]
         assert any(inner.match(pattern) and len(inner.parts) == len(Path(pattern).parts) for pattern in patterns), (
             name
         )
