@@ -18,8 +18,8 @@ from harness.calibration.runs import (
 )
 from harness.calibration.table import (
     Calibration,
+    calibration_blocks,
     reference_convergence_points,
-    render_markdown,
     summarise_batch_size,
     summarise_control,
     tuned_learning_rate,
@@ -29,6 +29,7 @@ from harness.config.catalog import Entry
 from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
+from reports.render.markdown import render_markdown
 
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _CONTROL_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
@@ -143,7 +144,7 @@ def write_calibration(folder: Path, entry: Entry, calibration: Calibration) -> t
         folder / "calibration.json",
         folder / f"{entry.benchmark.name}.rcps.json",
     )
-    write_text(paths[0], render_markdown(calibration))
+    write_text(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_json(paths[1], {**asdict(calibration), "conditions": calibration.conditions()})
     when = f"{datetime.now(UTC):%Y-%m-%d}"
     points = reference_convergence_points(entry.benchmark, calibration, when=when, platform=describe_platform())

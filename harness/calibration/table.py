@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.calibration.runs import CalibrationResult
+from reports.document.blocks import Block, Bullets, Heading, text_table
 from rules.benchmarks.loader import Benchmark
 
 MEAN_EPOCHS = (0.5, 0.85)
 COEFFICIENT_OF_VARIATION = (0.02, 0.10)
 MAX_EVAL_SHARE = 0.15
 MIN_ORACLE_MARGIN = 0.01
+_BATCH_SIZE_COLUMNS = (
+    "batch size", "learning rate", "seeds", "reached", "mean epochs", "min to max", "CV", "final AUC, mean (min)",
+    "eval share", "epoch, 1 thread",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -187,55 +192,71 @@ def reference_convergence_points(
     }
 
 
-def render_markdown(calibration: Calibration) -> str:
-    """The calibration as Markdown: conditions, batch sizes, controls, curve, tuning."""
-    c = calibration
+def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
+    """Conditions, batch sizes, controls, curve, tuning."""
+    default = calibration.default
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
-    lines = [f"### `{c.benchmark}` version {c.version}: target {c.target:g}", ""]
-    lines += [f"- ({letter}) {marks[holds]}: {text}." for letter, (holds, text) in c.conditions().items()]
-    lines += [
-        "",
-        "| batch size | learning rate | seeds | reached | mean epochs | min to max | CV | final AUC, mean (min) "
-        "| eval share | epoch, 1 thread |",
-        "|---|---|---|---|---|---|---|---|---|---|",
-    ]
-    for s in c.batch_sizes:
-        span = f"{min(s.converged):.2f} to {max(s.converged):.2f}" if s.converged else "-"
-        lines.append(
-            f"| {s.global_batch_size} | {s.opt_base_learning_rate:g} | {len(s.seeds)} | {len(s.converged)} | "
-            f"{_number(s.mean_epochs, 3)} | {span} | {_percent(s.coefficient_of_variation)} | "
-            f"{statistics.fmean(s.final_qualities):.4f} ({min(s.final_qualities):.4f}) | "
-            f"{_percent(s.eval_share)} | {s.epoch_s:.1f} s |"
+    conditions = calibration.conditions().items()
+    heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
+    controls = [
+        (
+            control.model.replace("_", " "),
+            f"{control.best_quality:.4f}",
+            f"{control.opt_base_learning_rate:g}",
+            ", ".join(f"{rate:g}" for rate in control.learning_rates),
         )
-    lines += ["", "| model | best AUC in the epoch | at learning rate | learning rates tried |", "|---|---|---|---|"]
-    for control in c.controls:
-        tried = ", ".join(f"{rate:g}" for rate in control.learning_rates)
-        lines.append(
-            f"| {control.model.replace('_', ' ')} | {control.best_quality:.4f} | "
-            f"{control.opt_base_learning_rate:g} | {tried} |"
-        )
-    lines.append(f"| reference | {max(c.default.final_qualities):.4f} | {c.default.opt_base_learning_rate:g} | |")
-    lines.append(f"| oracle | {_number(c.oracle_quality, 4)} | | |")
-    epochs = [f"{(i + 1) / len(c.default.quality_mean):.2f}" for i in range(len(c.default.quality_mean))]
-    lines += [
-        "",
-        f"AUC over {len(c.default.seeds)} seeds at batch size {c.default_batch_size}:",
-        "",
-        "| epoch | " + " | ".join(epochs) + " |",
-        "|---" * (len(epochs) + 1) + "|",
-        "| mean | " + " | ".join(f"{q:.4f}" for q in c.default.quality_mean) + " |",
-        "| stdev | " + " | ".join(f"{q:.4f}" for q in c.default.quality_stdev) + " |",
-        "",
-        "Tuning (other seeds than above):",
-        "",
-        "| batch size | learning rate | mean epochs | final AUC |",
-        "|---|---|---|---|",
+        for control in calibration.controls
     ]
-    lines += [
-        f"| {batch_size} | {rate:g} | {_number(mean, 3) if mean is not None else 'not all reach it'} | {final:.4f} |"
-        for batch_size, rate, mean, final in c.tuning
+    num_evals = len(default.quality_mean)
+    curve = [
+        (f"{number / num_evals:.2f}", f"{mean:.4f}", f"{stdev:.4f}")
+        for number, (mean, stdev) in enumerate(zip(default.quality_mean, default.quality_stdev, strict=True), start=1)
     ]
-    return "\n".join(lines) + "\n"
+    tuning = [
+        (size, f"{rate:g}", "not all reach it" if mean is None else f"{mean:.3f}", f"{final:.4f}")
+        for size, rate, mean, final in calibration.tuning
+    ]
+    return (
+        Heading(text=heading),
+        Bullets(items=tuple(f"({letter}) {marks[holds]}: {text}." for letter, (holds, text) in conditions)),
+        text_table(_BATCH_SIZE_COLUMNS, map(_batch_size_row, calibration.batch_sizes), numbers=_BATCH_SIZE_COLUMNS),
+        text_table(
+            ("model", "best AUC in the epoch", "at learning rate", "learning rates tried"),
+            [
+                *controls,
+                ("reference", f"{max(default.final_qualities):.4f}", f"{default.opt_base_learning_rate:g}", None),
+                ("oracle", _number(calibration.oracle_quality, 4), None, None),
+            ],
+        ),
+        text_table(
+            ("epoch", "mean", "stdev"),
+            curve,
+            numbers=("epoch", "mean", "stdev"),
+            caption=f"AUC over {len(default.seeds)} seeds at batch size {calibration.default_batch_size}:",
+        ),
+        text_table(
+            ("batch size", "learning rate", "mean epochs", "final AUC"),
+            tuning,
+            numbers=("batch size", "learning rate", "mean epochs", "final AUC"),
+            caption="Tuning (other seeds than above):",
+        ),
+    )
+
+
+def _batch_size_row(summary: BatchSizeSummary) -> tuple[object, ...]:
+    converged, final = summary.converged, summary.final_qualities
+    return (
+        summary.global_batch_size,
+        f"{summary.opt_base_learning_rate:g}",
+        len(summary.seeds),
+        len(converged),
+        _number(summary.mean_epochs, 3),
+        f"{min(converged):.2f} to {max(converged):.2f}" if converged else None,
+        _percent(summary.coefficient_of_variation),
+        f"{statistics.fmean(final):.4f} ({min(final):.4f})",
+        _percent(summary.eval_share),
+        f"{summary.epoch_s:.1f} s",
+    )
 
 
 def _number(value: float | None, digits: int) -> str:

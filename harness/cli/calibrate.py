@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.output import show
+
 if TYPE_CHECKING:
     from harness.calibration.runs import CalibrationResult
 
@@ -57,7 +59,7 @@ def calibrate(
     """
     from harness.calibration.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
     from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.table import render_markdown
+    from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.progress import generation_progress
@@ -77,7 +79,7 @@ def calibrate(
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
     calibration = run_calibration(entry, folder, plan, store, on_result=_show_result)
     write_calibration(output, entry, calibration)
-    click.echo(render_markdown(calibration), nl=False)
+    show(calibration_blocks(calibration))
     click.echo(f"written to {output}", err=True)
 
 

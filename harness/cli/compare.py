@@ -119,14 +119,12 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     A and B are a run set or measurement of this harness, a result directory of anyone's, a log, or a file of
     'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
     """
-    import msgspec
-
-    from reports.comparison.difference import describe, find_difference
+    from reports.comparison.difference import describe, difference_to_json, find_difference
     from reports.views.difference import difference_blocks
 
     difference = find_difference(describe(a), describe(b))
     if form == "json":
-        show_json(msgspec.to_builtins(difference))
+        show_json(difference_to_json(difference))
     else:
         show(difference_blocks(difference, with_identical=verbose), form)
     return ExitCode.DONE

@@ -33,8 +33,7 @@ def package(
     Logs are copied byte for byte, never edited. What is left out is listed. The tree is judged by our rules and the
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
-    from harness.packaging.build import NotCompliantError, PackageRequest, build_package
-    from reports.text.formatting import plural
+    from harness.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks
 
     request = PackageRequest(
@@ -51,13 +50,5 @@ def package(
     except NotCompliantError as error:
         show(verdict_blocks(error.verdicts, max_places=MAX_PLACES))
         raise
-    show(verdict_blocks((made.verdict,), max_places=MAX_PLACES))
-    click.echo(f"{made.submission}: {plural(len(made.sets), 'set')}, {plural(made.num_files, 'file')}")
-    for one in made.sets:
-        click.echo(f"  {one.system}  {one.benchmark}  {plural(len(one.runs), 'run')}")
-    if made.left_out:
-        click.echo("left out:")
-    for item in made.left_out:
-        number = f" ({plural(item.num_files, 'file')})" if item.num_files > 1 else ""
-        click.echo(f"  {item.place}{number}: {item.reason}")
+    show((*verdict_blocks((made.verdict,), max_places=MAX_PLACES), *package_blocks(made)))
     return ExitCode.COMPLIANCE if made.verdict.outcome == "invalid" else ExitCode.DONE

@@ -169,7 +169,7 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
             click.echo(f"Finished runs are kept. Complete the set with: {resume_command(folder)}", err=True)
         raise
     finished = finish_set(run_set)
-    click.echo(finished.summary())
+    show(finished.blocks())
     click.get_current_context().exit(int(finished.exit_code))
 
 

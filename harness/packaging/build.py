@@ -22,6 +22,8 @@ from harness.packaging.sets import (
     refuse_twins,
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
+from reports.document.blocks import Block, text_table
+from reports.text.formatting import plural
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import Finding
 from rules.checks.verdict import Verdict
@@ -205,3 +207,19 @@ def relocated(verdict: Verdict, old: str, new: str) -> Verdict:
         official=tuple(replace(one, subject=one.subject.replace(old, new)) for one in verdict.official),
         parts=tuple(relocated(part, old, new) for part in verdict.parts),
     )
+
+
+def package_blocks(made: Package) -> tuple[Block, ...]:
+    """What the package holds, set by set, and what was left out of it and why."""
+    sets = [(one.system, one.benchmark, len(one.runs)) for one in made.sets]
+    num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
+    blocks: list[Block] = [
+        text_table(
+            ("system", "benchmark", "runs"), sets, numbers=("runs",),
+            caption=f"{made.submission}: {num_sets}, {num_files}",
+        )
+    ]  # fmt: skip
+    if made.left_out:
+        rows = [(item.place, item.num_files, item.reason) for item in made.left_out]
+        blocks.append(text_table(("place", "files", "reason"), rows, numbers=("files",), caption="left out:"))
+    return tuple(blocks)

@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
 from reports.facts.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
 from reports.facts.throughput_sets import read_throughput
@@ -42,24 +44,36 @@ class Described:
         return tuple(section for section in SECTIONS if not self.settings.get(section))
 
 
-def find_difference(a: Described, b: Described) -> DifferenceDocument:
-    """Both sides' settings by name, in the order of SECTIONS, but for sections that a side says nothing of."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SettingsDifference:
+    """Rows of both sides in the order of SECTIONS; sections that one side does not tell of are not compared."""
+
+    a: str
+    b: str
+    rows: tuple[SettingRow, ...]
+    untold: tuple[tuple[Side, SettingSection], ...]
+
+    @property
+    def differing(self) -> tuple[SettingRow, ...]:
+        return tuple(row for row in self.rows if not row.is_identical)
+
+    @property
+    def identical(self) -> tuple[SettingRow, ...]:
+        return tuple(row for row in self.rows if row.is_identical)
+
+
+def find_difference(a: Described, b: Described) -> SettingsDifference:
+    """Both sides' settings by name; `untold` has ("a" or "b", section) of what a side says nothing of."""
     sides: tuple[tuple[Side, Described], ...] = (("a", a), ("b", b))
-    untold = tuple(Untold(side=side, section=section) for side, one in sides for section in one.missing)
+    untold = [(side, section) for side, one in sides for section in one.missing]
     rows = []
     for section in SECTIONS:
-        if any(section == missing.section for missing in untold):
+        if any(section == missing for _, missing in untold):
             continue
         one, other = a.settings[section], b.settings[section]
         names = [*one, *(name for name in other if name not in one)]
         rows += [SettingRow(section=section, name=name, a=one.get(name), b=other.get(name)) for name in names]
-    return DifferenceDocument(
-        a=a.label,
-        b=b.label,
-        differing=tuple(row for row in rows if not row.is_identical),
-        identical=tuple(row for row in rows if row.is_identical),
-        untold=untold,
-    )
+    return SettingsDifference(a=a.label, b=b.label, rows=tuple(rows), untold=tuple(untold))
 
 
 def describe(path: Path) -> Described:
@@ -174,3 +188,16 @@ def _shown(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return printable(value if value is not None else "null", 200)
+
+
+def difference_to_json(difference: SettingsDifference) -> dict[str, Any]:
+    """The document of `diff --format json`."""
+    document = DifferenceDocument(
+        a=difference.a,
+        b=difference.b,
+        differing=difference.differing,
+        identical=difference.identical,
+        untold=tuple(Untold(side=side, section=section) for side, section in difference.untold),
+    )
+    content: dict[str, Any] = msgspec.to_builtins(document)
+    return content

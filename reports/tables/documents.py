@@ -13,7 +13,7 @@ from reports.facts.facts import gather
 from reports.tables.columns import Column, columns_of
 from reports.tables.records import EvaluationRow, ReportDocument, RunRow, SetMember, SetRow
 from reports.tables.rows import document_of
-from reports.text.formatting import num_bytes, numbered, printable
+from reports.text.formatting import num_bytes, printable
 from rules.errors import InputError
 
 SCHEMA_VERSION = 1
@@ -113,17 +113,17 @@ def _limits(column: Column) -> str:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """What no type says: labels and runs given twice, lists that do not fit, an AUC that is none."""
+    """What no type says: labels and runs that stand twice, lists that do not fit, an AUC that is none."""
     labels: set[str] = set()
     for index, one in enumerate(document.configurations):
         place = f"configurations[{index}]"
         if one.configuration in labels:
-            yield f"{place}.configuration is given twice"
+            yield f"{place}.configuration stands twice"
         labels.add(one.configuration)
         known: set[tuple[str, str]] = set()
         for number, run in enumerate(one.runs):
             if (run.run, run.path) in known:
-                yield f"{place}.runs[{number}]: run and path are given twice"
+                yield f"{place}.runs[{number}]: run and path stand twice"
             known.add((run.run, run.path))
             lists = msgspec.structs.astuple(run.evaluations)
             if len({len(values) for values in lists}) > 1:
@@ -143,10 +143,16 @@ def _qualities(one: SetMember) -> Iterator[tuple[str, float | None]]:
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
     """All configurations of all parts; a label that an earlier one has gets a number, as in 'base (2)'."""
-    found = [one for part in parts for one in part.configurations]
-    labels = numbered(one.configuration for one in found)
-    replaced = (msgspec.structs.replace(one, configuration=label) for one, label in zip(found, labels, strict=True))
-    return ReportDocument(configurations=tuple(replaced))
+    taken: set[str] = set()
+    joined = []
+    for one in (one for part in parts for one in part.configurations):
+        number, label = 1, one.configuration
+        while label in taken:
+            number += 1
+            label = f"{one.configuration} ({number})"
+        taken.add(label)
+        joined.append(msgspec.structs.replace(one, configuration=label))
+    return ReportDocument(configurations=tuple(joined))
 
 
 def _refuse(source: str, why: str) -> NoReturn:

@@ -8,7 +8,6 @@ from msgspec import Meta
 
 from reports.tables.records import Number, Row, Text, Whole, meaning
 from reports.text.formatting import printable
-from rules.logs.log import as_whole
 from rules.records.codec import Damage, decode
 from rules.records.kinds import KINDS
 from rules.records.run_set import RunSetRecord
@@ -52,7 +51,7 @@ def read_measurement(folder: Path, kind: str) -> tuple[tuple[MeasurementRow, ...
             system=about.system.name if about else None,
             created_utc=_moment(about.created_utc) if about else None,
             process=index,
-            seed=as_whole(about.seeds[index]) if about and index < len(about.seeds) else None,
+            seed=about.seeds[index] if about and index < len(about.seeds) else None,
             quantity=measure.title,
             value=getattr(repetition, measure.value),
             unit=measure.unit,

@@ -8,8 +8,7 @@ import msgspec
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import log_summary
-from reports.tables.records import EvaluationLists, ReportDocument, RunMember, RunRow, SetMember, SetRow
-from rules.logs.log import as_number, as_whole
+from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember, SetRow
 from rules.records.run import RunRecord
 
 
@@ -72,24 +71,46 @@ def run_members(one: SetFacts) -> tuple[RunMember, ...]:
 
 
 def _run(one: SetFacts, run: RunFacts) -> RunMember:
-    result, evaluations = run.result, run.result.evaluations
-    said = {name: getattr(result, name) for name in RunRow.__struct_fields__ if hasattr(result, name)}
-    said |= {
-        "run": run.label,
-        "attempt": run.attempt.attempt if run.attempt else None,
-        "status": "success" if result.converged else "not_converged",
-        "counted": "dropped" if run.is_dropped else "yes" if one.result.olympic_mean_s is not None else "no score",
-        "reason": result.abort_reason,
-        "started_ms": None if result.started_ms is None else round(result.started_ms),
+    result = run.result
+    return RunMember(
+        benchmark=result.benchmark,
+        benchmark_version=result.benchmark_version,
+        division=result.division,
+        run=run.label,
+        attempt=run.attempt.attempt if run.attempt else None,
+        status="success" if result.converged else "not_converged",
+        counted="dropped" if run.is_dropped else "yes" if one.result.olympic_mean_s is not None else "no score",
+        reason=result.abort_reason,
+        seed=result.seed,
+        started_ms=None if result.started_ms is None else round(result.started_ms),
+        time_to_train_s=result.time_to_train_s,
+        train_s=result.train_s,
+        eval_s=result.eval_s,
         # A difference of stamps in ms: below a nanosecond there is only what subtracting floats leaves.
-        "overhead_s": None if result.overhead_s is None else round(result.overhead_s, 9),
-        "num_evaluations": len(evaluations),
-    }
-    lists = {
-        name: tuple(getattr(evaluation, name) for evaluation in evaluations)
-        for name in EvaluationLists.__struct_fields__
-    }
-    return RunMember(**said, **_measured(run.record), evaluations=EvaluationLists(**lists))
+        overhead_s=None if result.overhead_s is None else round(result.overhead_s, 9),
+        init_s=result.init_s,
+        samples_to_converge=result.samples_to_converge,
+        epochs_to_converge=result.epochs_to_converge,
+        throughput_samples_per_s=result.throughput_samples_per_s,
+        final_quality=result.final_quality,
+        quality_target=result.quality_target,
+        num_evaluations=len(result.evaluations),
+        global_batch_size=result.global_batch_size,
+        learning_rate=result.learning_rate,
+        log_sha256=result.log_sha256,
+        path=result.path,
+        organization=result.organization,
+        platform=result.platform,
+        train_samples=result.train_samples,
+        eval_samples=result.eval_samples,
+        evaluations=EvaluationLists(
+            epoch_num=tuple(evaluation.epoch_num for evaluation in result.evaluations),
+            samples_count=tuple(evaluation.samples_count for evaluation in result.evaluations),
+            elapsed_s=tuple(evaluation.elapsed_s for evaluation in result.evaluations),
+            quality=tuple(evaluation.quality for evaluation in result.evaluations),
+        ),
+        **_measured(run.record),
+    )
 
 
 def _unfinished(one: SetFacts) -> Iterator[RunMember]:
@@ -102,7 +123,7 @@ def _unfinished(one: SetFacts) -> Iterator[RunMember]:
             status=record.status if record else "no record",
             counted="no",
             reason=record.reason if record else None,
-            seed=as_whole(record.seed) if record else None,
+            seed=record.seed if record else None,
             path=attempt.path,
             evaluations=EvaluationLists(epoch_num=(), samples_count=(), elapsed_s=(), quality=()),
             **_measured(record),
@@ -126,4 +147,4 @@ def _mean(values: Iterable[float | None]) -> float | None:
 
 
 def _peak(values: Iterable[float | None]) -> float | None:
-    return max((number for value in values if (number := as_number(value))), default=None)
+    return max((float(value) for value in values if value), default=None)

@@ -188,18 +188,6 @@ def short_digest(digest: str | None) -> str:
     return MISSING if not digest else printable(digest)[:12]
 
 
-def numbered(labels: Iterable[str]) -> list[str]:
-    """Labels of their own: one that an earlier one has gets a number, as in 'base (2)'."""
-    found: dict[str, None] = {}
-    for label in labels:
-        number, name = 1, label
-        while name in found:
-            number += 1
-            name = f"{label} ({number})"
-        found[name] = None
-    return list(found)
-
-
 def plural(number: int, noun: str, nouns: str | None = None) -> str:
     """'1 run', '5 runs'."""
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"

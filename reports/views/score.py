@@ -1,20 +1,25 @@
 """A score: the Olympic mean with its uncertainty, and the factors that it is made of; as values, and as blocks."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
-from reports.document.blocks import Block, Cell, Column, Table
+from reports.document.blocks import Block, Cell, Column, Fact, Facts, Heading, Part, Table
+from reports.facts.facts import SetFacts
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
 from reports.statistics.intervals import coverage_words, log_summary, olympic_interval
-from reports.text.formatting import count, duration, percent, throughput_text
+from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.checks.rule import SEVERITIES
 from rules.checks.verdict import Verdict
 from rules.logs.text import printable
 from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 
 UNVERIFIED = "unverified: result not verified by MLCommons Association"
+STEADY_THROUGHPUT = 0.05
+"""Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 OWN = "not an MLPerf result: a benchmark of its own"
 Record = dict[str, Any]
 
@@ -50,6 +55,7 @@ def describe_score(
         "dropped": [_name(result.runs[index]) for index in result.dropped],
         "samples_to_converge": _summary([run.samples_to_converge for run in converged]),
         "throughput_samples_per_s": _summary([run.throughput_samples_per_s for run in converged]),
+        "overhead_s": _summary([run.overhead_s for run in converged]),
         "overhead_ratio": _summary([_overhead_ratio(run) for run in converged]),
         "rcp_outcome": result.rcp_outcome,
         "rcp_reason": result.rcp_reason,
@@ -112,6 +118,30 @@ def score_blocks(records: Sequence[Record]) -> tuple[Block, ...]:
             layout="records",
         ),
     )
+
+
+def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
+    """The score of a set that was just completed in `folder`, with its verdict and where everything is."""
+    record = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+    counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
+    shown = {name: show(record) for name, show in _SHOWN}
+    if record["score_s"] is None:
+        rows = {"score": f"none: {record['no_score_reason'] or 'the runs do not make one'}"}
+    else:
+        rows = {"time to train": f"{duration(record['score_s'])} (measured; Olympic mean)"}
+        rows |= {name: shown[name] for name in ("95% interval", "samples to converge", "throughput")}
+        if ((record["throughput_samples_per_s"] or {}).get("coefficient_of_variation") or 0) > STEADY_THROUGHPUT:
+            rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
+        rows["evaluation, overhead"] = shown["evaluation, overhead"]
+    rows = {
+        "verdict": f"{facts.verdict.outcome.upper()}: {counts}",
+        "runs": shown["runs"],
+        **rows,
+        "results": str(folder),
+        "report": str(page),
+    }
+    heading = Heading(text=f"{record['benchmark']} on {system}")
+    return (Part(heading=heading, blocks=(Facts(facts=tuple(Fact(name=k, value=v) for k, v in rows.items() if v)),)),)
 
 
 def _problem(record: Record) -> str:
@@ -183,6 +213,7 @@ _SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
     ("95% interval", _bounds),
     ("samples to converge", _mean("samples_to_converge", count)),
     ("throughput", _mean("throughput_samples_per_s", throughput_text)),
+    ("evaluation, overhead", _mean("overhead_s", duration)),
     ("overhead factor", _mean("overhead_ratio", lambda value: "" if value is None else f"{value:.4f}")),
     ("cost to train", _cost),
     ("RCP", _rcp),

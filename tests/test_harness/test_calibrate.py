@@ -26,8 +26,8 @@ from harness.calibration.runs import (
 from harness.calibration.table import (
     Calibration,
     ControlSummary,
+    calibration_blocks,
     reference_convergence_points,
-    render_markdown,
     summarise_batch_size,
     tuned_learning_rate,
 )
@@ -36,6 +36,7 @@ from harness.config.seeds import reserved_seeds
 from harness.foundation.errors import HarnessError
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.dlrm.spec import SPEC
+from reports.render.markdown import render_markdown
 from rules.benchmarks.loader import shipped_names
 
 DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
@@ -195,7 +196,7 @@ def test_conditions_hold_for_a_good_target(mine: Entry) -> None:
     results = [crossing_at(index, target, seed=index) for index in (12, 13, 14)]
     calibration = calibration_of(mine, results)
     assert {letter: holds for letter, (holds, _) in calibration.conditions().items()} == dict.fromkeys("abcd", True)
-    text = render_markdown(calibration)
+    text = render_markdown(calibration_blocks(calibration))
     assert "(a) holds: 3 of 3 seeds" in text
     assert "0.700 of it on average, coefficient of variation 7.1 %" in text
     assert "| 64 | 0.1 | 3 | 3 | 0.700 | 0.65 to 0.75 | 7.1 % |" in text

@@ -65,7 +65,7 @@ def test_finishing_a_set_reads_each_log_once_and_asks_once(
     finished = finish_set(RunSet(folder=root, system="example", benchmark="dlrm_tiny"))
     assert opened == dict.fromkeys(found.logs, 1)
     assert len(asked) == 1
-    assert finished.verdict.outcome == "valid" and finished.result.score_s is not None
+    assert finished.facts.verdict.outcome == "valid" and finished.facts.result.score_s is not None
     assert finished.report.stat().st_size > 0
 
 

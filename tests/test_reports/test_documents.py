@@ -137,7 +137,7 @@ def minimal(**changes: Any) -> dict[str, Any]:
         (minimal(counted="maybe"), "runs[0].counted is 'maybe', expected one of dropped, no, no score, yes, or null"),
         (
             {"schema_version": 1, "configurations": minimal()["configurations"] * 2},
-            "configurations[1].configuration is given twice",
+            "configurations[1].configuration stands twice",
         ),
         (minimal(evaluations=None), "evaluations is no object"),
         (minimal(evaluations={"epoch_num": [1]}), "runs[0].evaluations.samples_count is missing"),
