@@ -36,7 +36,7 @@ class Constraint:
             return Constraint(free=True) if given is None else Constraint(value=given)
         if isinstance(given, bool) or not isinstance(given, int | float) or not 0 < given < 1e18:
             return Constraint(free=True)
-        low, high = ((None if one is None else one * given / self.at) for one in (self.min, self.max))
+        low, high = ((None if number is None else number * given / self.at) for number in (self.min, self.max))
         return Constraint(
             min=None if low is None else low * (1 - _TOLERANCE), max=None if high is None else high * (1 + _TOLERANCE)
         )
@@ -77,7 +77,7 @@ def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
 
 def _parse_table(path: Path, where: str, rule: Mapping[str, Any]) -> Constraint:
     limits = [rule.get("min"), rule.get("max")]
-    numbers = [one for one in (*limits, rule.get("at")) if one is not None]
+    numbers = [number for number in (*limits, rule.get("at")) if number is not None]
     is_bounds = bool(rule) and set(rule) <= {"min", "max"} and all(map(_is_number, numbers))
     is_scaled = (
         {"scales_with", "at"} < set(rule) <= {"min", "max", "scales_with", "at"}

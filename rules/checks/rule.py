@@ -149,16 +149,16 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     outcomes: list[Outcome] = []
     failed: set[str] = set()
     shown = printable(path)
-    for one in rules:
-        broken = sorted(one.requires & failed) if failed else []
-        reason = f"{broken[0]}{BROKEN}" if broken else one.applies(subject)
-        findings = () if reason is not None else tuple(_findings(one, subject, path))
+    for checked in rules:
+        broken = sorted(checked.requires & failed) if failed else []
+        reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
+        findings = () if reason is not None else tuple(_findings(checked, subject, path))
         if findings and any(finding.severity == "error" for finding in findings):
-            failed.add(one.code)
+            failed.add(checked.code)
         outcomes.append(
             Outcome(
-                code=one.code,
-                title=one.title,
+                code=checked.code,
+                title=checked.title,
                 subject=shown,
                 status="skip" if reason is not None else "fail" if findings else "pass",
                 reason=reason,
@@ -168,25 +168,25 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _findings(one: Rule[S], subject: S, path: str) -> Iterator[Finding]:
-    found = iter(one.check(subject))
+def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
+    found = iter(checked.check(subject))
     for count, problem in enumerate(found):
         if count == MAX_FINDINGS_PER_RULE:
-            num_more = problem.number + sum(one.number for one in found)
+            num_more = problem.number + sum(later.number for later in found)
             problem = Problem(
-                message=f"{num_more} more findings of {one.code} are not listed", severity=problem.severity
+                message=f"{num_more} more findings of {checked.code} are not listed", severity=problem.severity
             )
         yield Finding(
-            code=one.code,
-            title=one.title,
-            severity=problem.severity or one.severity,
+            code=checked.code,
+            title=checked.title,
+            severity=problem.severity or checked.severity,
             message=printable(problem.message),
             path=printable(problem.path or path),
             line_num=problem.line_num,
             found=None if problem.found is None else printable(problem.found),
             expected=None if problem.expected is None else printable(problem.expected),
-            remedy=problem.remedy or one.remedy,
-            citation=one.source,
+            remedy=problem.remedy or checked.remedy,
+            citation=checked.source,
         )
         if count == MAX_FINDINGS_PER_RULE:
             return

@@ -70,7 +70,7 @@ def _opinions(verdict: Verdict) -> Iterator[OfficialOpinion]:
 def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:
     ours, is_accepted = _ours(family, verdict)
     checkers = LOOKED_AT_BY.get(family, ())
-    asked = [one for one in opinions if one.checker in checkers]
+    asked = [opinion for opinion in opinions if opinion.checker in checkers]
     relation: Relation
     if not asked:
         theirs = "not asked" if checkers else "no official checker looks at it"
@@ -90,11 +90,11 @@ def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion])
 
 
 def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
-    outcomes = [one for one in verdict.outcomes if family_of(one.code) == family]
-    found = [finding for one in outcomes for finding in one.findings]
+    outcomes = [outcome for outcome in verdict.outcomes if family_of(outcome.code) == family]
+    found = [finding for outcome in outcomes for finding in outcome.findings]
     counts = Counter(finding.severity for finding in found)
     if not found:
-        is_any = any(one.status == "pass" for one in outcomes)
+        is_any = any(outcome.status == "pass" for outcome in outcomes)
         return _skipped(outcomes, is_any) or ("passed" if is_any else "did not apply"), True
     texts = []
     for severity in ("error", "warning", "info"):
@@ -108,23 +108,25 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
 
 def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
     """What was not judged, because a rule that it builds on is broken; "" where nothing was left out."""
-    blocked = [one for one in outcomes if one.status == "skip" and (one.reason or "").endswith(BROKEN)]
+    blocked = [
+        outcome for outcome in outcomes if outcome.status == "skip" and (outcome.reason or "").endswith(BROKEN)
+    ]
     if not blocked:
         return ""
-    codes = ", ".join(sorted({one.code for one in blocked}))
-    reasons = ", ".join(sorted({str(one.reason) for one in blocked}))
+    codes = ", ".join(sorted({outcome.code for outcome in blocked}))
+    reasons = ", ".join(sorted({str(outcome.reason) for outcome in blocked}))
     return f"{'passed in part, ' if is_any_judged else ''}not judged: {codes} ({reasons})"
 
 
 def _compliance(family: str, verdict: Verdict) -> tuple[str, bool | None]:
     """What the compliance checker says of the logs, as far as it concerns one family of rules."""
     sets = [list(log.official) for log in verdict.logs] or [list(verdict.official)]
-    asked = [one for opinions in sets for one in opinions if one.checker == "compliance"]
-    silent = [one for one in asked if one.outcome not in ("valid", "invalid")]
+    asked = [opinion for opinions in sets for opinion in opinions if opinion.checker == "compliance"]
+    silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
         what = silent[0].outcome
         return f"{what}{_on_logs(len(silent), len(asked))}: {_first(silent)}", None
-    rejected = {one.subject: said for one in asked if (said := _about(family, one))}
+    rejected = {opinion.subject: said for opinion in asked if (said := _about(family, opinion))}
     if not rejected:
         return f"accepts {len(asked)} logs" if len(asked) != 1 else "accepts it", True
     tolerated = verdict.level != "log" and all(
@@ -161,15 +163,15 @@ def _family_of_message(message: str) -> str:
 
 def _others(asked: Sequence[OfficialOpinion]) -> tuple[str, bool | None]:
     texts = []
-    for checker in dict.fromkeys(one.checker for one in asked):
-        texts.append(_one_checker(checker, [one for one in asked if one.checker == checker]))
-    outcomes = {one.outcome for one in asked}
+    for checker in dict.fromkeys(opinion.checker for opinion in asked):
+        texts.append(_one_checker(checker, [opinion for opinion in asked if opinion.checker == checker]))
+    outcomes = {opinion.outcome for opinion in asked}
     accepts = False if "invalid" in outcomes else True if outcomes == {"valid"} else None
     return "; ".join(texts), accepts
 
 
 def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
-    counts = Counter(one.outcome for one in asked)
+    counts = Counter(opinion.outcome for opinion in asked)
     words = {"valid": "accepts", "invalid": "rejects"}
     if len(asked) == 1:
         (only,) = asked
@@ -177,12 +179,12 @@ def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
         said = f": {_first(asked)}" if only.messages and (only.outcome != "valid" or checker == "rcp") else ""
         return f"{checker} {words.get(only.outcome, only.outcome)}{factor}{said}"
     counted = ", ".join(f"{words.get(name, name)} {number}" for name, number in counts.items())
-    others = [one for one in asked if one.outcome != "valid"]
+    others = [opinion for opinion in asked if opinion.outcome != "valid"]
     return f"{checker} {counted}" + (f": {_first(others)}" if others else "")
 
 
 def _first(opinions: Sequence[OfficialOpinion]) -> str:
-    return next((message for one in opinions for message in one.messages), "no reason given")[:_MESSAGE_CHARS]
+    return next((message for opinion in opinions for message in opinion.messages), "no reason given")[:_MESSAGE_CHARS]
 
 
 def _on_logs(number: int, total: int) -> str:

@@ -20,7 +20,7 @@ def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = (
     """
     return {
         "schema_version": SCHEMA_VERSION,
-        "verdicts": [_to_json(one) for one in verdicts],
+        "verdicts": [_to_json(verdict) for verdict in verdicts],
         "not_judged": [
             {"path": printable(str(item.path)), "reason": item.reason, "remedy": item.remedy} for item in skipped
         ],
@@ -41,24 +41,24 @@ def _to_json(verdict: Verdict) -> dict[str, Any]:
         "findings": [asdict(finding) for finding in verdict.findings],
         "rules": [
             {
-                "code": one.code,
-                "title": one.title,
-                "subject": one.subject,
-                "status": one.status,
-                "reason": one.reason,
+                "code": outcome.code,
+                "title": outcome.title,
+                "subject": outcome.subject,
+                "status": outcome.status,
+                "reason": outcome.reason,
             }
-            for one in verdict.outcomes
-            if verdict.level in ("log", "set") or one.subject == verdict.subject
+            for outcome in verdict.outcomes
+            if verdict.level in ("log", "set") or outcome.subject == verdict.subject
         ],
-        "official": [asdict(one) for one in verdict.official],
-        "agreement": [asdict(one) for one in compare_opinions(verdict)],
+        "official": [asdict(opinion) for opinion in verdict.official],
+        "agreement": [asdict(opinion) for opinion in compare_opinions(verdict)],
         "logs": [
             {
-                "subject": one.subject,
-                "outcome": one.outcome,
-                "official": [asdict(opinion) for opinion in one.official],
+                "subject": part.subject,
+                "outcome": part.outcome,
+                "official": [asdict(opinion) for opinion in part.official],
             }
-            for one in (verdict.parts if verdict.level == "set" else ())
+            for part in (verdict.parts if verdict.level == "set" else ())
         ],
-        "parts": [_to_json(one) for one in (verdict.parts if verdict.level != "set" else ())],
+        "parts": [_to_json(part) for part in (verdict.parts if verdict.level != "set" else ())],
     }

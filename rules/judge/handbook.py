@@ -82,17 +82,17 @@ def render_reference() -> str:
     return "\n".join(lines).rstrip() + "\n"
 
 
-def _describe(one: Rule[Any], level: Level) -> Iterator[str]:
-    yield f"### {one.code}: {one.title}"
+def _describe(rule: Rule[Any], level: Level) -> Iterator[str]:
+    yield f"### {rule.code}: {rule.title}"
     yield ""
-    yield f"*{one.severity}, of a {level}.* {_text(one.explanation)}".rstrip()
+    yield f"*{rule.severity}, of a {level}.* {_text(rule.explanation)}".rstrip()
     yield ""
-    yield f"- **Fix:** {_text(one.remedy)}"
-    yield f"- **Source:** {_text(one.source)}"
-    if reasons := tuple(dict.fromkeys(_reasons(one.applies.__code__))):
+    yield f"- **Fix:** {_text(rule.remedy)}"
+    yield f"- **Source:** {_text(rule.source)}"
+    if reasons := tuple(dict.fromkeys(_reasons(rule.applies.__code__))):
         yield f"- **Skipped, saying:** {'; '.join(map(_text, reasons))}"
-    if one.requires:
-        yield f"- **Judged only where these hold:** {', '.join(sorted(one.requires))}"
+    if rule.requires:
+        yield f"- **Judged only where these hold:** {', '.join(sorted(rule.requires))}"
 
 
 def _reasons(code: CodeType) -> Iterator[str]:

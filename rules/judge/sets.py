@@ -68,8 +68,8 @@ def judge_sets(
     judged = [judge_set(result_set, benchmark_file, ruleset) for result_set in result_sets]
     if not second_opinion or not judged:
         return tuple(judged)
-    verdicts = with_second_opinion([one.verdict for one in judged])
-    return tuple(replace(one, verdict=verdict) for one, verdict in zip(judged, verdicts, strict=True))
+    verdicts = with_second_opinion([part.verdict for part in judged])
+    return tuple(replace(part, verdict=verdict) for part, verdict in zip(judged, verdicts, strict=True))
 
 
 def judge_set(

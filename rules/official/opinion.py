@@ -70,7 +70,9 @@ def ask_official_checkers(
     if not questions:
         return ()
     if _installed() is None:
-        return tuple(_opinion(one, Answer("not asked", ("mlperf-logging is not installed",))) for one in questions)
+        return tuple(
+            _opinion(question, Answer("not asked", ("mlperf-logging is not installed",))) for question in questions
+        )
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
     with tempfile.TemporaryDirectory(prefix="dlrmbench-official-", ignore_cleanup_errors=True) as folder:
         copies = Copies(Path(folder))
@@ -78,21 +80,21 @@ def ask_official_checkers(
         jobs: list[dict[str, Any]] = []
         # Folders first, so that the logs in them are copied once.
         for index in sorted(range(len(questions)), key=lambda index: not questions[index].logs):
-            one = questions[index]
+            question = questions[index]
             try:
-                path = _copy(one, copies)
+                path = _copy(question, copies)
             except NotCopiedError as error:
                 answers[index] = Answer("not asked", (str(error),))
                 continue
             except OSError as error:  # such as no space left
                 answers[index] = Answer("not asked", (f"it could not be copied: {error.strerror}",))
                 continue
-            jobs.append({"id": index, "checker": one.checker, "path": path, "ruleset": f"{one.round}.0"})
+            jobs.append({"id": index, "checker": question.checker, "path": path, "ruleset": f"{question.round}.0"})
         jobs.sort(key=lambda job: int(job["id"]))
         if jobs:
             answers |= run_worker(WORKER, jobs, folder, limit_s)
         inside = {job["id"]: str(job["path"]) for job in jobs}
-    return tuple(_opinion(one, answers[index], inside.get(index)) for index, one in enumerate(questions))
+    return tuple(_opinion(question, answers[index], inside.get(index)) for index, question in enumerate(questions))
 
 
 def _installed() -> str | None:
@@ -102,24 +104,24 @@ def _installed() -> str | None:
         return None
 
 
-def _copy(one: Question, copies: Copies) -> str:
-    if one.checker in ("compliance", "system"):
-        return copies.log(one.path)
-    if one.checker in ("seed", "rcp"):
-        return copies.result_set(one.logs)
-    return copies.submission(one.path) if one.checker == "package" else copies.outline(one.path)
+def _copy(question: Question, copies: Copies) -> str:
+    if question.checker in ("compliance", "system"):
+        return copies.log(question.path)
+    if question.checker in ("seed", "rcp"):
+        return copies.result_set(question.logs)
+    return copies.submission(question.path) if question.checker == "package" else copies.outline(question.path)
 
 
-def _opinion(one: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
+def _opinion(question: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
     messages = [_shorten(message, inside) for message in answer.messages]
-    if one.checker in ("package", "repo") and inside is not None and (links := num_links(one.path)):
+    if question.checker in ("package", "repo") and inside is not None and (links := num_links(question.path)):
         messages.append(f"{links} links or special files were not shown to it")
     outcome: OpinionOutcome = next((name for name in get_args(OpinionOutcome) if name == answer.outcome), "crashed")
     return OfficialOpinion(
-        checker=one.checker,
-        tool=f"mlperf_logging {_TOOLS[one.checker]} {_installed() or 'missing'}",
-        ruleset=f"{one.round}.0",
-        subject=printable(str(one.path)),
+        checker=question.checker,
+        tool=f"mlperf_logging {_TOOLS[question.checker]} {_installed() or 'missing'}",
+        ruleset=f"{question.round}.0",
+        subject=printable(str(question.path)),
         outcome=outcome,
         messages=tuple(messages),
         factor=answer.factor,

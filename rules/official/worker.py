@@ -60,7 +60,7 @@ def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
 def confine(folder: str) -> None:
     """From here on, and for good: changes inside `folder` only, reading there and in Python's own folders only."""
     home = os.path.realpath(folder)
-    python = {os.path.realpath(one) for one in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if one}
+    python = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if path}
     readable = (home, *python, os.path.realpath(os.devnull))
 
     def refuse_outside(path: object, places: tuple[str, ...], event: str) -> None:
@@ -100,7 +100,7 @@ class Listener(logging.Handler):
 
     def messages(self, *levels: int) -> list[str]:
         """Messages of these levels, those of the first level first."""
-        return [text for level in levels for one, text in self.records if one == level and text]
+        return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
         return any(words in text for _, text in self.records)
@@ -123,7 +123,7 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
     checker = mlp_compliance.make_checker("training", job["ruleset"], False, False)
     valid = mlp_compliance.main(job["path"], f"training_{job['ruleset']}/common.yaml", checker)[0]
     said = [*checker.not_overwritable, *checker.overwritable.values(), *checker.warnings.values()]
-    return ("valid" if valid else "invalid"), [str(one) for one in said], None
+    return ("valid" if valid else "invalid"), [str(message) for message in said], None
 
 
 def refuse_open(logs: list[str], ruleset: str) -> None:

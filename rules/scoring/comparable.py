@@ -10,7 +10,7 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,
     which the rules allow: some submitters leave it out of train_samples.
     """
-    for what, one, other in (
+    for what, first, other in (
         ("benchmark", a.benchmark, b.benchmark),
         ("benchmark version", a.benchmark_version, b.benchmark_version),
         ("quality target", a.quality_target, b.quality_target),
@@ -20,8 +20,8 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
         ("evaluation samples", a.eval_samples, b.eval_samples),
         ("division", a.division, b.division),
     ):
-        if one is not None and other is not None and one != other:
-            return f"different {what}: {one} and {other}"
+        if first is not None and other is not None and first != other:
+            return f"different {what}: {first} and {other}"
     if a.benchmark is None or b.benchmark is None:
         return "a log does not name its benchmark"
     return None
@@ -29,7 +29,7 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
 
 def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
     """Both counts of training samples; the same count twice where they differ by less than one batch."""
-    one, other = a.train_samples, b.train_samples
+    first, other = a.train_samples, b.train_samples
     batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
-    same = one is not None and other is not None and abs(one - other) < batch_size
-    return (one, one) if same else (one, other)
+    same = first is not None and other is not None and abs(first - other) < batch_size
+    return (first, first) if same else (first, other)

@@ -71,13 +71,13 @@ class RunPower:
     unread: tuple[tuple[str, str], ...] = ()
 
     def count(self, kind: Kind) -> int:
-        return sum(one.kind == kind for one in self.files)
+        return sum(file.kind == kind for file in self.files)
 
     @property
     def energy_j(self) -> float | None:
         """Energy of the timed part: mean power of every file, added up, times the time to train, as the official
         summarizer computes it (it prints the unit kJ; the number is in joules)."""
-        powers = [one.power_w for one in self.files]
+        powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
         known = [power for power in powers if power is not None]
@@ -120,7 +120,7 @@ def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPow
             num_files += len(measured[name].files)
     return SetPower(
         runs=tuple(measured.get(name, RunPower(run=run, folder=None)) for name, run in by_name.items()),
-        others=tuple(sorted(one.name for one in top.iterdir() if one.name not in by_name)[:20]),
+        others=tuple(sorted(path.name for path in top.iterdir() if path.name not in by_name)[:20]),
         is_cut=num_files >= MAX_FILES,
     )
 
@@ -139,7 +139,7 @@ def _read_run(folder: Path, run: RunResult, num_left: int) -> RunPower:
                 files.append(_read_file(path, "node" if match[1] == "node" else "sw", int(match[2]), run))
             else:
                 unread.append((str(path), reason))
-    files.sort(key=lambda one: (one.kind, one.index))
+    files.sort(key=lambda measured: (measured.kind, measured.index))
     return RunPower(run=run, folder=folder, files=tuple(files), others=tuple(others[:20]), unread=tuple(unread))
 
 
@@ -181,7 +181,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         conversion_eff=efficiency if efficiency is not None else 1.0,
         estimate_w=estimate,
         bad=tuple(sums.bad),
-        disorder=next((later for one, later in pairwise(readings) if later.time_ms < one.time_ms), None),
+        disorder=next((later for measured, later in pairwise(readings) if later.time_ms < measured.time_ms), None),
         num_unparsed=log.num_unparsed,
     )
 
@@ -191,7 +191,7 @@ def _add_up(readings: tuple[LogLine, ...], start: LogLine | None, stop: LogLine 
     sums = _Sums()
     bounds = _timed_part(run)
     last_ms = start.time_ms if start is not None else None
-    for line in sorted(readings, key=lambda one: one.time_ms):
+    for line in sorted(readings, key=lambda measured: measured.time_ms):
         power_w = as_number(line.value)
         if power_w is None or power_w <= 0:
             if len(sums.bad) < _MAX_BAD_LINES:
@@ -234,6 +234,6 @@ def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
     """Mean energy of the runs that count for the time's score: the same ones are dropped (power_measurement.adoc,
     "Scoring"). None where one of them was not measured. Never normalised by reference convergence points."""
-    kept = [one.energy_j for index, one in enumerate(power.runs) if index not in dropped]
+    kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]
     known = [energy_j for energy_j in kept if energy_j is not None]
     return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

@@ -123,7 +123,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     evaluations = _evaluations(log, start)
     train_samples = as_whole(log.value(keys.TRAIN_SAMPLES))
     target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
-    reached = target is None or any(target <= one.quality <= 1.0 for one in evaluations)
+    reached = target is None or any(target <= evaluation.quality <= 1.0 for evaluation in evaluations)
     train_s, eval_s = _train_and_eval_s(log, start, stop)
     samples, epochs = _trained(evaluations, train_samples, benchmark)
     converged = status == keys.SUCCESS and reached and took_s is not None
@@ -188,7 +188,7 @@ def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
         and start.time_ms <= line.time_ms <= end_ms
         and line.line_num <= last_line
     ]
-    return tuple(sorted(found, key=lambda one: one[0].time_ms))
+    return tuple(sorted(found, key=lambda pair: pair[0].time_ms))
 
 
 def _evaluations(log: RunLog, start: LogLine | None) -> tuple[Evaluation, ...]:

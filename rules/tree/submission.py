@@ -57,10 +57,10 @@ class Submission:
 
     def below(self, *folder: str) -> tuple[Entry, ...]:
         """Entries directly in a folder."""
-        return tuple(one for one in self.entries if one.parts[:-1] == folder)
+        return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
-        return any(one.path == path for one in self.entries)
+        return any(entry.path == path for entry in self.entries)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,14 +165,14 @@ def _list(top: Path) -> tuple[tuple[Entry, ...], bool]:
         relative = waiting.pop()
         try:
             with os.scandir(top / relative) as entries:
-                here = sorted(entries, key=lambda one: one.name)
+                here = sorted(entries, key=lambda item: item.name)
         except OSError as error:
             raise InputError(f"{top / relative}: cannot be read: {error.strerror}.") from None
         folders = []
-        for one in here:
+        for item in here:
             if len(found) >= MAX_ENTRIES:
                 return tuple(found), True
-            entry = _entry(one, f"{relative}/{one.name}".lstrip("/"), top)
+            entry = _entry(item, f"{relative}/{item.name}".lstrip("/"), top)
             found.append(entry)
             if entry.kind == "folder":
                 folders.append(entry.path)
@@ -180,13 +180,13 @@ def _list(top: Path) -> tuple[tuple[Entry, ...], bool]:
     return tuple(found), False
 
 
-def _entry(one: os.DirEntry[str], path: str, top: Path) -> Entry:
-    if one.is_symlink():
-        if not Path(one.path).exists():
+def _entry(item: os.DirEntry[str], path: str, top: Path) -> Entry:
+    if item.is_symlink():
+        if not Path(item.path).exists():
             return Entry(path, "broken link")
-        return Entry(path, "link out" if leads_out(Path(one.path), top) else "link")
-    if one.is_dir(follow_symlinks=False):
+        return Entry(path, "link out" if leads_out(Path(item.path), top) else "link")
+    if item.is_dir(follow_symlinks=False):
         return Entry(path, "folder")
-    if one.is_file(follow_symlinks=False):
-        return Entry(path, "file", one.stat(follow_symlinks=False).st_size)
+    if item.is_file(follow_symlinks=False):
+        return Entry(path, "file", item.stat(follow_symlinks=False).st_size)
     return Entry(path, "other")

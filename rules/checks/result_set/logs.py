@@ -207,7 +207,7 @@ def results_differ(subject: SetSubject) -> Iterator[Problem]:
     their seeds do not; runs with fewer than three evaluations are not compared."""
     by_qualities: dict[tuple[float, ...], RunResult] = {}
     for log, run in zip(subject.logs, subject.runs, strict=True):
-        qualities = tuple(one.quality for one in run.evaluations)
+        qualities = tuple(evaluation.quality for evaluation in run.evaluations)
         if len(qualities) < _FEWEST_EVALUATIONS:
             continue
         twin = by_qualities.setdefault(qualities, run)

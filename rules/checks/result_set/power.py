@@ -29,14 +29,14 @@ def _has_power(subject: SetSubject) -> str | None:
 
 def _files(subject: SetSubject, kind: Kind | None = None) -> Iterator[tuple[RunPower, PowerFile]]:
     for run in subject.power.runs if subject.power is not None else ():
-        for one in run.files:
-            if kind is None or one.kind == kind:
-                yield run, one
+        for file in run.files:
+            if kind is None or file.kind == kind:
+                yield run, file
 
 
 def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
     """The files that hold readings."""
-    return ((run, one) for run, one in _files(subject) if one.num_readings)
+    return ((run, file) for run, file in _files(subject) if file.num_readings)
 
 
 @rule(
@@ -80,7 +80,7 @@ def files_are_named(subject: SetSubject) -> Iterator[Problem]:
         place = str(run.folder) if run.folder is not None else None
         kinds: tuple[Kind, Kind] = ("node", "sw")
         for kind in kinds:
-            indices = [one.index for one in run.files if one.kind == kind]
+            indices = [file.index for file in run.files if file.kind == kind]
             if indices and sorted(indices) != list(range(len(indices))):
                 yield Problem(
                     message=f"{kind} files are not numbered 0 to {len(indices) - 1}", path=place,
@@ -142,28 +142,31 @@ def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     after the start; a switch's either these or interconnect_power_est. Where start and stop have one stamp, as in
     some published files, the official summarizer divides by zero. Records beside them that cannot be read are a
     warning."""
-    for _, one in _files(subject):
-        if one.kind == "sw" and one.estimate_w is not None and not one.num_readings:
+    for _, file in _files(subject):
+        if file.kind == "sw" and file.estimate_w is not None and not file.num_readings:
             continue
         missing = [
             name
             for name, there in (
-                ("power_measurement_start", one.start),
-                ("power_reading", one.first_reading),
-                ("power_measurement_stop", one.stop),
+                ("power_measurement_start", file.start),
+                ("power_reading", file.first_reading),
+                ("power_measurement_stop", file.stop),
             )
             if there is None
         ]
         if missing:
-            yield Problem(message="records are missing", path=one.path, expected=", ".join(missing))
-        elif one.start is not None and one.stop is not None and one.stop.time_ms <= one.start.time_ms:
+            yield Problem(message="records are missing", path=file.path, expected=", ".join(missing))
+        elif file.start is not None and file.stop is not None and file.stop.time_ms <= file.start.time_ms:
             yield at(
-                one.stop, "the measurement has no length", found=f"time_ms {show(one.stop.time_ms)}",
-                expected=f"after power_measurement_start, {show(one.start.time_ms)}",
+                file.stop, "the measurement has no length", found=f"time_ms {show(file.stop.time_ms)}",
+                expected=f"after power_measurement_start, {show(file.start.time_ms)}",
             )  # fmt: skip
-        if one.num_unparsed:
+        if file.num_unparsed:
             yield Problem(
-                message="records that cannot be read", path=one.path, found=f"{one.num_unparsed}", severity="warning"
+                message="records that cannot be read",
+                path=file.path,
+                found=f"{file.num_unparsed}",
+                severity="warning",
             )
 
 
@@ -176,8 +179,8 @@ def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
 )
 def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
     """power_reading and interconnect_power_est are positive, conversion_eff is above 0 and at most 1."""
-    for _, one in _files(subject):
-        for line in one.bad:
+    for _, file in _files(subject):
+        for line in file.bad:
             yield at(line, f"{line.key} is no such number", found=show(line.value), expected="a positive number")
 
 
@@ -191,9 +194,9 @@ def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
 )
 def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
     """No reading is stamped before the one above it. The official summarizer sorts them."""
-    for _, one in _files(subject):
-        if one.disorder is not None:
-            yield at(one.disorder, "stamped before the reading above it", found=show(one.disorder.time_ms))
+    for _, file in _files(subject):
+        if file.disorder is not None:
+            yield at(file.disorder, "stamped before the reading above it", found=show(file.disorder.time_ms))
 
 
 @rule(
@@ -207,15 +210,15 @@ def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
     """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
     include a little untimed work. Clocks that differ look the same as a measurement of something else."""
-    for run, one in _measured(subject):
+    for run, file in _measured(subject):
         bounds = _bounds(run.run)
-        if bounds is None or one.start is None or one.stop is None:
+        if bounds is None or file.start is None or file.stop is None:
             continue
-        late_s, early_s = one.start.time_s - bounds[0], bounds[1] - one.stop.time_s
+        late_s, early_s = file.start.time_s - bounds[0], bounds[1] - file.stop.time_s
         if late_s > _SLACK_S:
-            yield at(one.start, "begins after run_start", found=f"{late_s:.1f} s later", expected="before run_start")
+            yield at(file.start, "begins after run_start", found=f"{late_s:.1f} s later", expected="before run_start")
         if early_s > _SLACK_S:
-            yield at(one.stop, "ends before run_stop", found=f"{early_s:.1f} s earlier", expected="after run_stop")
+            yield at(file.stop, "ends before run_stop", found=f"{early_s:.1f} s earlier", expected="after run_stop")
 
 
 def _bounds(run: RunResult) -> tuple[float, float] | None:
@@ -235,19 +238,19 @@ def _bounds(run: RunResult) -> tuple[float, float] | None:
 def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     """The timed part holds at least one reading for every second. Gaps of more than two seconds where there are
     enough readings are a warning: they are not distributed evenly."""
-    for run, one in _measured(subject):
+    for run, file in _measured(subject):
         took_s = run.run.time_to_train_s
         if took_s is None:
             continue
-        if one.num_in_run < int(took_s) - 1:
+        if file.num_in_run < int(took_s) - 1:
             yield Problem(
-                message="too few readings", path=one.path, found=f"{one.num_in_run} in {took_s:.0f} s",
+                message="too few readings", path=file.path, found=f"{file.num_in_run} in {took_s:.0f} s",
                 expected=f"at least {int(took_s)}",
             )  # fmt: skip
-        elif one.longest_gap_s is not None and one.longest_gap_s > MAX_GAP_S:
+        elif file.longest_gap_s is not None and file.longest_gap_s > MAX_GAP_S:
             yield Problem(
-                message="readings are not evenly distributed", path=one.path,
-                found=f"a gap of {one.longest_gap_s:.1f} s", expected=f"at most {MAX_GAP_S:g} s", severity="warning",
+                message="readings are not evenly distributed", path=file.path,
+                found=f"a gap of {file.longest_gap_s:.1f} s", expected=f"at most {MAX_GAP_S:g} s", severity="warning",
             )  # fmt: skip
 
 
@@ -261,10 +264,10 @@ def read_every_second(subject: SetSubject) -> Iterator[Problem]:
 )
 def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     """Runs that are too short for 60 readings are extended until they have them."""
-    for _, one in _measured(subject):
-        if one.num_readings < MIN_SAMPLES:
+    for _, file in _measured(subject):
+        if file.num_readings < MIN_SAMPLES:
             yield Problem(
-                message="too few readings", path=one.path, found=str(one.num_readings),
+                message="too few readings", path=file.path, found=str(file.num_readings),
                 expected=f"at least {MIN_SAMPLES}",
             )  # fmt: skip
 

@@ -182,7 +182,7 @@ def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
     """What the log says began and ended, held against what a monotonic clock measured within."""
     for name, start_key, stop_key, measured in (
         ("block", keys.BLOCK_START, keys.BLOCK_STOP, [block.duration_s for block in record.blocks]),
-        ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [one.duration_s for one in record.evaluations]),
+        ("evaluation", keys.EVAL_START, keys.EVAL_STOP, [evaluation.duration_s for evaluation in record.evaluations]),
     ):
         for start, stop, took_s in zip(log.all(start_key), log.all(stop_key), measured, strict=False):
             said_s = (stop.time_ms - start.time_ms) / 1e3

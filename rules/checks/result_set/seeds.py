@@ -27,7 +27,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
     severity: Severity = "warning" if _is_optional(subject.round) else "error"
     for seed, indices in holders.items():
         for index in indices[1:]:
-            line = next(one for one in subject.logs[index].all(keys.SEED) if as_number(one.value) == seed)
+            line = next(line for line in subject.logs[index].all(keys.SEED) if as_number(line.value) == seed)
             yield at(
                 line,
                 "the seed is that of another run",

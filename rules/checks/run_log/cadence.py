@@ -55,7 +55,7 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
         return
     expected = benchmark.steps_between_evals(samples, batch)
     points: dict[float, LogLine] = {}
-    for line in sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda one: one.time_ms):
+    for line in sorted(subject.log.all(keys.EVAL_ACCURACY), key=lambda record: record.time_ms):
         if (epoch := _epoch(line, samples, benchmark.quality)) is not None:
             points.setdefault(epoch, line)
     steps_per_epoch = samples / batch
@@ -68,7 +68,7 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
             wrong.append((line, steps))
     if not wrong:
         return
-    line, steps = max(wrong, key=lambda one: abs(one[1] - expected))
+    line, steps = max(wrong, key=lambda record: abs(record[1] - expected))
     is_material = abs(steps - expected) > _MATERIAL * expected
     yield at(
         line,
@@ -273,7 +273,7 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
             if throughput is None or throughput <= 0:
                 yield at(line, "no throughput", found=show(line.value), expected='{"throughput": samples/s above 0}')
                 continue
-            counts = [as_number(one.metadata.get(keys.SAMPLES_COUNT)) or 0 for one in (start, stop)]
+            counts = [as_number(record.metadata.get(keys.SAMPLES_COUNT)) or 0 for record in (start, stop)]
             claimed_s, took_s = (counts[1] - counts[0]) / throughput, stop.time_s - start.time_s
             if not 0.5 * took_s - 0.03 <= claimed_s <= 1.01 * took_s + 0.002:
                 yield at(

@@ -156,8 +156,8 @@ def open_is_said(subject: LogSubject) -> Iterator[Problem]:
     log, closed = subject.log, subject.benchmark.closed
     others = [
         key
-        for key, one in closed.items()
-        if (line := log.first(key)) and not one.resolve(log.value).allows(line.value)
+        for key, constraint in closed.items()
+        if (line := log.first(key)) and not constraint.resolve(log.value).allows(line.value)
     ]
     line = log.first(keys.SUBMISSION_DIVISION)
     yield Problem(

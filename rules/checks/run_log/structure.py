@@ -37,9 +37,9 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
     kept = subject.log.unparsed
     if len(kept) > MAX_FINDINGS_PER_RULE:  # the last may say that the rest was not read, which must be listed
         kept = (kept[-1], *kept[:-1])
-    for one in kept:
+    for point in kept:
         yield Problem(
-            message=one.reason, path=one.path, line_num=one.line_num, found=one.excerpt, expected="a record"
+            message=point.reason, path=point.path, line_num=point.line_num, found=point.excerpt, expected="a record"
         )
     if num_more := subject.log.num_unparsed - len(kept):
         yield Problem(message=f"{num_more} more records that cannot be read", expected="records", number=num_more)
@@ -187,12 +187,14 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     of several nodes differ, so in official logs up to a second is only a warning."""
     log = subject.log
     for before, after in pairwise(_BOUNDS):
-        one, other = log.last(before), log.first(after)
-        if one is None or other is None:
+        earlier, other = log.last(before), log.first(after)
+        if earlier is None or other is None:
             continue
-        if _stands_after(one, other, log):
-            yield at(one, f"{before} is after {after}", found=f"line {one.line_num}", expected=f"before {after}")
-        elif (late_ms := one.time_ms - other.time_ms) > 0:
+        if _is_after(earlier, other, log):
+            yield at(
+                earlier, f"{before} is after {after}", found=f"line {earlier.line_num}", expected=f"before {after}"
+            )
+        elif (late_ms := earlier.time_ms - other.time_ms) > 0:
             severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
             yield at(
                 other,
@@ -203,10 +205,10 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
             )
 
 
-def _stands_after(one: LogLine, other: LogLine, log: RunLog) -> bool:
-    if one.line_num != other.line_num:
-        return one.line_num > other.line_num
-    return next(line for line in log.lines if line is one or line is other) is other
+def _is_after(earlier: LogLine, other: LogLine, log: RunLog) -> bool:
+    if earlier.line_num != other.line_num:
+        return earlier.line_num > other.line_num
+    return next(line for line in log.lines if line is earlier or line is other) is other
 
 
 @rule(

@@ -39,7 +39,7 @@ def _at(subject: SubmissionSubject, path: str) -> str:
 
 
 def _systems(subject: SubmissionSubject) -> list[str]:
-    return [one.parts[1] for one in subject.submission.below(RESULTS) if one.kind == "folder"]
+    return [entry.parts[1] for entry in subject.submission.below(RESULTS) if entry.kind == "folder"]
 
 
 def _has_code(subject: SubmissionSubject) -> str | None:
@@ -56,7 +56,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
     """systems/, results/ and benchmarks/ are in the organisation's directory. Without the first two the official
     tools do not take it for a submission; without benchmarks/ there is no code, which they do not notice and which
     may only mean that the tree is an excerpt: a warning."""
-    folders = {one.path for one in subject.submission.below() if one.kind == "folder"}
+    folders = {entry.path for entry in subject.submission.below() if entry.kind == "folder"}
     for name in (SYSTEMS, RESULTS, BENCHMARKS):
         if name not in folders:
             severity: Severity = "warning" if name == BENCHMARKS else "error"
@@ -75,13 +75,13 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
 def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
     """Each benchmark with results has a directory below benchmarks/ that holds source files. The official tools
     once accepted a submission without any."""
-    for name in sorted({one.result_set.folder.name for one in subject.sets}):
-        entries = [one for one in subject.submission.entries if one.parts[:2] == (BENCHMARKS, name)]
-        if not any(PurePosixPath(one.path).suffix.lower() in _SOURCES for one in entries):
+    for name in sorted({judged.result_set.folder.name for judged in subject.sets}):
+        entries = [entry for entry in subject.submission.entries if entry.parts[:2] == (BENCHMARKS, name)]
+        if not any(PurePosixPath(entry.path).suffix.lower() in _SOURCES for entry in entries):
             yield Problem(
                 message=f"no source files of {show(name)}",
                 path=_at(subject, BENCHMARKS),
-                found="no files" if not any(one.kind == "file" for one in entries) else "no source files",
+                found="no files" if not any(entry.kind == "file" for entry in entries) else "no source files",
                 expected=f"{BENCHMARKS}/{name}/implementations/<implementation>/",
             )
 
@@ -96,12 +96,12 @@ def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
     """systems/<system>.json and results/<system>/ come in pairs. A description without results is a warning. (Of
     results that are judged here, SY101 reports a missing description.)"""
     described = {
-        PurePosixPath(one.path).stem
-        for one in subject.submission.below(SYSTEMS)
-        if one.kind in ("file", "link") and one.path.endswith(".json")
+        PurePosixPath(entry.path).stem
+        for entry in subject.submission.below(SYSTEMS)
+        if entry.kind in ("file", "link") and entry.path.endswith(".json")
     }
     used = _systems(subject)
-    judged = {one.result_set.system for one in subject.sets}
+    judged = {judged.result_set.system for judged in subject.sets}
     for name in sorted(set(used) - described - judged):
         yield Problem(
             message="the system has no description", path=_at(subject, f"{RESULTS}/{name}"), found="no file",
@@ -122,14 +122,16 @@ def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
     """Each results/<system>/ has a directory per benchmark, and each of these has logs named result_<i>.txt."""
-    for one in subject.sets:
-        if not one.result_set.logs:
-            names = ", ".join(one.result_set.strays[:5])
+    for judged in subject.sets:
+        if not judged.result_set.logs:
+            names = ", ".join(judged.result_set.strays[:5])
             yield Problem(
-                message="a result directory without logs", path=str(one.result_set.folder),
+                message="a result directory without logs", path=str(judged.result_set.folder),
                 found=show(names) if names else "nothing", expected="result_0.txt and so on",
             )  # fmt: skip
-    with_sets = {one.parts[1] for one in subject.submission.entries if one.kind == "folder" and len(one.parts) == 3}
+    with_sets = {
+        entry.parts[1] for entry in subject.submission.entries if entry.kind == "folder" and len(entry.parts) == 3
+    }
     for system in _systems(subject):
         if system not in with_sets:
             yield Problem(
@@ -147,9 +149,9 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
     """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
-    for one in subject.submission.entries:
-        if one.kind == "file" and RESULT_FILE.match(one.parts[-1]) and not _is_result(one):
-            yield Problem(message="a log that nobody reads", path=_at(subject, one.path))
+    for entry in subject.submission.entries:
+        if entry.kind == "file" and RESULT_FILE.match(entry.parts[-1]) and not _is_result(entry):
+            yield Problem(message="a log that nobody reads", path=_at(subject, entry.path))
 
 
 def _is_result(entry: Entry) -> bool:
@@ -167,19 +169,19 @@ def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
     """Beside the three directories are at most a README and a licence, in systems/ only JSON files, in results/
     only systems, in results/<system>/ only benchmarks."""
     tree = subject.submission
-    for one in tree.below():
-        if one.path not in (SYSTEMS, RESULTS, BENCHMARKS) and not _TOP_FILES.match(one.path):
-            yield Problem(message="a name that the layout does not know", path=_at(subject, one.path))
-    for one in tree.below(SYSTEMS):
-        if one.kind == "folder" or not one.path.endswith(".json"):
-            yield Problem(message="systems/ holds more than descriptions", path=_at(subject, one.path))
-    for one in tree.below(RESULTS):
-        if one.kind == "file":
-            yield Problem(message="results/ holds a file", path=_at(subject, one.path))
+    for entry in tree.below():
+        if entry.path not in (SYSTEMS, RESULTS, BENCHMARKS) and not _TOP_FILES.match(entry.path):
+            yield Problem(message="a name that the layout does not know", path=_at(subject, entry.path))
+    for entry in tree.below(SYSTEMS):
+        if entry.kind == "folder" or not entry.path.endswith(".json"):
+            yield Problem(message="systems/ holds more than descriptions", path=_at(subject, entry.path))
+    for entry in tree.below(RESULTS):
+        if entry.kind == "file":
+            yield Problem(message="results/ holds a file", path=_at(subject, entry.path))
     for system in _systems(subject):
-        for one in tree.below(RESULTS, system):
-            if one.kind == "file" and one.parts[-1] not in _SYSTEM_FILES:
-                yield Problem(message="a system's directory holds a file", path=_at(subject, one.path))
+        for entry in tree.below(RESULTS, system):
+            if entry.kind == "file" and entry.parts[-1] not in _SYSTEM_FILES:
+                yield Problem(message="a system's directory holds a file", path=_at(subject, entry.path))
 
 
 @rule(
@@ -191,11 +193,14 @@ def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
 def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
     """No name holds a space or begins with a dot. Below benchmarks/, where published trees hold such names, a
     warning."""
-    for one in subject.submission.entries:
-        name = one.parts[-1]
+    for entry in subject.submission.entries:
+        name = entry.parts[-1]
         if " " in name or name.startswith(".") or not name.isprintable():
             yield Problem(
-                message="an unsuitable name", path=_at(subject, one.path), found=show(name), severity=_severity(one)
+                message="an unsuitable name",
+                path=_at(subject, entry.path),
+                found=show(name),
+                severity=_severity(entry),
             )
 
 
@@ -207,10 +212,10 @@ def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
     """Files of more than 50 MiB (50 * 1024 * 1024 bytes) do not belong into the results' repository."""
-    for one in subject.submission.entries:
-        if one.size_bytes is not None and one.size_bytes > MAX_FILE_BYTES:
+    for entry in subject.submission.entries:
+        if entry.size_bytes is not None and entry.size_bytes > MAX_FILE_BYTES:
             yield Problem(
-                message="a large file", path=_at(subject, one.path), found=f"{one.size_bytes} bytes",
+                message="a large file", path=_at(subject, entry.path), found=f"{entry.size_bytes} bytes",
                 expected=f"at most {MAX_FILE_BYTES} bytes",
             )  # fmt: skip
 
@@ -225,12 +230,12 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
     """No link is broken and none leads out of the submission; neither is followed here. (The official tool looks
     for a relative link's goal below its own working directory, so it takes sound ones for broken.) Outside systems/
     and results/, which no official tool reads, it is a warning."""
-    for one in subject.submission.entries:
-        if one.kind in ("broken link", "link out", "other"):
+    for entry in subject.submission.entries:
+        if entry.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}
             yield Problem(
-                message=what.get(one.kind, "neither a file nor a directory"), path=_at(subject, one.path),
-                severity=_severity(one),
+                message=what.get(entry.kind, "neither a file nor a directory"), path=_at(subject, entry.path),
+                severity=_severity(entry),
             )  # fmt: skip
 
 
@@ -244,11 +249,11 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
 def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     """A directory of a name that is no benchmark is skipped by the official package checker, with a warning only.
     MLPerf's benchmarks that are not about recommendation are named here (info) and not judged."""
-    for one in subject.sets:
-        name = one.result_set.folder.name
+    for judged in subject.sets:
+        name = judged.result_set.folder.name
         if name not in shipped_names():
             yield Problem(
-                message="no benchmark of this name is known", path=str(one.result_set.folder), found=show(name),
+                message="no benchmark of this name is known", path=str(judged.result_set.folder), found=show(name),
                 expected="dlrm_dcnv2 or another keyword of the round",
             )  # fmt: skip
     others = sorted({place.name for place in subject.submission.not_judged})
@@ -267,12 +272,12 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
     """The round that the directories name is one in which the benchmark took part."""
-    for one in subject.sets:
-        round_name = one.result_set.round
-        if one.rounds and round_name is not None and round_name not in one.rounds:
+    for judged in subject.sets:
+        round_name = judged.result_set.round
+        if judged.rounds and round_name is not None and round_name not in judged.rounds:
             yield Problem(
-                message=f"round {round_name} has no benchmark {one.verdict.benchmark}",
-                path=str(one.result_set.folder), found=round_name, expected=", ".join(one.rounds),
+                message=f"round {round_name} has no benchmark {judged.verdict.benchmark}",
+                path=str(judged.result_set.folder), found=round_name, expected=", ".join(judged.rounds),
             )  # fmt: skip
 
 
@@ -288,9 +293,9 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
 def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
     """benchmarks/<benchmark>/<system>/, or the same below implementations/, holds <system>_<implementation>.json,
     README.md, setup.sh, init_datasets.sh and run_and_time.sh. Many published trees keep these elsewhere."""
-    paths = {one.path for one in subject.submission.entries}
-    for one in subject.sets:
-        benchmark, system = one.result_set.folder.name, one.result_set.system or ""
+    paths = {entry.path for entry in subject.submission.entries}
+    for judged in subject.sets:
+        benchmark, system = judged.result_set.folder.name, judged.result_set.system or ""
         places = (f"{BENCHMARKS}/{benchmark}/{system}", f"{BENCHMARKS}/{benchmark}/implementations/{system}")
         place = next((each for each in places if each in paths), None)
         if place is None:

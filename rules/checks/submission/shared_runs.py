@@ -30,16 +30,16 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
     """Runs that an earlier set holds too: the same bytes, or the same run_start to the millisecond and the same
     qualities."""
     seen: dict[object, tuple[RunResult, JudgedSet]] = {}
-    for one in sets:
-        for run in one.runs:
+    for judged in sets:
+        for run in judged.runs:
             marks: list[object] = [run.log_sha256]
             if run.started_ms is not None and run.evaluations:
                 marks.append((run.started_ms, tuple(each.quality for each in run.evaluations)))
             found = next((seen[mark] for mark in marks if mark in seen), None)
-            if found is not None and found[1] is not one:
-                yield _Twin(run, one, *found)
+            if found is not None and found[1] is not judged:
+                yield _Twin(run, judged, *found)
             for mark in marks:
-                seen.setdefault(mark, (run, one))
+                seen.setdefault(mark, (run, judged))
 
 
 def _problem(twin: _Twin, **changes: object) -> Problem:
@@ -53,10 +53,10 @@ def _problem(twin: _Twin, **changes: object) -> Problem:
 
 
 def _same_hardware(twin: _Twin) -> bool:
-    one, other = twin.of.system_desc, twin.other.system_desc
-    if one is None or other is None:
+    first, other = twin.of.system_desc, twin.other.system_desc
+    if first is None or other is None:
         return False
-    return all(one.get(field) == other.get(field) for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE)
+    return all(first.get(field) == other.get(field) for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE)
 
 
 @rule(
@@ -80,7 +80,7 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     """No run is in the submissions of two organisations."""
-    for twin in _twins(each for one in subject.submissions for each in one.sets):
+    for twin in _twins(each for submission in subject.submissions for each in submission.sets):
         if twin.of.result_set.organization != twin.other.result_set.organization:
             yield _problem(twin)
 
@@ -110,12 +110,14 @@ def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
 def names_differ(subject: RoundSubject) -> Iterator[Problem]:
     """Names of organisations' directories differ by more than case and punctuation."""
     seen: dict[str, str] = {}
-    for one in subject.submissions:
-        name = one.submission.organization
+    for submission in subject.submissions:
+        name = submission.submission.organization
         plain = "".join(character for character in name.casefold() if character.isalnum())
         other = seen.setdefault(plain, name)
         if other != name:
-            yield Problem(message="two names of one organisation", path=str(one.submission.folder), found=show(other))
+            yield Problem(
+                message="two names of one organisation", path=str(submission.submission.folder), found=show(other)
+            )
 
 
 SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (runs_belong_to_one_set,)
