@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import sync_folder
-from harness.packaging.code import source_files, system_files
+from harness.packaging.code import has_source, implementation_of, source_files, system_files
 from harness.packaging.sets import (
     PackagedSet,
     distinct_sets,
@@ -163,8 +163,8 @@ def _add_set(tree: Tree, one: PackagedSet) -> None:
         # Code and scripts are the submitter's own; where there are none, none are made up.
         tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / one.benchmark))
         return
-    if one.record.has_source:
-        tree.add_all(f"{benchmarks}/implementations/{one.record.implementation}", source_files())
+    if has_source(one.record):
+        tree.add_all(f"{benchmarks}/implementations/{implementation_of(one.record)}", source_files())
     files = system_files(one.record, load_benchmark(definition), definition, one.system)
     tree.add_all(f"{benchmarks}/{one.system}", files)
 
@@ -172,11 +172,12 @@ def _add_set(tree: Tree, one: PackagedSet) -> None:
 def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
     for one in sets:
         where = f"{printable(one.benchmark)} on {printable(one.system)}"
-        if one.record is not None and not one.record.has_source:
+        if one.record is not None and not has_source(one.record):
             yield LeftOut(
                 place=f"source code for {where}",
                 num_files=0,
-                reason=f"the runs were of dlrmbench {one.record.harness_version}, another version is installed here",
+                reason=f"the runs were of dlrmbench {printable(one.record.harness_version)}, another version is "
+                "installed here",
             )
         if one.record is None and not any(
             path.split("/")[1:3] == ["benchmarks", one.benchmark] for path in tree.sums

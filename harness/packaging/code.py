@@ -7,8 +7,7 @@ setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
 import json
 import re
 import shlex
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator
 from importlib.metadata import metadata, version
 from pathlib import Path
 from typing import Any
@@ -16,10 +15,11 @@ from typing import Any
 import tomli_w
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json
+from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from rules.benchmarks.loader import Benchmark
-from rules.logs.text import printable
+from rules.logs.text import printable, show
+from rules.records.run_set import RunSetRecord
 
 PRODUCT = "dlrmbench"
 PACKAGES = ("harness", "reference_models", "rules", "reports")
@@ -33,61 +33,24 @@ Files = Iterator[tuple[str, str | Path]]
 """Paths inside the package, each with its text or the file it is a copy of."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RunRecord:
-    """How the runs of one of our sets were made, as extra/run_set.json says."""
-
-    implementation: str
-    harness_version: str
-    command: str
-    division: str
-    num_runs: int
-    base_seed: int
-    num_threads: int
-    timeout_s: float | None
-    config: Mapping[str, Any]
-    environment: Mapping[str, Any]
-    submission: Mapping[str, str]
-    dataset_sha256: str | None
-
-    @property
-    def has_source(self) -> bool:
-        """Whether what is installed is the version that ran; only then is its source the runs' source."""
-        return self.harness_version == version(PRODUCT)
+def has_source(record: RunSetRecord) -> bool:
+    """Whether what is installed is the version that ran; only then is its source the runs' source."""
+    return record.harness_version == version(PRODUCT)
 
 
-def read_run_record(root: Path) -> RunRecord:
+def implementation_of(record: RunSetRecord) -> str:
+    """The name of the implementation's folder in a package."""
+    return f"{PRODUCT}-{record.config['runtime.implementation'].value}"
+
+
+def read_run_set(root: Path) -> RunSetRecord:
     """The record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
-    try:
-        content = read_json(root / "extra" / RUN_SET_FILE)
-        config = {str(key): entry["value"] for key, entry in content["config"].items()}
-        implementation = f"{PRODUCT}-{config['runtime.implementation']}"
-        timeout_s = content["timeout_s"]
-        record = RunRecord(
-            implementation=implementation,
-            harness_version=str(content["harness_version"]),
-            command=printable(str(content["command"])),
-            division=str(content["division"]),
-            num_runs=int(content["num_runs"]),
-            base_seed=int(content["base_seed"]),
-            num_threads=int(content["num_threads"]),
-            timeout_s=None if timeout_s is None else float(timeout_s),
-            config=config,
-            environment=dict(content["environment"]),
-            submission={str(key): str(entry["value"]) for key, entry in content["submission"].items()},
-            dataset_sha256=content["dataset"]["dataset_sha256"],
-        )
-    except (KeyError, TypeError, ValueError, AttributeError, RecursionError) as error:
-        what = f"{type(error).__name__}: {error}"
-        raise HarnessError(
-            f"{root / 'extra' / RUN_SET_FILE}: lacks what a package tells of the runs ({printable(what)}).",
-            ExitCode.INPUT,
-        ) from None
-    if not _PLAIN_NAME.match(record.implementation):
-        raise HarnessError(
-            f"{root / 'extra' / RUN_SET_FILE}: runtime.implementation is {record.implementation!r}, no plain name.",
-            ExitCode.INPUT,
-        )
+    path = root / "extra" / RUN_SET_FILE
+    record = read_record(path, RunSetRecord)
+    entry = record.config.get("runtime.implementation")
+    if entry is None or not _PLAIN_NAME.match(str(entry.value)):
+        found = "missing" if entry is None else f"{show(entry.value)}, no plain name"
+        raise HarnessError(f"{path}: config.runtime.implementation is {found}.", ExitCode.INPUT)
     return record
 
 
@@ -123,12 +86,12 @@ def source_files() -> Files:
     yield "pyproject.toml", tomli_w.dumps(project)
 
 
-def system_files(record: RunRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
+def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
     """benchmarks/<benchmark>/<system>/ of one run set."""
-    yield f"{system}_{record.implementation}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
+    yield f"{system}_{implementation_of(record)}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
     yield "README.md", _readme(record, benchmark, system)
     yield "definition.toml", definition
-    given = {key: value for key, value in record.submission.items() if key != "division"}
+    given = {key: entry.value for key, entry in record.submission.items() if key != "division"}
     yield "submission.toml", tomli_w.dumps({"submission": given})
     yield "requirements.txt", _requirements(record)
     yield "setup.sh", _setup(record)
@@ -136,22 +99,24 @@ def system_files(record: RunRecord, benchmark: Benchmark, definition: Path, syst
     yield "run_and_time.sh", _run_and_time(record)
 
 
-def _describe(record: RunRecord, benchmark: Benchmark) -> dict[str, Any]:
+def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
     """How this implementation ran on this system; null is not recorded."""
     sections = {
-        name: {key.partition(".")[2]: value for key, value in record.config.items() if key.startswith(f"{name}.")}
+        name: {
+            key.partition(".")[2]: entry.value for key, entry in record.config.items() if key.startswith(f"{name}.")
+        }
         for name in ("runtime", "train")
     }
     return {
-        "implementation": record.implementation,
+        "implementation": implementation_of(record),
         "harness_version": record.harness_version,
         "harness_commit": record.environment.get("commit"),
         "harness_commit_is_dirty": record.environment.get("commit_is_dirty"),
-        "command": record.command,
+        "command": printable(record.command),
         "benchmark": benchmark.name,
         "benchmark_version": benchmark.version,
         "definition_sha256": benchmark.definition_sha256,
-        "dataset_sha256": record.dataset_sha256,
+        "dataset_sha256": record.dataset.dataset_sha256,
         "division": record.division,
         "num_runs": record.num_runs,
         "base_seed": record.base_seed,
@@ -160,16 +125,16 @@ def _describe(record: RunRecord, benchmark: Benchmark) -> dict[str, Any]:
     }
 
 
-def _readme(record: RunRecord, benchmark: Benchmark, system: str) -> str:
+def _readme(record: RunSetRecord, benchmark: Benchmark, system: str) -> str:
     commit = record.environment.get("commit")
     identity = f"version {record.harness_version}" + (f", commit {commit}" if commit else "")
     if record.environment.get("commit_is_dirty"):
         identity += " with changes that were not committed"
     where = (
-        f"Its source is in `../implementations/{record.implementation}/`: `reference_models/` (model,\n"
+        f"Its source is in `../implementations/{implementation_of(record)}/`: `reference_models/` (model,\n"
         "initialisation, optimizer, data preprocessing and order, evaluation), `harness/` (timing and logging),\n"
         "`rules/` (schedule and checks). It is what was installed when the package was made."
-        if record.has_source
+        if has_source(record)
         else "Its source is not in this package, which was made by another version; the version and commit above\n"
         "say which source it is."
     )
@@ -178,7 +143,7 @@ def _readme(record: RunRecord, benchmark: Benchmark, system: str) -> str:
         + (_NOT_MLPERF if benchmark.status != "official" else "")
         + f"{benchmark.title}. Run by dlrmbench, {printable(identity)}. {where}\n\n"
         "The runs were started with:\n\n"
-        f"    {record.command}\n\n"
+        f"    {printable(record.command)}\n\n"
         "To run again:\n\n"
         "    ./setup.sh            # once: the versions of requirements.txt, into $VENV (default ./venv)\n"
         "    ./init_datasets.sh    # once: the dataset, into $DATA (default ./data)\n"
@@ -188,7 +153,7 @@ def _readme(record: RunRecord, benchmark: Benchmark, system: str) -> str:
     )
 
 
-def _requirements(record: RunRecord) -> str:
+def _requirements(record: RunSetRecord) -> str:
     packages = record.environment.get("packages")
     found = dict(packages) if isinstance(packages, dict) else {}
     pins = {
@@ -211,7 +176,7 @@ venv=${{VENV:-$PWD/venv}}
 _COMMAND = 'PATH="$venv/bin:$PATH"\n'
 
 
-def _setup(record: RunRecord) -> str:
+def _setup(record: RunSetRecord) -> str:
     """The source is installed from a copy, since pip builds beside it."""
     head = (
         _HEAD.format(
@@ -220,11 +185,11 @@ def _setup(record: RunRecord) -> str:
         + 'python3 -m venv "$venv"\n'
         + '"$venv/bin/python" -m pip install -r "$here/requirements.txt"\n'
     )
-    if not record.has_source:
+    if not has_source(record):
         return head + f'"$venv/bin/python" -m pip install {shlex.quote(f"{PRODUCT}=={record.harness_version}")}\n'
     return (
         head
-        + f'cp -R "$here"/../implementations/{shlex.quote(record.implementation)} "$venv/source"\n'
+        + f'cp -R "$here"/../implementations/{shlex.quote(implementation_of(record))} "$venv/source"\n'
         + '"$venv/bin/python" -m pip install "$venv/source"\n'
     )
 
@@ -245,19 +210,19 @@ def _init_datasets(benchmark: Benchmark) -> str:
     return head + "# The files come from MLPerf's own preprocessing; DATA is the folder that holds them.\n" + verify
 
 
-def _run_and_time(record: RunRecord) -> str:
+def _run_and_time(record: RunSetRecord) -> str:
     arguments = [
         "--runs", str(record.num_runs), "--seed", str(record.base_seed), "--division", record.division,
-        "--threads", str(record.num_threads), "--implementation", record.implementation.partition("-")[2],
+        "--threads", str(record.num_threads), "--implementation", str(record.config["runtime.implementation"].value),
     ]  # fmt: skip
     if (device := record.config.get("runtime.device")) is not None:
-        arguments += ["--device", str(device)]
+        arguments += ["--device", str(device.value)]
     if record.timeout_s is not None:
         arguments += ["--timeout", str(record.timeout_s)]
     return (
         _HEAD.format(purpose="Runs the benchmark as it was run.")
         + _COMMAND
-        + f"# recorded: {record.command}\n"
+        + f"# recorded: {printable(record.command)}\n"
         + 'exec dlrmbench run "$here/definition.toml" --config "$here/submission.toml" \\\n'
         + f"  {shlex.join(arguments)} \\\n"
         + '  --data "${DATA:-data}" --output "${OUTPUT:-results}" "$@"\n'

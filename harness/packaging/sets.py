@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from harness.foundation.errors import ExitCode, HarnessError
-from harness.foundation.files import read_json
-from harness.packaging.code import RunRecord, read_run_record
+from harness.packaging.code import read_run_set
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.submission import UNSPECIFIED
 from rules.benchmarks.loader import shipped_names
 from rules.checks.verdict import Verdict
 from rules.judge.sets import judge_set
 from rules.logs.text import printable
+from rules.records.codec import Damage, read_object
+from rules.records.run_set import RunSetRecord
 from rules.scoring.results import RunResult
 from rules.tree.inventory import find_result_sets
 from rules.tree.result_set import ResultSet
@@ -29,7 +29,7 @@ class PackagedSet:
     system_json: Path
     runs: tuple[RunResult, ...]
     verdict: Verdict
-    record: RunRecord | None
+    record: RunSetRecord | None
 
     @property
     def unshipped_definition(self) -> Path | None:
@@ -77,7 +77,7 @@ def judge_for_package(one: ResultSet, ruleset: str | None) -> PackagedSet:
         system_json=one.system_json,
         runs=judged.runs,
         verdict=judged.verdict,
-        record=read_run_record(one.root) if is_ours and one.root is not None else None,
+        record=read_run_set(one.root) if is_ours and one.root is not None else None,
     )
 
 
@@ -119,20 +119,15 @@ def refuse_other_submitter(sets: Sequence[PackagedSet], submitter: str) -> None:
                     "table of --config, and run again; or package for the organisation that the logs name.",
                     ExitCode.USAGE,
                 )
-        content = _read_description(one.system_json)
+        content = read_object(one.system_json)
+        if isinstance(content, Damage):
+            raise HarnessError(f"{content}.", ExitCode.INPUT)
         if content.get("submitter") != submitter:
             raise HarnessError(
                 f"{printable(str(one.system_json))}: submitter is {content.get('submitter')!r}, not {submitter!r}. "
                 "Correct the description, or package for the organisation that it names.",
                 ExitCode.USAGE,
             )
-
-
-def _read_description(path: Path) -> dict[str, Any]:
-    try:
-        return read_json(path)
-    except RecursionError:
-        raise HarnessError(f"{printable(str(path))}: nested too deeply.", ExitCode.INPUT) from None
 
 
 def refuse_other_division(sets: Sequence[PackagedSet], division: str | None) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from log_builder import Record, write_set
+from records_builder import run_set_content
 
 from harness.foundation.errors import HarnessError
 from harness.packaging.build import Package, PackageRequest, build_package
@@ -16,27 +17,23 @@ TINY, SMALL, DCNV2 = (load_benchmark(name) for name in ("dlrm_tiny", "dlrm_small
 
 
 def run_set_record(**changes: Any) -> dict[str, Any]:
-    """run_set.json as far as a package reads it."""
-    content = {
-        "schema_version": 1,
-        "harness_version": "0.1.0",
-        "command": "dlrmbench run dlrm_tiny --threads 2 --submitter Example",
-        "benchmark": {"name": "dlrm_tiny"},
-        "config": {
-            "runtime.implementation": {"value": "reference"},
-            "runtime.device": {"value": "cpu"},
-            "train.global_batch_size": {"value": 512},
+    """run_set.json of a set to package."""
+    content = run_set_content(
+        command="dlrmbench run dlrm_tiny --threads 2 --submitter Example",
+        config={
+            key: {"value": value, "source": "definition"}
+            for key, value in (
+                ("runtime.implementation", "reference"),
+                ("runtime.device", "cpu"),
+                ("train.global_batch_size", 512),
+            )
         },
-        "num_runs": 5,
-        "base_seed": 7,
-        "division": "closed",
-        "timeout_s": None,
-        "num_threads": 2,
-        "dataset": {"dir": "data", "dataset_sha256": "d" * 64},
-        "submission": {"submitter": {"value": "Example"}, "platform": {"value": "1x Example"}},
-        "system": {"name": "example"},
-        "environment": {"python": "3.11.7", "commit": "abc", "packages": {"torch": "2.13.0+cpu", "triton": None}},
-    }
+        submission={
+            "submitter": {"value": "Example", "source": "option"},
+            "platform": {"value": "1x Example", "source": "option"},
+        },
+        environment={"python": "3.11.7", "commit": "abc", "packages": {"torch": "2.13.0+cpu", "triton": None}},
+    )
     return content | changes
 
 
@@ -51,7 +48,7 @@ def make_set(
     write_set(root, benchmark, runs, system=system)
     extra = root / "extra"
     record = run_set_record(**changes)
-    record["benchmark"] = {"name": benchmark.name}
+    record["benchmark"] = record["benchmark"] | {"name": benchmark.name}
     (extra / "run_set.json").write_text(json.dumps(record))
     (extra / "run_1" / "attempt_0").mkdir(parents=True)
     (extra / "run_1" / "attempt_0" / "log.txt").write_text("interrupted")

@@ -11,6 +11,7 @@ import pytest
 import tomli_w
 from log_builder import make_runs, make_system_desc, with_record, write_set
 from package_builder import DCNV2, SMALL, TINY, digests, make_set, package, refused, run_set_record
+from records_builder import run_content
 
 from harness.cli import main
 from harness.foundation.errors import ExitCode, HarnessError
@@ -154,7 +155,7 @@ def test_a_log_that_contradicts_the_record_of_its_run_is_refused(tmp_path: Path)
     source = make_set(tmp_path / "set")
     record = source / "extra" / "run_2" / "attempt_0" / "run.json"
     record.parent.mkdir(parents=True)
-    record.write_text(json.dumps({"seed": 4711}))
+    record.write_text(json.dumps(run_content(run_index=2, seed=4711, started_utc=None)))
     error = refused([source], tmp_path / "out")
     assert isinstance(error, NotCompliantError)
     assert [one.code for one in error.verdicts[0].findings if one.severity == "error"] == ["RS116"]
@@ -188,7 +189,7 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
     "change",
     [
         {"config": {}}, {"num_runs": "many"}, {"submission": []}, {"environment": None}, {"dataset": 5},
-        {"config": {"runtime.implementation": {"value": "../../x"}}},
+        {"config": {"runtime.implementation": {"value": "../../x", "source": "s"}}},
     ],
 )  # fmt: skip
 def test_a_damaged_record_is_an_error_with_its_place(change: dict[str, Any], tmp_path: Path) -> None:
@@ -200,14 +201,10 @@ def test_scripts_hold_hostile_records_as_text(tmp_path: Path) -> None:
     """The scripts are shell, so nothing that a record says may become a command of its own."""
     trap = tmp_path / "trap"
     evil = f"dlrmbench run 'x\ntouch {trap}\n' $(touch {trap}) `touch {trap}`"
-    config = run_set_record()["config"] | {"runtime.device": {"value": f"cpu'; touch {trap}; '"}}
+    config = run_set_record()["config"] | {"runtime.device": {"value": f"cpu'; touch {trap}; '", "source": "s"}}
     environment = {"python": f"3.11\ntouch {trap}", "packages": {"torch": f"1\n-e {trap}", "numpy": "2.4.6"}}
     made = package(
-        [
-            make_set(
-                tmp_path / "set", command=evil, config=config, division=f"$(touch {trap})", environment=environment
-            )
-        ],
+        [make_set(tmp_path / "set", command=evil, config=config, environment=environment)],
         tmp_path / "out",
     )
     here = made.submission / "benchmarks" / "dlrm_tiny" / "example"
