@@ -4,15 +4,14 @@ Every function takes None for "not known" and returns MISSING for it; what is mi
 """
 
 import math
-import unicodedata
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rules.logs.text import printable as escape_controls
+
 MISSING = "—"
 _MAX_TEXT = 400
-# Names come from logs. These reorder or hide the text around them, so they are printed as escapes.
-_INVISIBLE = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")
 
@@ -202,17 +201,11 @@ def printable(value: object, max_chars: int = _MAX_TEXT) -> str:
     if value is None:
         return MISSING
     text = value if isinstance(value, str) else str(value)
-    shown = " ".join(text[: max_chars * 4].split())
-    shown = "".join(_escape(char) if unicodedata.category(char) in _INVISIBLE else char for char in shown)
+    shown = escape_controls(" ".join(text[: max_chars * 4].split()))
     hidden = len(text) - max_chars
     if len(shown) > max_chars:
         return f"{shown[:max_chars].rstrip()}… (+{max(hidden, 1):,} characters)"
     return shown
-
-
-def _escape(char: str) -> str:
-    code = ord(char)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
 
 
 def _decimal(value: float | None, digits: int) -> str:

@@ -80,7 +80,9 @@ def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: 
     assert "derived: Olympic mean × the given price of 7200 per hour" in page
     assert "Cost to train" not in render_report([facts])
     # A factor makes the score worse, not the bill.
-    scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, rcp_factor=1.5)
+    assert facts.result.convergence is not None
+    convergence = replace(facts.result.convergence, factor=1.5)
+    scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, convergence=convergence)
     assert cost_cells(replace(facts, price_per_hour=7200.0, result=scaled), (Column(name="Cost"),))[0].text == (
         cost_text(2 * facts.result.olympic_mean_s)
     )
