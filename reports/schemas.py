@@ -12,6 +12,7 @@ import msgspec
 
 from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument
 from reports.tables.records import ReportDocument
+from rules.records.codec import json_schema
 
 DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "report": ReportDocument,
@@ -23,12 +24,7 @@ DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
 
 def schema_of(name: str) -> dict[str, Any]:
     """The schema of one of DOCUMENTS: what is written, where every member is there and what is not known is null."""
-    schema = msgspec.json.schema(DOCUMENTS[name])
-    for definition in schema["$defs"].values():
-        for member in definition["properties"].values():
-            member.pop("default", None)
-        definition |= {"required": list(definition["properties"]), "additionalProperties": False}
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": f"{name}.schema.json", **schema}
+    return {"$id": f"{name}.schema.json", **json_schema(DOCUMENTS[name])}
 
 
 if __name__ == "__main__":

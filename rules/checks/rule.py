@@ -6,7 +6,9 @@ letters, those of a family, and three digits; they are never reused.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Generic, Literal, TypeVar
+from typing import Annotated, Generic, Literal, TypeVar
+
+from msgspec import Meta
 
 from rules.logs.log import LogLine
 from rules.logs.text import printable
@@ -66,12 +68,12 @@ class Problem:
 class Finding:
     """A broken rule at a place, ready to show. `line_num` counts from 1; None concerns the file or set."""
 
-    code: str
+    code: Annotated[str, Meta(pattern="^[A-Z]{2}[0-9]{3}$")]
     title: str
     severity: Severity
     message: str
     path: str
-    line_num: int | None
+    line_num: Annotated[int, Meta(ge=1)] | None
     found: str | None
     expected: str | None
     remedy: str

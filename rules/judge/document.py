@@ -1,64 +1,126 @@
-"""Verdicts as the JSON document that `check --format json` prints (schemas/verdict.schema.json)."""
+"""Verdicts as the JSON document that `check --format json` prints.
 
+`python -m rules.judge.document` prints its schema.
+"""
+
+import json
+import sys
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any
+from typing import Any, Literal
 
-from rules.checks.verdict import Verdict
-from rules.judge.agreement import compare_opinions
+import msgspec
+
+from rules.checks.rule import Finding, Status
+from rules.checks.verdict import Level, Verdict, VerdictOutcome
+from rules.judge.agreement import ComparedFamily, compare_opinions
 from rules.logs.text import printable
+from rules.official.opinion import OfficialOpinion
+from rules.records.codec import Count, Record, json_schema
 from rules.tree.inventory import Skipped
 
-SCHEMA_VERSION = 2
+
+class JudgedRule(Record, frozen=True, kw_only=True):
+    """What became of one rule; `reason` says why it was skipped."""
+
+    code: str
+    title: str
+    subject: str
+    status: Status
+    reason: str | None
+
+
+class LogVerdict(Record, frozen=True, kw_only=True):
+    """One log of a set, judged by itself."""
+
+    subject: str
+    outcome: Literal["valid", "invalid"]
+    official: tuple[OfficialOpinion, ...]
+
+
+class VerdictMember(Record, frozen=True, kw_only=True):
+    """One verdict.
+
+    Findings are those of this level and of all below, worst first; rules those of this level, of a set those of its
+    logs too. `logs` are those of a set, `parts` the sets of a submission, the submissions of a round.
+    """
+
+    subject: str
+    """Path of the log or of the directory."""
+    level: Level
+    outcome: VerdictOutcome
+    benchmark: str | None
+    round: str | None
+    """Official round whose rules judged; None for own benchmarks and for parts of several rounds."""
+    ruleset: str
+    ruleset_source: str
+    num_errors: Count
+    num_warnings: Count
+    findings: tuple[Finding, ...]
+    rules: tuple[JudgedRule, ...]
+    official: tuple[OfficialOpinion, ...]
+    agreement: tuple[ComparedFamily, ...]
+    """Ours beside theirs by family of rules; empty where they were not asked."""
+    logs: tuple[LogVerdict, ...]
+    parts: tuple["VerdictMember", ...]
+
+
+class NotJudged(Record, frozen=True, kw_only=True):
+    """A log of another name or a run set without a finished run, which was passed over."""
+
+    path: str
+    reason: str
+    remedy: str
+
+
+class VerdictDocument(Record, frozen=True, kw_only=True):
+    """Verdicts of dlrmbench check --format json."""
+
+    schema_version: Literal[2] = 2
+    verdicts: tuple[VerdictMember, ...]
+    not_judged: tuple[NotJudged, ...]
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
-    """The document that `check --format json` prints, as plain values.
-
-    Findings are at every level that they concern. What became of each rule is at its own level only: a set
-    lists its logs' rules, a submission and a round their own. `skipped` is what was passed over.
-    """
-    return {
-        "schema_version": SCHEMA_VERSION,
-        "verdicts": [_to_json(verdict) for verdict in verdicts],
-        "not_judged": [
-            {"path": printable(str(item.path)), "reason": item.reason, "remedy": item.remedy} for item in skipped
-        ],
-    }
+    """The document that `check --format json` prints, as plain values; `skipped` is what was passed over."""
+    document = VerdictDocument(
+        verdicts=tuple(map(_member, verdicts)),
+        not_judged=tuple(
+            NotJudged(path=printable(str(item.path)), reason=item.reason, remedy=item.remedy) for item in skipped
+        ),
+    )
+    content: dict[str, Any] = msgspec.to_builtins(document)
+    return content
 
 
-def _to_json(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "subject": verdict.subject,
-        "level": verdict.level,
-        "outcome": verdict.outcome,
-        "benchmark": verdict.benchmark,
-        "round": verdict.round,
-        "ruleset": verdict.ruleset,
-        "ruleset_source": verdict.ruleset_source,
-        "num_errors": verdict.count("error"),
-        "num_warnings": verdict.count("warning"),
-        "findings": [asdict(finding) for finding in verdict.findings],
-        "rules": [
-            {
-                "code": outcome.code,
-                "title": outcome.title,
-                "subject": outcome.subject,
-                "status": outcome.status,
-                "reason": outcome.reason,
-            }
-            for outcome in verdict.outcomes
-            if verdict.level in ("log", "set") or outcome.subject == verdict.subject
-        ],
-        "official": [asdict(opinion) for opinion in verdict.official],
-        "agreement": [asdict(opinion) for opinion in compare_opinions(verdict)],
-        "logs": [
-            {
-                "subject": part.subject,
-                "outcome": part.outcome,
-                "official": [asdict(opinion) for opinion in part.official],
-            }
-            for part in (verdict.parts if verdict.level == "set" else ())
-        ],
-        "parts": [_to_json(part) for part in (verdict.parts if verdict.level != "set" else ())],
-    }
+def _member(verdict: Verdict) -> VerdictMember:
+    is_set = verdict.level == "set"
+    return VerdictMember(
+        subject=verdict.subject,
+        level=verdict.level,
+        outcome=verdict.outcome,
+        benchmark=verdict.benchmark,
+        round=verdict.round,
+        ruleset=verdict.ruleset,
+        ruleset_source=verdict.ruleset_source,
+        num_errors=verdict.count("error"),
+        num_warnings=verdict.count("warning"),
+        findings=verdict.findings,
+        rules=tuple(
+            JudgedRule(code=one.code, title=one.title, subject=one.subject, status=one.status, reason=one.reason)
+            for one in verdict.outcomes
+            if verdict.level in ("log", "set") or one.subject == verdict.subject
+        ),
+        official=verdict.official,
+        agreement=compare_opinions(verdict),
+        logs=tuple(
+            LogVerdict(
+                subject=log.subject, outcome="valid" if log.outcome == "valid" else "invalid", official=log.official
+            )
+            for log in (verdict.parts if is_set else ())
+        ),
+        parts=tuple(map(_member, verdict.parts if not is_set else ())),
+    )
+
+
+if __name__ == "__main__":
+    sys.stdout.write(json.dumps(json_schema(VerdictDocument), indent=1) + "\n")

@@ -111,9 +111,14 @@ def encode(record: Record) -> str:
     return json.dumps(msgspec.to_builtins(record, enc_hook=str), indent=1, allow_nan=False) + "\n"
 
 
-def json_schema(record_type: type[Record]) -> dict[str, Any]:
-    """Return the JSON Schema (draft 2020-12) of a record."""
-    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **_in_order(msgspec.json.schema(record_type))}
+def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
+    """Return the JSON Schema (draft 2020-12) of what is written: with every member, and no other."""
+    schema = _in_order(msgspec.json.schema(record_type))
+    for definition in schema["$defs"].values():
+        for member in definition["properties"].values():
+            member.pop("default", None)
+        definition |= {"required": list(definition["properties"]), "additionalProperties": False}
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 def _in_order(schema: Any) -> Any:

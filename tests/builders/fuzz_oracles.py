@@ -6,7 +6,6 @@ import resource
 import signal
 from collections.abc import Iterator
 from functools import cache
-from importlib import resources
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,10 @@ from rules.checks.subject import make_log_subject
 from rules.checks.verdict import Verdict
 from rules.errors import DefinitionError, InputError
 from rules.judge.checker import check_path
-from rules.judge.document import verdicts_to_json
+from rules.judge.document import VerdictDocument, verdicts_to_json
 from rules.judge.families import RULES
 from rules.judge.sets import check_log, judge_set
+from rules.records.codec import json_schema
 from rules.scoring.results import read_run_result
 from rules.tree.inventory import find_result_sets
 from rules.tree.system_desc import read_system_desc
@@ -125,5 +125,5 @@ def assert_can_be_shown(verdicts: tuple[Verdict, ...]) -> None:
 
 @cache
 def _validator() -> Any:
-    schema = json.loads((resources.files("rules") / "schemas" / "verdict.schema.json").read_text())
+    schema = json_schema(VerdictDocument)
     return jsonschema.Draft202012Validator(schema)

@@ -7,7 +7,6 @@ import json
 import re
 import subprocess
 import sys
-from importlib import resources
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -20,7 +19,9 @@ from mlperf_fixtures import NVIDIA, needs_published_results
 from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import SEVERITIES
+from rules.judge.document import VerdictDocument
 from rules.judge.families import RULES
+from rules.records.codec import json_schema
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 EPSILON_LINE = 1 + [record["key"] for record in make_records(TINY)].index("opt_adagrad_epsilon")
@@ -151,7 +152,7 @@ def test_json_follows_its_schema(command: Any, good: Path, broken: Path, tmp_pat
     official = tmp_path / "official"
     write_set(official, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     single = write_log(tmp_path / "one.txt", without(make_records(TINY), "seed"))
-    schema = json.loads((resources.files("rules") / "schemas" / "verdict.schema.json").read_text())
+    schema = json_schema(VerdictDocument)
     jsonschema.Draft202012Validator.check_schema(schema)
     code, out, _ = command("check", good, broken, official / "results", single, official, "--format", "json")
     document = json.loads(out)

@@ -4,7 +4,6 @@ import io
 import json
 import sys
 from collections.abc import Callable
-from importlib import resources
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,6 +15,8 @@ from submission_builder import DCNV2, set_folder, write, write_submission
 from harness.cli import main
 from harness.cli.check_input import JudgingProgress
 from rules.benchmarks.loader import load_benchmark
+from rules.judge.document import VerdictDocument
+from rules.records.codec import json_schema
 
 TINY = load_benchmark("dlrm_tiny")
 Command = Callable[..., tuple[int, str, str]]
@@ -100,7 +101,7 @@ def test_a_round_is_shown_by_submission_and_rule_and_fits_a_screen(command: Comm
 
 def test_a_submission_in_every_form(command: Command, tmp_path: Path) -> None:
     top = write_submission(tmp_path, runs=make_runs(DCNV2, 2, ours=False))
-    schema = json.loads((Path(__file__).parents[2] / "rules" / "schemas" / "verdict.schema.json").read_text())
+    schema = json_schema(VerdictDocument)
     document = json.loads(command("check", top, "--format", "json", "--no-second-opinion")[1])
     jsonschema.validate(document, schema)
     (verdict,) = document["verdicts"]
@@ -156,7 +157,7 @@ def test_what_is_passed_over_is_mentioned(command: Command, tmp_path: Path) -> N
     write_log(tmp_path / "good" / "extra" / "run_0" / "attempt_0" / "log.txt", make_records(TINY))
     code, out, err = command("check", tmp_path, "--format", "json", "--no-second-opinion")
     document = json.loads(out)
-    jsonschema.validate(document, json.loads((resources.files("rules") / "schemas/verdict.schema.json").read_text()))
+    jsonschema.validate(document, json_schema(VerdictDocument))
     assert code == 0 and len(document["verdicts"]) == 1
     assert [Path(one["path"]).name for one in document["not_judged"]] == ["evening\\x1b.log", "new"]
     assert [line.split(": ")[0] for line in err.splitlines()] == ["not judged"] * 2 and "\x1b" not in err
