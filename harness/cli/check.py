@@ -1,11 +1,24 @@
 """check and score: judge logs and result directories, score result directories."""
 
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from typing import TextIO
 
 import click
 
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+from rules.logs.text import printable
+from rules.tree.inventory import MAX_MENTIONED, Skipped, find_result_sets, find_skipped, take_inventory
+
+STANDARD_INPUT = Path("-")
+_PLAIN_EVERY_S = 5.0
+_WIDTH = 30
 
 _BENCHMARK = click.option(
     "--benchmark",
@@ -54,13 +67,12 @@ def check(
     warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
     set is an error. Logs of other names and run sets without a finished run are mentioned and not judged.
     """
-    from harness.cli.check_input import STANDARD_INPUT, JudgingProgress, echo_skipped, renamed, spooled_input
     from harness.system.resources import usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, verdict_blocks, verdicts_csv
+    from rules.checks.verdict import relocate
     from rules.judge.checker import MANY_LOGS, check_paths
     from rules.judge.document import verdicts_to_json
     from rules.judge.families import find_rule
-    from rules.tree.inventory import find_skipped, take_inventory
 
     if explain is not None:
         show(explain_rule(find_rule(explain)))
@@ -75,10 +87,10 @@ def check(
             not no_second_opinion,
             ruleset,
             usable_cores(),
-            JudgingProgress(MANY_LOGS).tell,
+            JudgingProgress(MANY_LOGS).report,
         )
     spooled = [path for path in given if path not in paths]
-    verdicts = [renamed(one, spooled[0], STANDARD_INPUT) if spooled else one for one in found]
+    verdicts = [relocate(one, str(spooled[0]), str(STANDARD_INPUT)) if spooled else one for one in found]
     skipped = [item for inventory in inventories for item in find_skipped(inventory)]
     if form == "json":
         show_json(verdicts_to_json(verdicts, skipped))
@@ -124,7 +136,6 @@ def score(
     from reports.views.score import describe_score, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
-    from rules.tree.inventory import find_result_sets
 
     try:
         found = [result_set for path in paths for result_set in find_result_sets(path)]
@@ -143,3 +154,56 @@ def score(
     if require_score and any(record["score_s"] is None for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+@contextmanager
+def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
+    """The paths with '-' replaced by a file that holds standard input, as long as the block lasts.
+
+    A file, because a log is read as a stream of any length and the official checkers read files only.
+    """
+    if STANDARD_INPUT not in paths:
+        yield tuple(paths)
+        return
+    if list(paths).count(STANDARD_INPUT) > 1:
+        raise click.UsageError("'-' is standard input and can be read once.")
+    if sys.stdin is None or sys.stdin.isatty():
+        raise click.UsageError("'-' reads a log from standard input; send one, such as with 'cat LOG |'.")
+    with tempfile.TemporaryDirectory(prefix="dlrmbench-check-") as folder:
+        place = Path(folder) / STANDARD_INPUT.name
+        with place.open("wb") as file:
+            shutil.copyfileobj(sys.stdin.buffer, file)
+        yield tuple(place if path == STANDARD_INPUT else path for path in paths)
+
+
+def echo_skipped(skipped: Sequence[Skipped]) -> None:
+    """A line on standard error for each thing that looks like a result and was passed over."""
+    for item in skipped:
+        click.echo(f"not judged: {printable(str(item.path))}: {item.reason}; {item.remedy}.", err=True)
+    if len(skipped) >= MAX_MENTIONED:
+        click.echo("not judged: perhaps more, which are not listed.", err=True)
+
+
+class JudgingProgress:
+    """A bar on a terminal once there are many logs; elsewhere a line every few seconds."""
+
+    def __init__(self, least: int, stream: TextIO | None = None) -> None:
+        self._stream = sys.stderr if stream is None else stream
+        self._least, self._is_terminal = least, self._stream.isatty()
+        self._last_line_s = time.monotonic()
+
+    def report(self, num_done: int, num_logs: int) -> None:
+        if num_logs < self._least:
+            return
+        text = f"{num_done} of {num_logs} logs judged"
+        if self._is_terminal:
+            filled = _WIDTH * num_done // max(1, num_logs)
+            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
+            self._write("\r\x1b[2K" + ("" if num_done >= num_logs else f"{bar} {text}"))
+        elif time.monotonic() - self._last_line_s >= _PLAIN_EVERY_S:
+            self._last_line_s = time.monotonic()
+            self._write(text + "\n")
+
+    def _write(self, text: str) -> None:
+        self._stream.write(text)
+        self._stream.flush()

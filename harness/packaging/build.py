@@ -7,7 +7,7 @@ there, and appears by one rename; a package that was refused or interrupted leav
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
@@ -25,8 +25,7 @@ from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, le
 from reports.document.blocks import Block, text_table
 from reports.text.formatting import plural
 from rules.benchmarks.loader import load_benchmark
-from rules.checks.rule import Finding
-from rules.checks.verdict import Verdict
+from rules.checks.verdict import Verdict, relocate
 from rules.judge.checker import check_path
 from rules.logs.text import printable
 from rules.tree.result_set import POWER_FOLDER
@@ -87,7 +86,7 @@ def build_package(request: PackageRequest) -> Package:
         for one in sets:
             _add_set(tree, one)
         omitted = (*left_out(request.sources, tree), *_missing_code(sets, tree))
-        verdict = relocated(_judge(draft / name, sets, request), str(draft), str(request.output))
+        verdict = relocate(_judge(draft / name, sets, request), str(draft), str(request.output))
         _refuse_non_compliant([verdict], request)
         tree.write_sums()
         draft.chmod(0o755)
@@ -187,27 +186,6 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
                 num_files=0,
                 reason="none lie beside the results; add them to benchmarks/ before submitting",
             )
-
-
-def relocated(verdict: Verdict, old: str, new: str) -> Verdict:
-    """The verdict with its paths below `old` told as below `new`."""
-
-    def moved(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        return tuple(
-            replace(one, path=one.path.replace(old, new), message=one.message.replace(old, new)) for one in findings
-        )
-
-    return replace(
-        verdict,
-        subject=verdict.subject.replace(old, new),
-        findings=moved(verdict.findings),
-        outcomes=tuple(
-            replace(one, subject=one.subject.replace(old, new), findings=moved(one.findings))
-            for one in verdict.outcomes
-        ),
-        official=tuple(replace(one, subject=one.subject.replace(old, new)) for one in verdict.official),
-        parts=tuple(relocated(part, old, new) for part in verdict.parts),
-    )
 
 
 def package_blocks(made: Package) -> tuple[Block, ...]:

@@ -1,7 +1,7 @@
 """The verdict on a log, a set, a submission or a round."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
@@ -53,3 +53,25 @@ def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:
 
 def has_error(findings: Sequence[Finding]) -> bool:
     return any(finding.severity == "error" for finding in findings)
+
+
+def relocate(verdict: Verdict, old: str, new: str) -> Verdict:
+    """The verdict with every path that begins with `old` changed to begin with `new`: it was reached on a copy."""
+
+    def moved(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+        return tuple(
+            replace(finding, path=finding.path.replace(old, new), message=finding.message.replace(old, new))
+            for finding in findings
+        )
+
+    return replace(
+        verdict,
+        subject=verdict.subject.replace(old, new),
+        findings=moved(verdict.findings),
+        outcomes=tuple(
+            replace(outcome, subject=outcome.subject.replace(old, new), findings=moved(outcome.findings))
+            for outcome in verdict.outcomes
+        ),
+        official=tuple(replace(opinion, subject=opinion.subject.replace(old, new)) for opinion in verdict.official),
+        parts=tuple(relocate(part, old, new) for part in verdict.parts),
+    )
