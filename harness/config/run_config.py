@@ -14,7 +14,7 @@ from typing import Any
 from harness.config.catalog import WorkloadConfig, parse_workload
 from harness.config.synthetic import use_made_up_data
 from harness.system.submission import Given, check_field
-from reference_models.config.sections import TRAIN_KEYS
+from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import find_model, is_model
 from rules.benchmarks.loader import (
@@ -36,12 +36,9 @@ WORLD_SOURCE = "the world's size"
 """Where the number of ranks comes from when others have started them."""
 _SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
-    "train": tuple(sorted({"global_batch_size", "eval_batch_size", "opt_name", "opt_base_learning_rate"}.union(
-        *TRAIN_KEYS.values()))),
-    "runtime": (
-        "device", "threads", "precision", "implementation", "ranks", "sharding", "comm", "grad_comm",
-    ),
-}  # fmt: skip
+    "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
+    "runtime": tuple(RuntimeConfig.__dataclass_fields__),
+}
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
     "train.learning_rate": "train.opt_base_learning_rate",

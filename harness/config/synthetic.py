@@ -7,7 +7,7 @@ from typing import Any
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.config.sections import NUM_CRITEO_SPARSE, DataConfig
-from reference_models.data.synthetic.config import SHAPE_KEYS, fitting_samples
+from reference_models.data.synthetic.config import SHAPE_KEYS, SYNTHETIC_KINDS, fitting_samples
 from reference_models.process.errors import ConfigError, did_you_mean
 
 _SHAPE = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS)
@@ -26,9 +26,9 @@ def use_made_up_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
         section, _, name = key.partition(".")
         if section == "data" and name not in (*_SHAPE, *_OF_ANY_KIND):
             raise ConfigError(f"{sources[key]}: unknown key {key}.{did_you_mean(name, [*_SHAPE, *_OF_ANY_KIND])}")
-    asked = data.get("kind") == "made_up" and "data.kind" in sources
+    asked = data.get("kind") in SYNTHETIC_KINDS and "data.kind" in sources
     reshaped = [key for key in _SHAPE if f"data.{key}" in sources]
-    if not asked and (not reshaped or data.get("kind") == "made_up"):
+    if not asked and (not reshaped or data.get("kind") in SYNTHETIC_KINDS):
         return
     made = {key: data[key] for key in _KEPT if key in data and (key not in ("train_samples", "seed"))}
     made |= {key: data[key] for key in ("train_samples", "seed") if f"data.{key}" in sources}

@@ -3,55 +3,56 @@
 import hashlib
 import json
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
-from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig, Section
+from reference_models.config.records import Count, Counts, PositiveCount, read_section, refuse
+from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.synthetic.config import parse_made_up
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS, parse_synthetic
+from reference_models.process.errors import ConfigError, did_you_mean
 
 DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", "made_up")
 DEFAULT_ROOT = Path("data")
 
 
+@dataclass(frozen=True, kw_only=True)
+class DataSection:
+    """[data] of a dataset in files. Sizes may come from the files themselves."""
+
+    kind: Literal["click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
+    name: str
+    train_samples: PositiveCount | None = None
+    eval_samples: PositiveCount | None = None
+    num_dense: PositiveCount = NUM_CRITEO_DENSE
+    num_embeddings: Counts | None = None
+    multi_hot: Counts | None = None
+    seed: Count | None = None
+    sha256: str | None = None
+    parameters: dict[str, Any] = field(default_factory=dict)
+
+
 def parse_data(table: Mapping[str, Any]) -> DataConfig:
-    if table.get("kind") == "made_up":
-        return parse_made_up(table)
-    section = Section(
-        "data",
-        table,
-        (
-            "kind", "name", "train_samples", "eval_samples", "num_dense", "num_embeddings", "multi_hot", "seed",
-            "sha256", "parameters",
-        ),
-    )  # fmt: skip
-    kind = section.text("kind", allowed=DATA_KINDS)
-    num_embeddings = section.wholes("num_embeddings", low=1) if "num_embeddings" in table else None
-    if num_embeddings is None and kind != "criteo":
-        raise section.fail("num_embeddings", "a list of whole numbers, one per sparse feature")
-    num_sparse = len(num_embeddings) if num_embeddings is not None else NUM_CRITEO_SPARSE
-    multi_hot = section.wholes("multi_hot", low=1, default=(1,) * num_sparse)
+    """Raises ConfigError naming the field."""
+    kind = table.get("kind")
+    if kind in SYNTHETIC_KINDS:
+        return parse_synthetic(table)
+    if isinstance(kind, str) and kind not in DATA_KINDS:
+        raise ConfigError(f"data.kind is {kind!r}.{did_you_mean(kind, [*DATA_KINDS])}")
+    section = read_section("data", table, DataSection)
+    if section.num_embeddings is None and section.kind != "criteo":
+        raise refuse("data", table, "num_embeddings", "a list of whole numbers, one per sparse feature")
+    num_sparse = len(section.num_embeddings) if section.num_embeddings is not None else NUM_CRITEO_SPARSE
+    multi_hot = section.multi_hot or (1,) * num_sparse
     if len(multi_hot) != num_sparse:
-        raise section.fail("multi_hot", f"{num_sparse} numbers, one per sparse feature")
-    if kind in ("criteo", "mlperf_one_hot") and set(multi_hot) != {1}:
-        raise section.fail("multi_hot", f"ones only: {kind} data has one id per feature")
-    if kind == "click_log":
-        section.whole("train_samples", low=1)
-        section.whole("eval_samples", low=1)
-        section.whole("seed", low=0)
-    return DataConfig(
-        kind=kind,
-        name=section.text("name"),
-        train_samples=section.optional_whole("train_samples", low=1),
-        eval_samples=section.optional_whole("eval_samples", low=1),
-        num_dense=section.whole("num_dense", low=1, default=NUM_CRITEO_DENSE),
-        num_embeddings=num_embeddings,
-        multi_hot=multi_hot,
-        seed=section.optional_whole("seed", low=0),
-        sha256=section.text("sha256") if "sha256" in table else None,
-        parameters=section.mapping("parameters"),
-    )
+        raise refuse("data", table, "multi_hot", f"{num_sparse} numbers, one per sparse feature")
+    if section.kind in ("criteo", "mlperf_one_hot") and set(multi_hot) != {1}:
+        raise refuse("data", table, "multi_hot", f"ones only: {section.kind} data has one id per feature")
+    for key in ("train_samples", "eval_samples", "seed") if section.kind == "click_log" else ():
+        if key not in table:
+            raise refuse("data", table, key, Count if key == "seed" else PositiveCount)
+    return DataConfig(**{**asdict(section), "multi_hot": multi_hot})
 
 
 def dataset_digest(data: DataConfig) -> str:

@@ -275,6 +275,8 @@ def definition_sha256(tables: Mapping[str, Any]) -> str:
     """Digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {section: tables[section] for section in _SECTIONS if section != "runtime" and section in tables}
+    if content["data"].get("kind") == "synthetic":
+        content["data"] = {**content["data"], "kind": "made_up"}  # one kind, by its older name
     content["train"] = {key: value for key, value in tables["train"].items() if key not in free}
     return canonical_sha256(content)
 

@@ -7,7 +7,8 @@ from typing import Any
 
 import tomli_w
 
-from reference_models.config.sections import DataConfig, Section, TrainConfig
+from reference_models.config.records import read_section
+from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs.model import FLOAT_BYTES, MemoryEstimate, ModelCosts
 from reference_models.costs.phases import Matmul, PhaseCosts, linear_matmuls, loop_costs
 from reference_models.process.world import World
@@ -21,11 +22,11 @@ FORWARD = "logits_forward"
 
 @dataclass(frozen=True)
 class LogisticConfig:
-    has_bias: bool
+    has_bias: bool = True
 
 
 def parse_model(table: Mapping[str, Any]) -> LogisticConfig:
-    return LogisticConfig(has_bias=bool(Section("model", table, ("bias",)).whole("bias", low=0)))
+    return read_section("model", table, LogisticConfig)
 
 
 def model_costs(model: LogisticConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
@@ -119,7 +120,7 @@ def write_definition(folder: Path, *, target: float = 0.6) -> Path:
     tables["benchmark"] |= {"name": "logistic_tiny", "model": "dense_logistic"}
     tables["quality"] |= {"target": target}
     tables["closed"] |= sizes
-    tables["model"] = {"bias": 1}
+    tables["model"] = {"has_bias": True}
     tables["data"] |= {"name": "dense_clicks", "num_embeddings": [10, 10], **sizes}
     without_ids = {"effect_scale": 0, "interaction_scale": 0, "num_interactions": 1}
     tables["data"]["parameters"] |= {"dense_scale": 2, **without_ids}

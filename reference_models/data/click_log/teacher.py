@@ -8,11 +8,14 @@ other than 0 gives up some of that: models that must find the interactions first
 """
 
 from dataclasses import dataclass
+from typing import Annotated
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
-from reference_models.config.sections import DataConfig, Section
+from reference_models.config.records import Count, read_section, refuse
+from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_key, hash_range
 from reference_models.process.errors import ConfigError
@@ -20,56 +23,36 @@ from reference_models.process.errors import ConfigError
 CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
+Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TeacherConfig:
     """[data.parameters] of a click log. The scales are standard deviations of each part of the logit."""
 
-    zipf_exponent: float
-    bias: float
-    effect_scale: float
-    interaction_scale: float
-    dense_scale: float
-    num_interactions: int
-    latent_mean: float
+    zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
+    bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
+    effect_scale: Scale
+    interaction_scale: Scale
+    dense_scale: Scale
+    num_interactions: Count
+    latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
     """What is added to every coordinate of the centred class vectors."""
 
 
 def parse_teacher(data: DataConfig) -> TeacherConfig:
     """Raises ConfigError naming the field."""
-    section = Section(
-        "data.parameters",
-        data.parameters,
-        (
-            "zipf_exponent",
-            "bias",
-            "effect_scale",
-            "interaction_scale",
-            "dense_scale",
-            "num_interactions",
-            "latent_mean",
-        ),
-    )
-    exponent = section.number("zipf_exponent", low=0.0, high=4.0)
-    if not (exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
-        raise section.fail("zipf_exponent", "a multiple of 0.125")
+    teacher = read_section("data.parameters", data.parameters, TeacherConfig)
+    if not (teacher.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
+        raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
     num_pairs = data.num_sparse * (data.num_sparse - 1) // 2
-    num_interactions = section.whole("num_interactions", low=0)
-    if num_interactions > num_pairs:
-        raise section.fail("num_interactions", f"at most the {num_pairs} pairs of {data.num_sparse} features")
+    if teacher.num_interactions > num_pairs:
+        expected = f"at most the {num_pairs} pairs of {data.num_sparse} features"
+        raise refuse("data.parameters", data.parameters, "num_interactions", expected)
     for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
         if count is None or count > MAX_SPLIT_SAMPLES:
             raise ConfigError(f"data.{split}_samples is {count!r}, expected a whole number up to 2**40.")
-    return TeacherConfig(
-        zipf_exponent=exponent,
-        bias=section.number("bias", low=-20.0, high=20.0, default=0.0),
-        effect_scale=section.number("effect_scale", low=0.0, high=100.0),
-        interaction_scale=section.number("interaction_scale", low=0.0, high=100.0),
-        dense_scale=section.number("dense_scale", low=0.0, high=100.0),
-        num_interactions=num_interactions,
-        latent_mean=section.number("latent_mean", low=-10.0, high=10.0, default=0.0),
-    )
+    return teacher
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

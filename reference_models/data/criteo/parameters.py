@@ -1,26 +1,27 @@
 """`[data.parameters]` of a benchmark on Criteo text: how rows become the dataset. Torch-free."""
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Annotated, Any, Literal
 
-from reference_models.config.sections import DataConfig, Section
+from msgspec import Meta
+
+from reference_models.config.records import PositiveCount, read_section, refuse
+from reference_models.config.sections import DataConfig
 from reference_models.process.errors import ConfigError
-
-SPLITS = ("days", "last_file", "files")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PrepareParameters:
     """What makes a dataset of given rows. Changing any of it makes another dataset."""
 
-    split: str
+    split: Literal["days", "last_file", "files"]
     """`days`: all rows are cut into `num_days` equal days (earlier ones take the remainder); the last day's first
     half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file per day.
     `files`: --train and --eval as they are given."""
-    num_days: int | None
-    min_frequency: int
+    num_days: Annotated[int, Meta(ge=2)] | None = None
+    min_frequency: PositiveCount = 1
     """Values seen less often in training share id 0."""
-    max_ind_range: int | None
+    max_ind_range: PositiveCount | None = None
     """Values are taken modulo this before anything else."""
 
     def as_dict(self) -> dict[str, Any]:
@@ -38,13 +39,9 @@ def parse_parameters(data: DataConfig) -> PrepareParameters:
         raise ConfigError(
             f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
         )
-    section = Section("data.parameters", data.parameters, ("split", "num_days", "min_frequency", "max_ind_range"))
-    split = section.text("split", allowed=SPLITS)
-    if split != "days" and "num_days" in data.parameters:
-        raise section.fail("num_days", "nothing, except with split = 'days'")
-    return PrepareParameters(
-        split=split,
-        num_days=section.whole("num_days", low=2) if split == "days" else None,
-        min_frequency=section.whole("min_frequency", low=1, default=1),
-        max_ind_range=section.optional_whole("max_ind_range", low=1),
-    )
+    parameters = read_section("data.parameters", data.parameters, PrepareParameters)
+    if (parameters.split == "days") != (parameters.num_days is not None):
+        is_missing = parameters.num_days is None
+        expected = Annotated[int, Meta(ge=2)] if is_missing else "nothing, except with split = 'days'"
+        raise refuse("data.parameters", data.parameters, "num_days", expected)
+    return parameters

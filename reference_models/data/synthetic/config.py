@@ -1,61 +1,78 @@
-"""The [data] section of kind made_up: any number of tables, rows and lookups, written by hand or by a sweep."""
+"""The [data] section of synthetic data: any number of tables, rows and lookups, written by hand or by a sweep."""
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
 
-from reference_models.config.sections import NUM_CRITEO_DENSE, DataConfig, Section
+from msgspec import Meta
+
+from reference_models.config.records import Amount, Count, Counts, PositiveCount, read_section, refuse
+from reference_models.config.sections import NUM_CRITEO_DENSE, DataConfig
 from reference_models.process.errors import ConfigError
 
+SYNTHETIC_KINDS = ("made_up", "synthetic")
+"""How files name the kind. The first spelling is what digests and records hold; the second reads as the first."""
 ZIPF_EXPONENT = 1.05
 """Of the ids unless the section says otherwise; 0 draws them uniformly."""
 SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent")
-"""What only made-up data has, beside num_embeddings, multi_hot and num_dense of every kind."""
+"""What only synthetic data has, beside num_embeddings, multi_hot and num_dense of every kind."""
 _POOL_BYTES = 1 << 30
 _MAX_ROWS = 1 << 40
 
 
-def parse_made_up(table: Mapping[str, Any]) -> DataConfig:
-    """Typed [data] of kind made_up. Raises ConfigError naming the key.
+@dataclass(frozen=True, kw_only=True)
+class SyntheticSection:
+    """[data] held in memory: tables come from num_embeddings and multi_hot, or all alike from the other keys."""
+
+    kind: Literal["made_up", "synthetic"]
+    name: str = SYNTHETIC_KINDS[0]
+    num_dense: PositiveCount = NUM_CRITEO_DENSE
+    num_embeddings: Counts | None = None
+    multi_hot: Counts | None = None
+    train_samples: PositiveCount | None = None
+    eval_samples: PositiveCount | None = None
+    seed: Count = 0
+    num_tables: PositiveCount | None = None
+    rows_per_table: PositiveCount | None = None
+    lookups_per_table: PositiveCount | None = None
+    row_scale: Amount = 1.0
+    zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
+
+
+def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
+    """Typed [data] of synthetic data. Raises ConfigError naming the key.
 
     Tables come from `num_embeddings` and `multi_hot`, repeated in their order up to `num_tables`;
     `rows_per_table` and `lookups_per_table` give all tables the same; `row_scale` multiplies rows.
     """
-    section = Section(
-        "data", table,
-        ("kind", "name", "num_dense", "num_embeddings", "multi_hot", "train_samples", "eval_samples", "seed",
-         *SHAPE_KEYS),
-    )  # fmt: skip
-    rows = section.wholes("num_embeddings", low=1) if "num_embeddings" in table else None
-    hots = section.wholes("multi_hot", low=1) if "multi_hot" in table else None
-    rows_per_table = section.optional_whole("rows_per_table", low=1)
-    lookups_per_table = section.optional_whole("lookups_per_table", low=1)
-    num_tables = section.optional_whole("num_tables", low=1)
-    if rows is None and rows_per_table is None:
+    section = read_section("data", table, SyntheticSection)
+    rows, hots, num_tables = section.num_embeddings, section.multi_hot, section.num_tables
+    if rows is None and section.rows_per_table is None:
         raise ConfigError("data.num_embeddings is missing: made-up data needs it, or data.rows_per_table.")
     if num_tables is None:
         lengths = {len(values) for values in (rows, hots) if values is not None}
         if len(lengths) != 1:
             expected = f"{len(rows)} numbers, one per table" if rows and hots else "given, or data.num_tables"
-            raise section.fail("multi_hot", expected)
+            raise refuse("data", table, "multi_hot", expected)
         num_tables = lengths.pop()
-    scale = section.number("row_scale", low=0.0, default=1.0)
-    if rows_per_table is not None:
-        rows = (rows_per_table,)
-    if lookups_per_table is not None or hots is None:
-        hots = (lookups_per_table or 1,)
+    if section.rows_per_table is not None:
+        rows = (section.rows_per_table,)
+    if section.lookups_per_table is not None or hots is None:
+        hots = (section.lookups_per_table or 1,)
+    scale = section.row_scale
     if scale == 0 or max(rows or ()) * scale > _MAX_ROWS:
-        raise section.fail("row_scale", f"a factor above 0 that leaves every table at most {_MAX_ROWS} rows")
+        raise refuse("data", table, "row_scale", f"a factor above 0 that leaves every table at most {_MAX_ROWS} rows")
     return DataConfig(
-        kind="made_up",
-        name=section.text("name", default="made_up"),
-        train_samples=section.optional_whole("train_samples", low=1),
-        eval_samples=section.optional_whole("eval_samples", low=1),
-        num_dense=section.whole("num_dense", low=1, default=NUM_CRITEO_DENSE),
+        kind=SYNTHETIC_KINDS[0],
+        name=section.name,
+        train_samples=section.train_samples,
+        eval_samples=section.eval_samples,
+        num_dense=section.num_dense,
         num_embeddings=tuple(max(1, round(num * scale)) for num in _repeat(rows or (), num_tables)),
         multi_hot=_repeat(hots, num_tables),
-        seed=section.whole("seed", low=0, default=0),
+        seed=section.seed,
         sha256=None,
-        parameters={"zipf_exponent": section.number("zipf_exponent", low=0.0, high=8.0, default=ZIPF_EXPONENT)},
+        parameters={"zipf_exponent": section.zipf_exponent},
     )
 
 

@@ -1,0 +1,83 @@
+"""Sections of a definition as typed records: what checks them is also what describes them.
+
+A record is a frozen dataclass whose types say what is allowed. Every check names the field, the value given, the
+values allowed.
+"""
+
+from collections.abc import Mapping
+from dataclasses import MISSING, fields
+from typing import Annotated, Any, TypeVar, get_type_hints
+
+import msgspec
+from msgspec import Meta, inspect
+
+from reference_models.process.errors import ConfigError, did_you_mean
+
+T = TypeVar("T")
+Count = Annotated[int, Meta(ge=0)]
+PositiveCount = Annotated[int, Meta(ge=1)]
+Amount = Annotated[float, Meta(ge=0)]
+Counts = Annotated[tuple[PositiveCount, ...], Meta(min_length=1)]
+
+
+def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
+    """One table of a definition as a record. Raises ConfigError naming `name.key`."""
+    hints = get_type_hints(kind, include_extras=True)
+    for key in table:
+        if key not in hints:
+            raise ConfigError(f"unknown key {name}.{key}.{did_you_mean(key, list(hints))}")
+    values = {}
+    for entry in fields(kind):  # type: ignore[arg-type]
+        if entry.name in table:
+            try:
+                values[entry.name] = msgspec.convert(table[entry.name], hints[entry.name])
+            except msgspec.ValidationError:
+                raise refuse(name, table, entry.name, hints[entry.name]) from None
+        elif entry.default is MISSING and entry.default_factory is MISSING:
+            raise refuse(name, table, entry.name, hints[entry.name])
+    return kind(**values)
+
+
+def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> ConfigError:
+    """What is wrong with a key: `expected` is a type, or says in words what the value may be."""
+    value = table.get(key)
+    allowed = () if isinstance(expected, str) else _alternatives(expected)
+    options = [str(option) for kind in allowed if isinstance(kind, inspect.LiteralType) for option in kind.values]
+    if options and isinstance(value, str):
+        return ConfigError(f"{name}.{key} is {value!r}.{did_you_mean(value, options)}")
+    words = expected if isinstance(expected, str) else " or ".join(_words(kind, value) for kind in allowed)
+    if key not in table:
+        return ConfigError(f"{name}.{key} is missing, expected {words}.")
+    return ConfigError(f"{name}.{key} is {value!r}, expected {words}.")
+
+
+def section_schema(kind: type[Any]) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of a table that holds this record and nothing else."""
+    schema = msgspec.json.schema(kind)
+    (made,) = schema["$defs"].values()
+    return {**made, "additionalProperties": False}
+
+
+def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
+    """The types that a value may have, None left out: TOML has none."""
+    kind = inspect.type_info(hint)
+    while isinstance(kind, inspect.Metadata):
+        kind = kind.type
+    parts = kind.types if isinstance(kind, inspect.UnionType) else (kind,)
+    return tuple(part for part in parts if not isinstance(part, inspect.NoneType))
+
+
+def _words(kind: inspect.Type, value: object) -> str:
+    if isinstance(kind, inspect.IntType):
+        return "a whole number" + _bounds(kind)
+    if isinstance(kind, inspect.FloatType):
+        return "a number" + _bounds(kind)
+    if isinstance(kind, inspect.VarTupleType):
+        is_list = isinstance(value, list | tuple) and value
+        return "a list of whole numbers" + (_bounds(kind.item_type) if is_list else "")
+    return "a table" if isinstance(kind, inspect.DictType) else "a string"
+
+
+def _bounds(kind: Any) -> str:
+    low = "" if kind.ge is None else f" of at least {kind.ge}"
+    return low + ("" if kind.le is None else f", at most {kind.le}")
