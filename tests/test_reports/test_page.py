@@ -156,7 +156,7 @@ def test_no_value_in_any_record_breaks_the_page(
     root = tmp_path_factory.getbasetemp() / "extreme"
     sets = gather([write_run_set(root, runs=runs)], second_opinion=False)
     html = render_report(sets, now=NOW)
-    drawings = re.findall(r"<svg role=img.*?</svg>", html, re.DOTALL)
+    drawings = re.findall(r'<svg role="img".*?</svg>', html, re.DOTALL)
     assert drawings
     for drawing in drawings:
         assert not re.search(r'=("[^"]*|\S*)(nan|inf)', drawing)
