@@ -5,8 +5,6 @@
 """
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -19,7 +17,6 @@ from reference_models.distributed.traffic import active_counter
 
 POWERSGD_START_STEP = 10
 """Steps of plain averaging before PowerSGD begins; its matrices start from gradients that have settled a little."""
-Hook = Callable[[Any, GradBucket], torch.futures.Future[torch.Tensor]]
 
 
 class TopK:

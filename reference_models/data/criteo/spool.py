@@ -12,11 +12,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import DTypeLike, NDArray
 
-from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE
+from reference_models.config.sections import NUM_CRITEO_SPARSE
 from reference_models.data.criteo.parse import Rows, transform_integers
 
 FOLDER = ".spool"
-ROW_BYTES = 1 + 4 * NUM_CRITEO_DENSE + 4 * NUM_CRITEO_SPARSE
 _BUFFER_BYTES = 1 << 18
 
 

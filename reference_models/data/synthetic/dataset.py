@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.store.dataset import Batch, OpenedDataset
-from reference_models.data.synthetic.config import ZIPF_EXPONENT, bytes_per_sample
+from reference_models.data.synthetic.config import ZIPF_EXPONENT
 from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
@@ -70,11 +70,6 @@ def open_made_up(data: DataConfig) -> OpenedDataset:
         dataset_sha256=None,
         files={},
     )
-
-
-def held_bytes(data: DataConfig) -> int:
-    """What the training split takes in memory."""
-    return (data.train_samples or 0) * bytes_per_sample(data)
 
 
 def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> NDArray[np.int64]:
