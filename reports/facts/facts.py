@@ -58,7 +58,7 @@ class SetFacts:
     result_set: ResultSet
     result: BenchmarkResult
     verdict: Verdict
-    extras: SetRecords
+    records: SetRecords
     runs: tuple[RunFacts, ...]
     unfinished: tuple[Attempt, ...]
     interval: Interval | None
@@ -94,12 +94,12 @@ def gather(
     )
 
 
-def make_set_facts(index: int, label: str, judged: JudgedSet, extras: SetRecords) -> SetFacts:
+def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecords) -> SetFacts:
     """Join one set's parts; pure."""
     result = judged.result
     by_index = {
         attempt.run_index: attempt
-        for attempt in extras.attempts
+        for attempt in records.attempts
         if attempt.record is None or attempt.record.is_finished
     }
     runs = []
@@ -124,9 +124,9 @@ def make_set_facts(index: int, label: str, judged: JudgedSet, extras: SetRecords
         result_set=judged.result_set,
         result=result,
         verdict=judged.verdict,
-        extras=extras,
+        records=records,
         runs=tuple(runs),
-        unfinished=tuple(attempt for attempt in extras.attempts if id(attempt) not in committed),
+        unfinished=tuple(attempt for attempt in records.attempts if id(attempt) not in committed),
         interval=_interval(result),
     )
 

@@ -66,12 +66,12 @@ class RankedSet:
 
 def ranked_set(one: SetFacts) -> RankedSet | None:
     """None where the set's own record does not say how many ranks it had."""
-    record = one.extras.run_set
+    record = one.records.run_set
     config = {key: value for key, (value, _) in config_texts(record).items()}
     told = config.get("runtime.ranks", "")
     if not (told.isdecimal() and told.isascii() and len(told) < 8 and 0 < int(told) < _MAX_RANKS):
         return None
-    system = dict(one.extras.system)
+    system = dict(one.records.system)
     hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
     threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"

@@ -64,7 +64,7 @@ class Side:
 
 def side_of(one: SetFacts) -> Side:
     """The side that a gathered result set makes."""
-    result, system = one.result, dict(one.extras.system)
+    result, system = one.result, dict(one.records.system)
     return Side(
         label=one.label,
         kind="runs",
@@ -77,8 +77,8 @@ def side_of(one: SetFacts) -> Side:
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
         settings=(
             *logged_settings(result.runs),
-            *((key, value) for key, (value, _) in config_texts(one.extras.run_set).items()),
-            *software_of(one.extras.run_set),
+            *((key, value) for key, (value, _) in config_texts(one.records.run_set).items()),
+            *software_of(one.records.run_set),
         ),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,

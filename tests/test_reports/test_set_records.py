@@ -35,28 +35,28 @@ def root(tmp_path: Path) -> Path:
 
 
 def test_records_of_our_own_sets_are_read(root: Path) -> None:
-    extras = read(root)
-    assert extras.problems == ()
-    assert extras.run_set is not None
-    assert extras.run_set.command == "dlrmbench run dlrm_tiny"
-    assert config_texts(extras.run_set) == {
+    records = read(root)
+    assert records.problems == ()
+    assert records.run_set is not None
+    assert records.run_set.command == "dlrmbench run dlrm_tiny"
+    assert config_texts(records.run_set) == {
         "train.global_batch_size": ("512", "definition"),
         "runtime.threads": ("2", "option --threads"),
     }
-    assert [(one.run_index, one.attempt, one.record and one.record.status) for one in extras.attempts[:3]] == [
+    assert [(one.run_index, one.attempt, one.record and one.record.status) for one in records.attempts[:3]] == [
         (0, 0, "interrupted"), (0, 1, "success"), (1, 0, "success"),
     ]  # fmt: skip
-    record = extras.attempts[1].record
+    record = records.attempts[1].record
     assert record is not None and record.blocks[1].first_sample == 1000
-    assert ("status", "Available on-premise") in extras.system
+    assert ("status", "Available on-premise") in records.system
 
 
 def test_logs_without_records_have_none(root: Path) -> None:
     for path in sorted((root / "extra").rglob("*"), reverse=True):
         path.unlink() if path.is_file() else path.rmdir()
     (root / "extra").rmdir()
-    extras = read(root)
-    assert (extras.run_set, extras.attempts, extras.problems) == (None, (), ())
+    records = read(root)
+    assert (records.run_set, records.attempts, records.problems) == (None, (), ())
 
 
 @pytest.mark.parametrize(

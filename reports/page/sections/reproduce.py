@@ -57,11 +57,11 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 
 
 def _command(one: SetFacts) -> str:
-    return one.extras.run_set.command if one.extras.run_set else ""
+    return one.records.run_set.command if one.records.run_set else ""
 
 
 def _facts(one: SetFacts) -> tuple[Fact, ...]:
-    record, first = one.extras.run_set, one.first_run
+    record, first = one.records.run_set, one.first_run
     facts = []
     if record is not None:
         facts += [
@@ -105,8 +105,8 @@ def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
     for one in group:
         for words, is_there in (
             ("Configuration, environment and preflight: the logs come without a run set's records",
-             one.extras.run_set is not None),
-            ("System description: no systems/<system>.json beside the results", bool(one.extras.system)),
+             one.records.run_set is not None),
+            ("System description: no systems/<system>.json beside the results", bool(one.records.system)),
             ("Throughput block by block: no run.json beside the logs",
              any(run.record and run.record.blocks for run in one.runs)),
             ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in one.runs)),

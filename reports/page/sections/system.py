@@ -21,7 +21,7 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """The preflight of every configuration: a check with the same answer in several is one row."""
     rows: dict[tuple[str, ...], list[str]] = {}
     for one in group:
-        for check in one.extras.run_set.preflight if one.extras.run_set else ():
+        for check in one.records.run_set.preflight if one.records.run_set else ():
             rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(one.label)
     blocks: list[Block] = []
     if not rows:
@@ -35,7 +35,7 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         if quiet:
             table = _checks(quiet, rows, group, f"{id_}-quiet-table")
             blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
-    without = [one.label for one in group if not (one.extras.run_set and one.extras.run_set.preflight)]
+    without = [one.label for one in group if not (one.records.run_set and one.records.run_set.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
     return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
@@ -161,13 +161,13 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
 
 
 def _system(one: SetFacts) -> Entries:
-    provenance = one.extras.run_set.system.provenance if one.extras.run_set else {}
-    return {key: (value, provenance.get(key, "")) for key, value in one.extras.system}
+    provenance = one.records.run_set.system.provenance if one.records.run_set else {}
+    return {key: (value, provenance.get(key, "")) for key, value in one.records.system}
 
 
 def _configuration(one: SetFacts) -> Entries:
     """The resolved values; of logs alone, the settings they name."""
-    record, first = one.extras.run_set, one.first_run
+    record, first = one.records.run_set, one.first_run
     if record is not None and record.config:
         return config_texts(record)
     if first is None:
@@ -183,4 +183,4 @@ def _configuration(one: SetFacts) -> Entries:
 
 
 def _environment(one: SetFacts) -> Entries:
-    return {key: (value, "") for key, value in environment_texts(one.extras.run_set).items()}
+    return {key: (value, "") for key, value in environment_texts(one.records.run_set).items()}

@@ -81,7 +81,7 @@ def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
 
 def system_words(one: SetFacts) -> str:
     """The system in a few words: accelerators and their number, else processors, else its name."""
-    fields = dict(one.extras.system)
+    fields = dict(one.records.system)
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
@@ -313,7 +313,7 @@ def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
     """What a reader must know before believing the scores, alike sentences once."""
     said: dict[str, list[str]] = {}
     for one in group:
-        for sentence in (*_warnings(one), *one.extras.problems):
+        for sentence in (*_warnings(one), *one.records.problems):
             said.setdefault(sentence, []).append(one.label)
     told = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
     hidden = len(told) - MAX_WARNINGS
