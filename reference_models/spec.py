@@ -76,6 +76,8 @@ def _names_no_tensor(model: Any) -> tuple[str, ...]:
 class ModelSpec:
     """One model. A model folder fills it; nothing outside of the folder knows the model otherwise."""
 
+    section: type[Any]
+    """The record of [model], for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], Any]
     """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = _nothing_follows

@@ -51,13 +51,6 @@ def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> Conf
     return ConfigError(f"{name}.{key} is {value!r}, expected {words}.")
 
 
-def section_schema(kind: type[Any]) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of a table that holds this record and nothing else."""
-    schema = msgspec.json.schema(kind)
-    (made,) = schema["$defs"].values()
-    return {**made, "additionalProperties": False}
-
-
 def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
     """The types that a value may have, None left out: TOML has none."""
     kind = inspect.type_info(hint)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from reference_models.config.records import Count, Counts, PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS, parse_synthetic
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS, SyntheticSection, parse_synthetic
 from reference_models.process.errors import ConfigError, did_you_mean
 
 DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", "made_up")
@@ -31,6 +31,10 @@ class DataSection:
     seed: Count | None = None
     sha256: str | None = None
     parameters: dict[str, Any] = field(default_factory=dict)
+
+
+DATA_SECTIONS = (DataSection, SyntheticSection)
+"""What [data] may be."""
 
 
 def parse_data(table: Mapping[str, Any]) -> DataConfig:

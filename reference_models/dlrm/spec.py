@@ -98,6 +98,7 @@ _TORCHREC = Implementation(
     process_bytes=80 << 20,
 )
 SPEC = ModelSpec(
+    section=DLRMConfig,
     parse=parse_model,
     follow=follow,
     width_keys=(*_MLPS, _BOTH_MLPS),

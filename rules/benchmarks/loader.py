@@ -11,12 +11,13 @@ import hashlib
 import json
 import re
 import tomllib
-from collections.abc import Mapping
-from dataclasses import dataclass
-from dataclasses import fields as dataclass_fields
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, dataclass, fields, replace
 from functools import cache
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+from msgspec import Meta, ValidationError, convert
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.errors import DefinitionError, did_you_mean
@@ -27,7 +28,10 @@ _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
 _OPTIONAL = ("runtime", "open")
 _SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "open")
-_NAME = re.compile(r"[a-z][a-z0-9_]{0,63}\Z")
+_WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "array": "a list"}
+T = TypeVar("T")
+Count = Annotated[int, Meta(ge=0)]
+PositiveCount = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,20 +39,20 @@ class FirstEval:
     """Where evaluation begins: at the first point of the grid that is at or after
     FLOOR((slope * global_batch_size + offset) / divisor) samples (closed_dlrmv4.yaml)."""
 
-    slope: int
-    offset: int
-    divisor: int
+    slope: Count
+    offset: Count
+    divisor: PositiveCount
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Quality:
     """When a run has reached its goal, and how often it may look."""
 
-    metric: str
-    target: float
-    evals_per_epoch: int
-    max_epochs: float
-    first_epoch_num: int = 0
+    metric: Literal["roc_auc"]
+    target: Annotated[float, Meta(ge=0.5, le=1)]
+    evals_per_epoch: PositiveCount
+    max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6)]
+    first_epoch_num: Count = 0
     """What the log calls the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
     """To whole batches; "up" for `dlrmv4` (closed_dlrmv4.yaml), whose points are also on a grid of samples."""
@@ -63,9 +67,25 @@ class Quality:
 class Score:
     """How runs become one score: drop the fastest and slowest `drop` runs, mean of the rest."""
 
-    num_runs: int
-    method: str
-    drop: int
+    num_runs: PositiveCount
+    method: Literal["olympic_mean"] = "olympic_mean"
+    drop: Count = 1
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Head:
+    """What a definition says of itself."""
+
+    name: Annotated[
+        str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}(?!\n)$", description="lower case letters, digits and '_'")
+    ]
+    version: PositiveCount
+    title: str
+    description: str = ""
+    status: Literal["own", "official", "workload"] = "own"
+    model: str
+    rounds: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -170,8 +190,7 @@ def read_toml(path: Path) -> dict[str, Any]:
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
     """Validate the tables of one definition. `path` is only named in messages."""
-    fields = _Fields(path)
-    fields.check_keys("the file", tables, ("schema_version", *_SECTIONS))
+    _refuse_unknown(path, "the file", tables, ("schema_version", *_SECTIONS))
     if tables.get("schema_version") != SCHEMA_VERSION:
         raise DefinitionError(
             f"{path}: schema_version is {tables.get('schema_version')!r}, this version reads {SCHEMA_VERSION}."
@@ -184,31 +203,15 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
                 raise DefinitionError(f"{path}: a workload has no target, so section [{section}] has no place in it.")
         elif not isinstance(tables.get(section, {} if section in _OPTIONAL else None), Mapping):
             raise DefinitionError(f"{path}: section [{section}] is missing or not a table.")
-    head = tables["benchmark"]
-    fields.check_keys(
-        "[benchmark]", head, ("name", "version", "title", "description", "status", "model", "rounds", "notes")
-    )
-    name = fields.text("benchmark", head, "name")
-    if not _NAME.match(name):
-        raise DefinitionError(f"{path}: benchmark.name {name!r}: use lower case letters, digits and '_'.")
-    status = fields.text("benchmark", head, "status", "own")
-    if status not in ("own", "official", "workload"):
-        raise DefinitionError(f"{path}: benchmark.status {status!r}: expected 'own', 'official' or 'workload'.")
+    head = _read(path, "benchmark", tables["benchmark"], Head)
     sections = {s: dict(tables.get(s, {})) for s in ("model", "data", "train", "runtime")}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
     _check_train_agrees(path, sections["train"], closed)
     return Benchmark(
-        name=name,
-        version=fields.whole("benchmark", head, "version", low=1),
-        title=fields.text("benchmark", head, "title"),
-        description=fields.text("benchmark", head, "description", ""),
-        status="official" if status == "official" else "workload" if is_workload else "own",
-        model=fields.text("benchmark", head, "model"),
-        rounds=fields.texts("benchmark", head, "rounds"),
-        notes=fields.texts("benchmark", head, "notes"),
-        stated_quality=None if is_workload else _parse_quality(fields, tables["quality"]),
-        stated_score=None if is_workload else _score(fields, tables["score"]),
+        **{field.name: getattr(head, field.name) for field in fields(Head)},
+        stated_quality=None if is_workload else _read_quality(path, tables["quality"]),
+        stated_score=None if is_workload else _read_score(path, tables["score"]),
         closed=closed,
         open=open_,
         sections=sections,
@@ -217,58 +220,20 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
     )
 
 
-def _score(fields: "_Fields", table: Mapping[str, Any]) -> Score:
-    fields.check_keys("[score]", table, ("num_runs", "method", "drop"))
-    method = fields.text("score", table, "method", "olympic_mean")
-    if method != "olympic_mean":
-        raise DefinitionError(f"{fields.path}: score.method {method!r}: only 'olympic_mean' is known.")
-    num_runs = fields.whole("score", table, "num_runs", low=1)
-    drop = fields.whole("score", table, "drop", default=1, low=0)
-    if num_runs <= 2 * drop:
-        raise DefinitionError(f"{fields.path}: score.num_runs {num_runs}: must exceed twice score.drop ({drop}).")
-    return Score(num_runs=num_runs, method=method, drop=drop)
-
-
-def _parse_quality(fields: "_Fields", quality: Mapping[str, Any]) -> Quality:
-    fields.check_keys("[quality]", quality, tuple(field.name for field in dataclass_fields(Quality)))
-    metric = fields.text("quality", quality, "metric")
-    if metric != "roc_auc":
-        raise DefinitionError(f"{fields.path}: quality.metric {metric!r}: only 'roc_auc' is known.")
-    rounding = fields.text("quality", quality, "interval_rounding", "down")
-    if rounding not in ("down", "up"):
-        raise DefinitionError(f"{fields.path}: quality.interval_rounding {rounding!r}: expected 'down' or 'up'.")
-    unit = fields.text("quality", quality, "convergence_unit", "epoch_num")
-    if unit not in ("epoch_num", "samples_count"):
+def _read_score(path: Path, table: Mapping[str, Any]) -> Score:
+    score = _read(path, "score", table, Score)
+    if score.num_runs <= 2 * score.drop:
         raise DefinitionError(
-            f"{fields.path}: quality.convergence_unit {unit!r}: expected 'epoch_num' or 'samples_count'."
+            f"{path}: score.num_runs {score.num_runs}: must exceed twice score.drop ({score.drop})."
         )
-    binds_open = quality.get("binds_open", False)
-    if not isinstance(binds_open, bool):
-        raise DefinitionError(f"{fields.path}: quality.binds_open is {binds_open!r}, expected true or false.")
-    return Quality(
-        metric=metric,
-        target=fields.number("quality", quality, "target", low=0.5, high=1.0),
-        evals_per_epoch=fields.whole("quality", quality, "evals_per_epoch", low=1),
-        max_epochs=fields.number("quality", quality, "max_epochs", low=1e-6, high=1e6),
-        first_epoch_num=fields.whole("quality", quality, "first_epoch_num", default=0, low=0),
-        interval_rounding="up" if rounding == "up" else "down",
-        convergence_unit="samples_count" if unit == "samples_count" else "epoch_num",
-        first_eval=_parse_first_eval(fields, quality.get("first_eval")),
-        binds_open=binds_open,
-    )
+    return score
 
 
-def _parse_first_eval(fields: "_Fields", table: Any) -> FirstEval | None:
-    if table is None:
-        return None
-    if not isinstance(table, Mapping):
-        raise DefinitionError(f"{fields.path}: quality.first_eval is {table!r}, expected a table.")
-    fields.check_keys("quality.first_eval", table, ("slope", "offset", "divisor"))
-    return FirstEval(
-        slope=fields.whole("quality.first_eval", table, "slope", low=0),
-        offset=fields.whole("quality.first_eval", table, "offset", low=0),
-        divisor=fields.whole("quality.first_eval", table, "divisor", low=1),
-    )
+def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
+    quality = _read(path, "quality", {key: value for key, value in table.items() if key != "first_eval"}, Quality)
+    if "first_eval" not in table:
+        return quality
+    return replace(quality, first_eval=_read(path, "quality.first_eval", table["first_eval"], FirstEval))
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
@@ -306,41 +271,40 @@ def _check_train_agrees(path: Path, train: Mapping[str, Any], closed: Mapping[st
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """Typed access to one table, with messages that name file, field, what was given and expected."""
+def _refuse_unknown(path: Path, where: str, table: Mapping[str, Any], known: Iterable[str]) -> None:
+    for key in table:
+        if key not in (names := list(known)):
+            raise DefinitionError(f"{path}: unknown key {key!r} in {where}.{did_you_mean(key, names)}")
 
-    path: Path
 
-    def check_keys(self, where: str, table: Mapping[str, Any], known: tuple[str, ...]) -> None:
-        for key in table:
-            if key not in known:
-                raise DefinitionError(f"{self.path}: unknown key {key!r} in {where}.{did_you_mean(key, [*known])}")
+def _read(path: Path, where: str, table: Any, kind: type[T]) -> T:
+    """One table as a record, whose types say what is allowed."""
+    if not isinstance(table, Mapping):
+        raise DefinitionError(f"{path}: {where} is {table!r}, expected a table.")
+    hints = get_type_hints(kind, include_extras=True)
+    _refuse_unknown(path, f"[{where}]", table, hints)
+    values = {}
+    for field in fields(kind):  # type: ignore[arg-type]
+        if field.name not in table and field.default is MISSING:
+            raise DefinitionError(f"{path}: {where}.{field.name} is missing.")
+        if field.name in table:
+            try:
+                values[field.name] = convert(table[field.name], hints[field.name])
+            except ValidationError as error:
+                raise DefinitionError(
+                    f"{path}: {where}.{field.name} is {table[field.name]!r}, expected "
+                    f"{_expected(hints[field.name], str(error))}."
+                ) from None
+    return kind(**values)
 
-    def text(self, section: str, table: Mapping[str, Any], key: str, default: str | None = None) -> str:
-        value = table.get(key, default)
-        if not isinstance(value, str):
-            raise DefinitionError(f"{self.path}: {section}.{key} is {value!r}, expected a string.")
-        return value
 
-    def texts(self, section: str, table: Mapping[str, Any], key: str) -> tuple[str, ...]:
-        value = table.get(key, [])
-        if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-            raise DefinitionError(f"{self.path}: {section}.{key} is {value!r}, expected a list of strings.")
-        return tuple(value)
-
-    def whole(self, section: str, table: Mapping[str, Any], key: str, *, default: int | None = None, low: int) -> int:
-        value = table.get(key, default)
-        if isinstance(value, bool) or not isinstance(value, int) or value < low:
-            raise DefinitionError(
-                f"{self.path}: {section}.{key} is {value!r}, expected a whole number of at least {low}."
-            )
-        return value
-
-    def number(self, section: str, table: Mapping[str, Any], key: str, *, low: float, high: float) -> float:
-        value = table.get(key)
-        if isinstance(value, bool) or not isinstance(value, int | float) or not low <= value <= high:
-            raise DefinitionError(
-                f"{self.path}: {section}.{key} is {value!r}, expected a number from {low} to {high}."
-            )
-        return float(value)
+def _expected(hint: Any, error: str) -> str:
+    if get_origin(hint) is Literal:
+        return " or ".join(map(repr, get_args(hint)))
+    described = [meta.description for meta in get_args(hint)[1:] if isinstance(meta, Meta) and meta.description]
+    if described:
+        return described[0]
+    words = error.partition(", got ")[0].partition(" - at ")[0].removeprefix("Expected ").replace("`", "")
+    for name, word in _WORDS.items():
+        words = re.sub(rf"\b{name}\b", word, words)
+    return words.replace(" >= ", " of at least ").replace(" <= ", " of at most ")

@@ -93,6 +93,7 @@ def load(spec: WorkloadSpec, world: World) -> Workload:
 
 PLAIN = Implementation(load=load)
 SPEC = ModelSpec(
+    section=LogisticConfig,
     parse=parse_model,
     implementations={"plain": PLAIN},
     costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),

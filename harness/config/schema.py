@@ -1,0 +1,41 @@
+"""JSON Schema of a definition, from the very records that read one."""
+
+from typing import Any
+
+import msgspec
+
+from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
+from reference_models.data.registry import DATA_SECTIONS
+from reference_models.registry import find_model
+from rules.benchmarks.loader import SCHEMA_VERSION, Head, Quality, Score
+
+_RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of bounds.'}
+
+
+def definition_schema(model: str) -> dict[str, Any]:
+    """JSON Schema (draft 2020-12) of the definitions of one model. Raises ConfigError for a name that is none."""
+    sections: dict[str, tuple[type[Any], ...]] = {
+        "benchmark": (Head,),
+        "quality": (Quality,),
+        "score": (Score,),
+        "model": (find_model(model).section,),
+        "data": DATA_SECTIONS,
+        "train": tuple(dict.fromkeys(TRAIN_SECTIONS.values())),
+        "runtime": (RuntimeConfig,),
+    }
+    kinds = [kind for each in sections.values() for kind in each]
+    schemas, records = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    by_kind = dict(zip(kinds, schemas, strict=True))
+    return {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "additionalProperties": False,
+        "required": ["schema_version", "benchmark", "model", "data", "train"],
+        "properties": {
+            "schema_version": {"const": SCHEMA_VERSION},
+            "closed": _RULES,
+            "open": _RULES,
+            **{name: {"anyOf": [by_kind[kind] for kind in each]} for name, each in sections.items()},
+        },
+        "$defs": {name: {**record, "additionalProperties": False} for name, record in records.items()},
+    }
