@@ -10,14 +10,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.foundation.files import write_json
+from harness.foundation.files import write_record
 from harness.system.accelerators import describe_accelerators, read_accelerators
 from harness.system.hardware import Found, describe_hardware
 from harness.system.peripherals import describe_networking, describe_storage
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
 from harness.system.submission import UNSPECIFIED, Given
-from rules.records.system import SYSTEM_FIELDS
+from rules.records.codec import convert
+from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
 
 UNKNOWN = "unknown"
@@ -90,7 +91,7 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
     """
     path = folder / f"{name or system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    write_json(path, {field: str(description.fields[field]) for field in SYSTEM_FIELDS})
+    write_record(path, convert(dict(description.fields), SystemRecord))
     return path
 
 
