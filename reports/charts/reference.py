@@ -49,12 +49,12 @@ def reference_figure(
     if 1 < len(results) <= MOST_NUMBERED:
         keys += [
             Key(
-                mark="end" if one.is_passed else "dot-failed",
-                words=f"{number}: {one.name}, {epochs(one.mean_epochs)}"
-                + ("" if one.is_passed else ", faster than is acceptable"),
-                hue=hue(one.hue),
+                mark="end" if result.is_passed else "dot-failed",
+                words=f"{number}: {result.name}, {epochs(result.mean_epochs)}"
+                + ("" if result.is_passed else ", faster than is acceptable"),
+                hue=hue(result.hue),
             )
-            for number, one in enumerate(results, start=1)
+            for number, result in enumerate(results, start=1)
         ]
     else:
         if any(result.is_passed for result in results):
@@ -107,8 +107,12 @@ def _size_axis(sizes: Sequence[float], x: svg.Scale, bottom: float) -> Markup:
 
 def _band(points: Sequence[Point], x: svg.Scale, y: svg.Scale) -> Markup:
     if len(points) == 1:
-        (one,) = points
-        at, upper, lower = x(math.log2(one.batch_size)), y(one.mean + one.deviation), y(one.mean - one.deviation)
+        (point,) = points
+        at, upper, lower = (
+            x(math.log2(point.batch_size)),
+            y(point.mean + point.deviation),
+            y(point.mean - point.deviation),
+        )
         return svg.rect(at - _STUB, upper, 2 * _STUB, lower - upper, "reference-band")
     upper_edge = [(x(math.log2(p.batch_size)), y(p.mean + p.deviation)) for p in points]
     lower_edge = [(x(math.log2(p.batch_size)), y(p.mean - p.deviation)) for p in reversed(points)]
@@ -127,8 +131,8 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
     is_numbered = 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if len(results) == 1 else 5.0
     by_size: dict[int, list[int]] = {}
-    for index, one in enumerate(results):
-        by_size.setdefault(one.batch_size, []).append(index)
+    for index, result in enumerate(results):
+        by_size.setdefault(result.batch_size, []).append(index)
     # Of the width that each batch size has; more marks than fit may overlap, but none hides another.
     reach = 0.4 * (x.stop - x.start) / len(by_size or (0,))
     marks: dict[int, Markup] = {}
@@ -142,13 +146,13 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
     return [marks[index] for index in sorted(marks)]
 
 
-def _result(one: Result, x: float, y: float, radius: float, label: str) -> Markup:
-    is_inside = one.is_passed and len(label) < 3
+def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:
+    is_inside = result.is_passed and len(label) < 3
     # Above and below a result the reference's mean and limit of its batch size may lie.
     words = (
         svg.text(x, y + 4, label, class_="in-counted")
         if is_inside
         else svg.text(x + radius + 4, y + 4, label, class_="name halo")
     )
-    mark = svg.circle(x, y, radius, "end") if one.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
-    return svg.group(mark, words if label else Markup(), class_=hue(one.hue))
+    mark = svg.circle(x, y, radius, "end") if result.is_passed else svg.cross(x, y, min(radius, 6.0), "dot-failed")
+    return svg.group(mark, words if label else Markup(), class_=hue(result.hue))

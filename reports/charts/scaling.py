@@ -51,12 +51,12 @@ def small_scaling(series: Sequence[Series], axes: Axes, *, id_: str, description
 def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
     """The names of the lines, as one more of the drawings."""
     marks: list[Markup] = [svg.text(0, 13, "Lines", class_="axis")]
-    for number, one in enumerate(series):
+    for number, entry in enumerate(series):
         at = 36.0 + 30.0 * number
         mark = (svg.line(4, at, 30, at, "curve"), svg.circle(17, at, 4.5, "dot-counted"))
-        words = svg.text(38, at + 4, svg.fit(one.name, _SMALL[0] - 38))
-        marks.append(svg.group(*mark, words, class_=hue(one.hue), hint=one.name))
-    about = f"Names of the lines: {'; '.join(one.name for one in series)}"
+        words = svg.text(38, at + 4, svg.fit(entry.name, _SMALL[0] - 38))
+        marks.append(svg.group(*mark, words, class_=hue(entry.hue), hint=entry.name))
+    about = f"Names of the lines: {'; '.join(entry.name for entry in series)}"
     width, height = _SMALL
     return svg.drawing(*marks, width=width, height=height, id_=id_, title="Lines", description=about)
 
@@ -67,7 +67,7 @@ def link_figure(series: Sequence[Series], axes: Axes, *, id_: str, title: str, d
         id_=id_,
         title=title,
         description=description,
-        keys=tuple(Key(mark="dot-counted", words=one.name, hue=hue(one.hue)) for one in series),
+        keys=tuple(Key(mark="dot-counted", words=entry.name, hue=hue(entry.hue)) for entry in series),
     )
 
 
@@ -81,7 +81,7 @@ def _draw(
     title: str,
     description: str,
 ) -> Markup:
-    dots = [dot for one in series for dot in one.dots]
+    dots = [dot for entry in series for dot in entry.dots]
     bottom, right = height - 42, width - 14
     y = _from_zero([dot.y for dot in dots] + ([axes.reference] if axes.reference is not None else []), bottom, 30.0)
     x = _x_scale([dot.x for dot in dots], left, right)
@@ -98,14 +98,14 @@ def _draw(
         marks.append(svg.x_axis(x, 22.0, bottom, axes.x_name, most=8 if width > 600 else 4, words=axes.x_words))
     if axes.reference is not None:
         marks.append(svg.line(left, y(axes.reference), right, y(axes.reference), "reference"))
-    marks += [_series(one, x, y) for one in series]
+    marks += [_series(entry, x, y) for entry in series]
     return svg.drawing(*marks, width=width, height=height, id_=id_, title=title, description=description, x=x, y=y)
 
 
-def _series(one: Series, x: svg.AnyScale, y: svg.AnyScale) -> Markup:
-    line = [svg.polyline([(x(dot.x), y(dot.y)) for dot in one.dots], "curve")] if len(one.dots) > 1 else []
-    dots = [svg.group(svg.circle(x(dot.x), y(dot.y), 4.5, "dot-counted"), hint=dot.hint) for dot in one.dots]
-    return svg.group(*line, *dots, class_=hue(one.hue))
+def _series(entry: Series, x: svg.AnyScale, y: svg.AnyScale) -> Markup:
+    line = [svg.polyline([(x(dot.x), y(dot.y)) for dot in entry.dots], "curve")] if len(entry.dots) > 1 else []
+    dots = [svg.group(svg.circle(x(dot.x), y(dot.y), 4.5, "dot-counted"), hint=dot.hint) for dot in entry.dots]
+    return svg.group(*line, *dots, class_=hue(entry.hue))
 
 
 def _x_scale(values: Sequence[float], start: float, stop: float) -> svg.AnyScale:

@@ -68,7 +68,7 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
         more = runs_chart(part, f"{id_}-strips{start // MAX_STRIPS + 1}")
         if more is not None:
             blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(more,)))
-    scored = [one for one in group if one.result.olympic_mean_s is not None]
+    scored = [facts for facts in group if facts.result.olympic_mean_s is not None]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
     return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
@@ -77,38 +77,40 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
 def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     """Who overlaps with whom. Without an interval nothing can be said, and that is said."""
     unit = column_unit(scored)
-    positions = {one.index: position for position, one in enumerate(group)}
+    positions = {facts.index: position for position, facts in enumerate(group)}
     rows, drawn = [], []
-    for one in scored:
-        others = [other for other in scored if other is not one]
-        overlapping = [other.label for other in others if _do_overlap(one, other)]
-        if one.interval is None:
+    for entry in scored:
+        others = [other for other in scored if other is not entry]
+        overlapping = [other.label for other in others if _do_overlap(entry, other)]
+        if entry.interval is None:
             told = MISSING
         else:
             told = names(overlapping, most=6) if overlapping else "none of the others"
-        bounds = interval(unit.number(one.interval.low), unit.number(one.interval.high)) if one.interval else MISSING
-        factor = one.result.rcp_factor
+        bounds = (
+            interval(unit.number(entry.interval.low), unit.number(entry.interval.high)) if entry.interval else MISSING
+        )
+        factor = entry.result.rcp_factor
         is_scaled = factor is not None and factor != 1.0
         rows.append(
             (
-                Cell(text=one.label),
-                Cell(text=unit.number(one.result.olympic_mean_s)),
+                Cell(text=entry.label),
+                Cell(text=unit.number(entry.result.olympic_mean_s)),
                 Cell(text=bounds),
                 Cell(text=f"{factor:.4f}" if factor is not None else MISSING),
-                Cell(text=unit.number(one.result.score_s), kind="strong"),
+                Cell(text=unit.number(entry.result.score_s), kind="strong"),
                 Cell(text=told),
             )
         )
         drawn.append(
             ScoreRow(
-                name=one.label,
-                hue=hue_number(positions[one.index], group),
-                olympic_mean_s=one.result.olympic_mean_s,
-                score_s=one.result.score_s if is_scaled else None,
-                low_s=one.interval.low if one.interval else None,
-                high_s=one.interval.high if one.interval else None,
-                words=unit.text(one.result.olympic_mean_s)
-                + (f" → {unit.text(one.result.score_s)}" if is_scaled and one.result.score_s is not None else ""),
+                name=entry.label,
+                hue=hue_number(positions[entry.index], group),
+                olympic_mean_s=entry.result.olympic_mean_s,
+                score_s=entry.result.score_s if is_scaled else None,
+                low_s=entry.interval.low if entry.interval else None,
+                high_s=entry.interval.high if entry.interval else None,
+                words=unit.text(entry.result.olympic_mean_s)
+                + (f" → {unit.text(entry.result.score_s)}" if is_scaled and entry.result.score_s is not None else ""),
             )
         )
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
@@ -148,10 +150,10 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
     return (chart, note)
 
 
-def _do_overlap(one: SetFacts, other: SetFacts) -> bool:
-    if one.interval is None or other.interval is None:
+def _do_overlap(facts: SetFacts, other: SetFacts) -> bool:
+    if facts.interval is None or other.interval is None:
         return False
-    return one.interval.low <= other.interval.high and other.interval.low <= one.interval.high
+    return facts.interval.low <= other.interval.high and other.interval.low <= facts.interval.high
 
 
 def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:

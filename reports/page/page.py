@@ -53,13 +53,13 @@ def build_page(
         _headline(sets, views) if sets else (alone or [f"Throughput of {plural(len(measured), 'configuration')}"])[0]
     )
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    num_official = sum(one.status == "official" for one in sets)
+    num_official = sum(facts.status == "official" for facts in sets)
     return PageView(
         title=printable(title, 200) if title else head,
         eyebrow="dlrmbench · training to a quality target",
         headline=printable(title, 200) if title else head,
         dek=_dek(sets, groups, titled=title is not None, head=head),
-        badges=tuple(badge(one) for one in sets) if len(sets) == 1 else (),
+        badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),
         groups=views,
         glossary=GLOSSARY,
@@ -84,29 +84,30 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
 
 def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
     """Own run sets by the name that somebody chose, without benchmark and moment, where that tells them apart."""
-    brief = [brief_name(one) for one in sets]
+    brief = [brief_name(facts) for facts in sets]
     return tuple(
-        replace(one, label=name) if brief.count(name) == 1 else one for one, name in zip(sets, brief, strict=True)
+        replace(facts, label=name) if brief.count(name) == 1 else facts
+        for facts, name in zip(sets, brief, strict=True)
     )
 
 
 def comparable_groups(sets: Sequence[SetFacts]) -> tuple[tuple[SetFacts, ...], ...]:
     """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
     groups: list[list[SetFacts]] = []
-    for one in sets:
+    for facts in sets:
         for group in groups:
-            if all(_may_share(one, other) for other in group):
-                group.append(one)
+            if all(_may_share(facts, other) for other in group):
+                group.append(facts)
                 break
         else:
-            groups.append([one])
+            groups.append([facts])
     return tuple(tuple(group) for group in groups)
 
 
-def _may_share(one: SetFacts, other: SetFacts) -> bool:
-    if one.status != other.status or one.first_run is None or other.first_run is None:
+def _may_share(facts: SetFacts, other: SetFacts) -> bool:
+    if facts.status != other.status or facts.first_run is None or other.first_run is None:
         return False
-    return why_not_comparable(one.first_run, other.first_run) is None
+    return why_not_comparable(facts.first_run, other.first_run) is None
 
 
 def group_view(
@@ -125,7 +126,7 @@ def group_view(
         for other in earlier
         if other[0].benchmark == first.benchmark and _division(other[0]) == _division(first)
     ]
-    base = next((one for one in group if baseline is not None and one.index == baseline.index), first)
+    base = next((facts for facts in group if baseline is not None and facts.index == baseline.index), first)
     comparisons = compare_group(group, base)
     return GroupView(
         id=id_,
@@ -140,38 +141,38 @@ def group_view(
 
 def _finding(comparisons: Sequence[Comparison]) -> str:
     """The comparison of two configurations as a headline; empty where it shows nothing."""
-    (one,) = comparisons
-    whole = one.whole
-    if one.verdict not in ("faster", "slower") or whole is None or whole.time_ratio is None:
+    (comparison,) = comparisons
+    whole = comparison.whole
+    if comparison.verdict not in ("faster", "slower") or whole is None or whole.time_ratio is None:
         return ""
-    if one.verdict != whole.verdict:
-        return f"{one.new}: {one.verdict} than {one.base}, by the runs that reach the target"
-    return f"{one.new} trains {with_sign(speed(whole.time_ratio))} than {one.base}"
+    if comparison.verdict != whole.verdict:
+        return f"{comparison.new}: {comparison.verdict} than {comparison.base}, by the runs that reach the target"
+    return f"{comparison.new} trains {with_sign(speed(whole.time_ratio))} than {comparison.base}"
 
 
-def _division(one: SetFacts) -> str:
-    return printable(one.first_run.division, 40) if one.first_run and one.first_run.division else ""
+def _division(facts: SetFacts) -> str:
+    return printable(facts.first_run.division, 40) if facts.first_run and facts.first_run.division else ""
 
 
-def _why_apart(one: SetFacts, other: SetFacts) -> str:
-    why = why_not_comparable(one.first_run, other.first_run) if one.first_run and other.first_run else None
+def _why_apart(facts: SetFacts, other: SetFacts) -> str:
+    why = why_not_comparable(facts.first_run, other.first_run) if facts.first_run and other.first_run else None
     return f"Not in one table with {other.label}: {printable(why) if why else 'not comparable'}."
 
 
 def _many_headline(sets: Sequence[SetFacts]) -> str:
-    names = sorted({one.benchmark for one in sets})
+    names = sorted({facts.benchmark for facts in sets})
     told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    unverified = ", unverified" if any(one.status == "official" for one in sets) else ""
+    unverified = ", unverified" if any(facts.status == "official" for facts in sets) else ""
     return f"{plural(len(sets), 'configuration')} of {told}{unverified}"
 
 
 def _dek(sets: Sequence[SetFacts], groups: Sequence[Sequence[SetFacts]], *, titled: bool, head: str) -> str:
     parts = [f"{head}."] if titled else []
     if len(sets) == 1:
-        one = sets[0]
-        seeds = {run.result.seed for run in one.runs if run.result.seed is not None}
-        sown = " with different seeds" if len(seeds) == len(one.runs) > 1 else ""
-        parts.append(f"{one.label}: {plural(len(one.runs), 'run')}{sown}.")
+        facts = sets[0]
+        seeds = {run.result.seed for run in facts.runs if run.result.seed is not None}
+        sown = " with different seeds" if len(seeds) == len(facts.runs) > 1 else ""
+        parts.append(f"{facts.label}: {plural(len(facts.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
     return " ".join(parts)

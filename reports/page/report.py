@@ -144,11 +144,11 @@ def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
     them already and a second copy would be large; `report --format json` has everything.
     """
     configurations = []
-    for one in sets:
-        runs = run_members(one)
+    for facts in sets:
+        runs = run_members(facts)
         columns = {name: [_short(getattr(run, name)) for run in runs] for name in _EMBEDDED}
         shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
-        row = {name: _short(value) for name, value in asdict(set_row(one)).items()}
+        row = {name: _short(value) for name, value in asdict(set_row(facts)).items()}
         configurations.append({**row, "runs": shared})
     return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
 

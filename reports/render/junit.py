@@ -47,10 +47,12 @@ def _case(outcome: Outcome) -> ET.Element:
         ET.SubElement(case, "skipped", message=_legal(outcome.reason or ""))
     if errors:
         failure = ET.SubElement(case, "failure", type="error", message=_legal(_text(errors[0])))
-        failure.text = _legal("\n\n".join(f"{_text(one)}\nfix: {one.remedy}\nrule: {one.citation}" for one in errors))
+        failure.text = _legal(
+            "\n\n".join(f"{_text(error)}\nfix: {error.remedy}\nrule: {error.citation}" for error in errors)
+        )
     if others:
         said = ET.SubElement(case, "system-out")
-        said.text = _legal("\n".join(f"{one.severity}: {_text(one)}\nfix: {one.remedy}" for one in others))
+        said.text = _legal("\n".join(f"{other.severity}: {_text(other)}\nfix: {other.remedy}" for other in others))
     return case
 
 

@@ -40,16 +40,16 @@ def verdicts_to_sarif(verdicts: Sequence[Verdict], base: Path | None = None) -> 
 
 def _rule(code: str, verdicts: Sequence[Verdict]) -> dict[str, Any]:
     try:
-        one = find_rule(code)
+        rule = find_rule(code)
     except DefinitionError:  # a code of no rule: the title is all there is
         title = next(o.title for verdict in verdicts for o in verdict.outcomes if o.code == code)
         return {"id": code, "shortDescription": {"text": title}, "help": {"text": title}}
     return {
         "id": code,
-        "shortDescription": {"text": one.title},
-        "fullDescription": {"text": one.explanation or one.title},
-        "help": {"text": f"{one.explanation}\nFix: {one.remedy}\nSource: {one.source}".strip()},
-        "defaultConfiguration": {"level": _LEVELS[one.severity]},
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.explanation or rule.title},
+        "help": {"text": f"{rule.explanation}\nFix: {rule.remedy}\nSource: {rule.source}".strip()},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
     }
 
 

@@ -49,7 +49,9 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 @lru_cache(maxsize=4)
 def _chosen(number: int, chosen: int) -> Floats:
     """One row per choice of `chosen` out of `number`, 1 where chosen."""
-    rows = np.fromiter((index for one in combinations(range(number), chosen) for index in one), dtype=np.intp)
+    rows = np.fromiter(
+        (index for combination in combinations(range(number), chosen) for index in combination), dtype=np.intp
+    )
     table = np.zeros((len(rows) // chosen, number))
     np.put_along_axis(table, rows.reshape(-1, chosen), 1.0, axis=1)
     return table

@@ -23,7 +23,7 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
     """One row per set, and how many more there are than are shown."""
     if not past:
         return (Prose(text="No run sets here."),)
-    rows = tuple(tuple(Cell(text=text) for text in _row(one)) for one in past)
+    rows = tuple(tuple(Cell(text=text) for text in _row(entry)) for entry in past)
     table = Table(id="history", caption="", columns=_COLUMNS, rows=rows)
     if len(past) == num_found:
         return (table,)

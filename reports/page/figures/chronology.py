@@ -23,9 +23,9 @@ class _Moment:
     kind: Literal["done", "failed", "unfinished"]
 
 
-def order_chart(one: SetFacts, id_: str) -> Chart | None:
+def order_chart(facts: SetFacts, id_: str) -> Chart | None:
     """All runs and attempts on the clock; None when fewer than two starts are known."""
-    moments = sorted(_moments(one), key=lambda moment: moment.start_s)[:MAX_SPANS]
+    moments = sorted(_moments(facts), key=lambda moment: moment.start_s)[:MAX_SPANS]
     if len(moments) < 2:
         return None
     first = moments[0].start_s
@@ -51,7 +51,7 @@ def order_chart(one: SetFacts, id_: str) -> Chart | None:
     )
 
 
-def _moments(one: SetFacts) -> list[_Moment]:
+def _moments(facts: SetFacts) -> list[_Moment]:
     found = [
         _Moment(
             start_s=run.result.started_ms / 1e3,
@@ -59,10 +59,10 @@ def _moments(one: SetFacts) -> list[_Moment]:
             label=f"run {run.label}",
             kind="failed" if run.fate == "failed" else "done",
         )
-        for run in one.runs
+        for run in facts.runs
         if run.result.started_ms is not None
     ]
-    for attempt in one.unfinished:
+    for attempt in facts.unfinished:
         if attempt.record is None:
             continue
         start_ms, stop_ms = epoch_ms(attempt.record.started_utc), epoch_ms(attempt.record.ended_utc)

@@ -10,23 +10,23 @@ from reports.text.formatting import MISSING
 from rules.records.run import EnergyRecord
 
 
-def energy_records(one: SetFacts) -> tuple[EnergyRecord | None, ...]:
+def energy_records(facts: SetFacts) -> tuple[EnergyRecord | None, ...]:
     """Of the committed runs, in their order."""
-    return tuple(run.record.energy if run.record else None for run in one.runs)
+    return tuple(run.record.energy if run.record else None for run in facts.runs)
 
 
-def mean_energy_j(one: SetFacts) -> float | None:
+def mean_energy_j(facts: SetFacts) -> float | None:
     """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
-    runs = [run for run in one.runs if run.result.converged]
+    runs = [run for run in facts.runs if run.result.converged]
     measured = [measured_j(run.record.energy) for run in runs if run.record]
     known = [energy_j for energy_j in measured if energy_j is not None]
     return sum(known) / len(known) if known and len(known) == len(runs) else None
 
 
-def energy_per_sample_j(one: SetFacts) -> float | None:
+def energy_per_sample_j(facts: SetFacts) -> float | None:
     """Mean energy of the converged runs over their mean samples, evaluations' energy included."""
-    energy_j = mean_energy_j(one)
-    samples = [run.result.samples_to_converge for run in one.runs if run.result.converged]
+    energy_j = mean_energy_j(facts)
+    samples = [run.result.samples_to_converge for run in facts.runs if run.result.converged]
     known = [number for number in samples if number]
     return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
 
@@ -52,12 +52,12 @@ def energy_text(energy_j: float | None) -> str:
     return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
 
 
-def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
+def cost_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
     """Large numbers for energy and cost, each only where it exists."""
     found = []
-    energy_j, per_sample_j = mean_energy_j(one), energy_per_sample_j(one)
+    energy_j, per_sample_j = mean_energy_j(facts), energy_per_sample_j(facts)
     if energy_j is not None:
-        sources = sorted({source_words(record) for record in energy_records(one) if record and record.parts})
+        sources = sorted({source_words(record) for record in energy_records(facts) if record and record.parts})
         each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
         found.append(
             KeyNumber(
@@ -67,14 +67,14 @@ def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
                 note=f"{each}measured by {'; '.join(sources)}",
             )
         )
-    cost = cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
+    cost = cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)
     if cost is not None:
         found.append(
             KeyNumber(
                 name="Cost to train",
                 value=cost_text(cost),
                 unit="in the price's currency",
-                note=f"derived: Olympic mean × the given price of {one.price_per_hour:g} per hour",
+                note=f"derived: Olympic mean × the given price of {facts.price_per_hour:g} per hour",
             )
         )
     return tuple(found)
@@ -83,18 +83,18 @@ def cost_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
 def cost_columns(group: Sequence[SetFacts]) -> tuple[Column, ...]:
     """Columns of a verdict table for what any of its configurations has."""
     columns = []
-    if any(mean_energy_j(one) is not None for one in group):
+    if any(mean_energy_j(facts) is not None for facts in group):
         columns.append(Column(name="Energy", is_number=True, help="measured; mean per run"))
-    prices = {one.price_per_hour for one in group if one.price_per_hour is not None}
+    prices = {facts.price_per_hour for facts in group if facts.price_per_hour is not None}
     if prices:
         told = " or ".join(f"{price:g}" for price in sorted(prices))
         columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {told} per hour"))
     return tuple(columns)
 
 
-def cost_cells(one: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
+def cost_cells(facts: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
     """One configuration's cells below `columns`."""
-    energy_j, cost = mean_energy_j(one), cost_to_train(one.result.olympic_mean_s, one.price_per_hour)
+    energy_j, cost = mean_energy_j(facts), cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)
     cells = {
         "Energy": Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}"),
         "Cost": Cell(text=cost_text(cost)),
@@ -102,7 +102,7 @@ def cost_cells(one: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
     return tuple(cells[column.name] for column in columns)
 
 
-def missing_energy(one: SetFacts) -> tuple[str, ...]:
+def missing_energy(facts: SetFacts) -> tuple[str, ...]:
     """One sentence why energy is not, or only in part, measured; nothing where it is."""
-    why = explain_missing(energy_records(one))
+    why = explain_missing(energy_records(facts))
     return (why,) if why else ()

@@ -43,7 +43,7 @@ def headline(record: ProfileFacts) -> str:
             f"reaches {percent(all_phases.fraction, 0)} of that."
         )
     if record.bound_shares:
-        largest, share = max(record.bound_shares, key=lambda one: one[1])
+        largest, share = max(record.bound_shares, key=lambda entry: entry[1])
         parts.append(f"Most of its time, {percent(share, 0)}, is in phases bound by {largest}.")
     return " ".join(parts)
 

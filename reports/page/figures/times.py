@@ -24,12 +24,12 @@ def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -
 
 def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
     """One unit for all times to train of a page section; minutes where MLPerf publishes minutes."""
-    if any(one.status == "official" for one in sets):
+    if any(facts.status == "official" for facts in sets):
         return MINUTES
-    return time_unit(run.result.time_to_train_s for one in sets for run in one.runs)
+    return time_unit(run.result.time_to_train_s for facts in sets for run in facts.runs)
 
 
-def fate_words(run: RunFacts, one: SetFacts) -> str:
+def fate_words(run: RunFacts, facts: SetFacts) -> str:
     """How a run of `one` enters its score."""
     if run.fate == "failed":
         # A log without run_stop, and without a word on why, is one that somebody or something cut off.
@@ -37,15 +37,15 @@ def fate_words(run: RunFacts, one: SetFacts) -> str:
         words = "unfinished: no run_stop" if is_cut else "did not converge"
         return f"{words}; dropped as slowest" if run.is_dropped else words
     if run.is_dropped:
-        return f"dropped: {_extreme(run, one)}"
-    return "counted" if one.result.olympic_mean_s is not None else "reached the target"
+        return f"dropped: {_extreme(run, facts)}"
+    return "counted" if facts.result.olympic_mean_s is not None else "reached the target"
 
 
-def _extreme(run: RunFacts, one: SetFacts) -> str:
+def _extreme(run: RunFacts, facts: SetFacts) -> str:
     """Of runs that tie in time, the scoring drops the first ones as the fastest."""
-    times = [math.inf if each.time_s is None else each.time_s for each in one.runs]
+    times = [math.inf if each.time_s is None else each.time_s for each in facts.runs]
     order = sorted(range(len(times)), key=times.__getitem__)
-    return "fastest" if one.runs.index(run) in order[: one.result.num_runs_dropped] else "slowest"
+    return "fastest" if facts.runs.index(run) in order[: facts.result.num_runs_dropped] else "slowest"
 
 
 def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
@@ -55,43 +55,43 @@ def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
 
 def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Dot strip over all given sets; None when there is no run."""
-    if not any(one.runs for one in sets):
+    if not any(facts.runs for facts in sets):
         return None
     unit = column_unit(sets)
     strips = [
         RunStrip(
-            name=one.label,
+            name=facts.label,
             hue=hue_number(position, sets),
             dots=tuple(
                 RunDot(
                     label=run.label,
                     time_s=run.time_s,
                     fate=run.fate,
-                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, one)}",
+                    hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, facts)}",
                 )
-                for run in one.runs
+                for run in facts.runs
             ),
-            mean_s=(mean_s := _shown_mean_s(one)),
-            is_score=one.result.olympic_mean_s is not None,
-            mean_label=_mean_name(one, is_lone=len(sets) == 1) + unit.text(mean_s),
-            low_s=one.interval.low if one.interval else None,
-            high_s=one.interval.high if one.interval else None,
+            mean_s=(mean_s := _shown_mean_s(facts)),
+            is_score=facts.result.olympic_mean_s is not None,
+            mean_label=_mean_name(facts, is_lone=len(sets) == 1) + unit.text(mean_s),
+            low_s=facts.interval.low if facts.interval else None,
+            high_s=facts.interval.high if facts.interval else None,
         )
-        for position, one in enumerate(sets)
+        for position, facts in enumerate(sets)
     ]
     lead = strips_sentence(sets)
     if len(sets) == 1:
         lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
-    description = " ".join(f"{one.label}: {_runs_sentence(one, unit)}" for one in sets)
+    description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets)
     rows = tuple(
         (
             Cell(text=f"run {run.label}"),
             Cell(text=unit.number(run.time_s)),
-            Cell(text=fate_words(run, one)),
+            Cell(text=fate_words(run, facts)),
         )
-        for one in sets
-        for run in one.runs
+        for facts in sets
+        for run in facts.runs
     )
     table = Table(
         id=f"{id_}-table",
@@ -106,7 +106,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     return Chart(
         figure=runs_figure(
             strips, unit, id_=id_, title=title, description=description,
-            has_score=any(one.result.olympic_mean_s is not None for one in sets),
+            has_score=any(facts.result.olympic_mean_s is not None for facts in sets),
         ),
         heading="",
         lead=lead,
@@ -115,42 +115,46 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     )  # fmt: skip
 
 
-def _shown_mean_s(one: SetFacts) -> float | None:
+def _shown_mean_s(facts: SetFacts) -> float | None:
     """The Olympic mean; without one the geometric mean of several runs that reached the target."""
-    if one.result.olympic_mean_s is not None:
-        return one.result.olympic_mean_s
-    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if facts.result.olympic_mean_s is not None:
+        return facts.result.olympic_mean_s
+    summary = log_summary(run.time_s for run in facts.runs if run.result.converged)
     return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
 
 
-def _mean_name(one: SetFacts, *, is_lone: bool) -> str:
+def _mean_name(facts: SetFacts, *, is_lone: bool) -> str:
     if not is_lone:
         return ""
-    return "Olympic mean " if one.result.olympic_mean_s is not None else "geometric mean "
+    return "Olympic mean " if facts.result.olympic_mean_s is not None else "geometric mean "
 
 
 def strips_sentence(sets: Sequence[SetFacts]) -> str:
     """How many runs, how many without a time, and how much luck there is within a configuration."""
-    num_runs = sum(len(one.runs) for one in sets)
-    failed = sum(not run.result.converged for one in sets for run in one.runs)
+    num_runs = sum(len(facts.runs) for facts in sets)
+    failed = sum(not run.result.converged for facts in sets for run in facts.runs)
     told = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
     told += f"; {failed} did not converge." if failed else ", all of which converged."
-    spreads = [log_summary(run.time_s for run in one.runs if run.result.converged) for one in sets]
-    known = [one.coefficient_of_variation for one in spreads if one and one.coefficient_of_variation is not None]
+    spreads = [log_summary(run.time_s for run in facts.runs if run.result.converged) for facts in sets]
+    known = [
+        spread.coefficient_of_variation
+        for spread in spreads
+        if spread and spread.coefficient_of_variation is not None
+    ]
     if not known:
         return told
     low, high = percent(min(known)), percent(max(known))
     return f"{told} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
-def _runs_sentence(one: SetFacts, unit: TimeUnit) -> str:
-    converged = [run for run in one.runs if run.result.converged]
+def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
+    converged = [run for run in facts.runs if run.result.converged]
     spread = log_summary(run.time_s for run in converged)
-    words = f"{len(converged)} of {plural(len(one.runs), 'run')} reached the target."
-    if one.result.olympic_mean_s is not None and math.isfinite(one.result.olympic_mean_s):
-        words += f" The Olympic mean is {unit.text(one.result.olympic_mean_s)}"
-        if one.interval is not None:
-            low, high = unit.number(one.interval.low), unit.number(one.interval.high)
+    words = f"{len(converged)} of {plural(len(facts.runs), 'run')} reached the target."
+    if facts.result.olympic_mean_s is not None and math.isfinite(facts.result.olympic_mean_s):
+        words += f" The Olympic mean is {unit.text(facts.result.olympic_mean_s)}"
+        if facts.interval is not None:
+            low, high = unit.number(facts.interval.low), unit.number(facts.interval.high)
             words += f", 95 % interval {interval(low, high)} {unit.name}"
         words += "."
     if spread is not None and spread.coefficient_of_variation is not None:
@@ -158,9 +162,9 @@ def _runs_sentence(one: SetFacts, unit: TimeUnit) -> str:
     return words
 
 
-def spread_sentence(one: SetFacts) -> str:
+def spread_sentence(facts: SetFacts) -> str:
     """Which factor the difference between runs comes from; empty where it cannot be said."""
-    runs = [run.result for run in one.runs if run.result.converged]
+    runs = [run.result for run in facts.runs if run.result.converged]
     rows = [
         (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
         for run in runs
@@ -187,13 +191,13 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Timed seconds in parts, per run, or as means per configuration; None when no log tells the parts apart."""
     unit = column_unit(sets)
     bars = []
-    for one in sets:
-        known = [run for run in one.runs if run.result.time_to_train_s and run.result.train_s is not None
+    for facts in sets:
+        known = [run for run in facts.runs if run.result.time_to_train_s and run.result.train_s is not None
                  and run.result.eval_s is not None]  # fmt: skip
         if len(sets) == 1:
             bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
         elif known:
-            bars.append(_time_bar(one.label, known))
+            bars.append(_time_bar(facts.label, known))
     if not bars:
         return None
     total_s = sum(sum(bar.parts_s) for bar in bars)
@@ -257,10 +261,10 @@ def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]
 def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
     drawn: list[tuple[str, BlockLine]] = []
-    for position, one in enumerate(sets):
-        for run in one.runs:
+    for position, facts in enumerate(sets):
+        for run in facts.runs:
             points = tuple(_block_points(run.record.blocks)) if run.record else ()
-            name = f"{one.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
+            name = f"{facts.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
             if points and len(drawn) < MAX_LINES:
                 hint = name if len(sets) == 1 else ""
                 drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
@@ -280,7 +284,7 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             )
         )
     title = "Throughput block by block"
-    names = {hue_number(p, sets): one.label for p, one in enumerate(sets)} if len(sets) > 1 else {}
+    names = {hue_number(p, sets): facts.label for p, facts in enumerate(sets)} if len(sets) > 1 else {}
     lead = (
         f"The slowest block of any run ran at {percent(min(slowdowns))} of its run's median. A common dip at one "
         "place points at the program, a dip in one run at the system."

@@ -29,8 +29,8 @@ METHOD = (
 
 def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell, ...]:
     """One training step, mean over runs: bytes, time and its parts, the link."""
-    step_s = _mean(one.step_s or None for one in runs)
-    waited = (_mean(one.all_to_all_s for one in runs), _mean(one.all_reduce_s for one in runs))
+    step_s = _mean(run.step_s or None for run in runs)
+    waited = (_mean(run.all_to_all_s for run in runs), _mean(run.all_reduce_s for run in runs))
     compute_s = computing_s(step_s, *waited)
     whole_s = step_s if compute_s is not None else None
     computing = (
@@ -40,8 +40,8 @@ def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell, ...]:
     )
     link = bandwidth_bytes_per_s(runs)
     return (
-        Cell(text=count(_mean(total_bytes(one.bytes_per_step) for one in runs))),
-        Cell(text=count(_mean(max(one.sent_bytes_per_step_by_rank) for one in runs))),
+        Cell(text=count(_mean(total_bytes(run.bytes_per_step) for run in runs))),
+        Cell(text=count(_mean(max(run.sent_bytes_per_step_by_rank) for run in runs))),
         Cell(text=MILLISECONDS.number(step_s)),
         computing,
         *(_part(part, whole_s) for part in waited),
@@ -72,8 +72,8 @@ def bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
         rows=tuple(
             (
                 Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
-                Cell(text=count(_mean(bytes_of(one.bytes_per_step, kind) for one in runs))),
-                Cell(text=count(_mean(bytes_of(one.bytes_per_evaluation, kind) for one in runs))),
+                Cell(text=count(_mean(bytes_of(run.bytes_per_step, kind) for run in runs))),
+                Cell(text=count(_mean(bytes_of(run.bytes_per_evaluation, kind) for run in runs))),
                 Cell(text="; ".join(formulas.get(kind, ())) or "no call in a step"),
             )
             for kind in KINDS
@@ -83,10 +83,10 @@ def bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
 
 def placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
     """Which ranks hold which part of each table, as the first run built them."""
-    placements = [sorted(one.placement, key=lambda entry: entry.table) for one in runs]
+    placements = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
     if not placements[0]:
         return ()
-    alike = all(one == placements[0] for one in placements)
+    alike = all(placement == placements[0] for placement in placements)
     columns = ("Table", "Sharding", "Shards", "Ranks")
     return (
         Table(
@@ -96,18 +96,18 @@ def placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...
             columns=tuple(Column(name=name) for name in columns),
             rows=tuple(
                 (
-                    Cell(text=f"table {one.table}"),
-                    Cell(text=one.sharding or MISSING),
-                    Cell(text=_shards_words(one)),
-                    Cell(text=", ".join(str(rank) for rank in sorted({shard.rank for shard in one.shards}))),
+                    Cell(text=f"table {placement.table}"),
+                    Cell(text=placement.sharding or MISSING),
+                    Cell(text=_shards_words(placement)),
+                    Cell(text=", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards}))),
                 )
-                for one in placements[0]
+                for placement in placements[0]
             ),
         ),
     )
 
 
-def _shards_words(one: PlacementRecord) -> str:
+def _shards_words(entry: PlacementRecord) -> str:
     """'2 of 25 × 16', rows by columns; shards of another shape are told after a comma."""
-    shapes = Counter((shard.num_rows, shard.num_columns) for shard in one.shards)
+    shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

@@ -42,7 +42,7 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 def compare_group(group: Sequence[SetFacts], baseline: SetFacts) -> tuple[Comparison, ...]:
     """All others of the group against `baseline`, in their order."""
-    others = [one for one in group if one is not baseline]
+    others = [facts for facts in group if facts is not baseline]
     return compare_all(baseline, others) if others else ()
 
 
@@ -53,10 +53,12 @@ def comparison_sections(
     if not comparisons:
         return ()
     name = f"{printable(baseline.label, 80)}"
-    usable = [one for one in comparisons if one.factors]
+    usable = [comparison for comparison in comparisons if comparison.factors]
     why = _charts(usable, name, f"{id_}-why-chart")
-    refused = [one for one in comparisons if one.refusal is not None]
-    why += [Prose(text=f"{one.new}: not compared, {printable(one.refusal)}.", kind="note") for one in refused[:12]]
+    refused = [comparison for comparison in comparisons if comparison.refusal is not None]
+    why += [
+        Prose(text=f"{entry.new}: not compared, {printable(entry.refusal)}.", kind="note") for entry in refused[:12]
+    ]
     if len(refused) > 12:
         why.append(Prose(text=f"{len(refused) - 12} more were not compared, for such reasons.", kind="note"))
     sections = [PageSection(id=f"{id_}-why", heading="What the difference is made of", name="Why", blocks=tuple(why))]
@@ -84,7 +86,7 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
 
 
 def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
-    counts = Counter(one.verdict for one in comparisons)
+    counts = Counter(comparison.verdict for comparison in comparisons)
     told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
     drawn = f" Drawn first: {MAX_BARS}." if len(comparisons) > MAX_BARS else ""
     return f"Against {baseline}: {told}.{drawn}"
@@ -93,9 +95,9 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
     """One bar per configuration: its whole against the baseline."""
     bars = [
-        replace(_bar(whole, is_whole=False), name=one.new, verdict=one.verdict)
-        for one in comparisons
-        if (whole := one.whole) is not None
+        replace(_bar(whole, is_whole=False), name=comparison.new, verdict=comparison.verdict)
+        for comparison in comparisons
+        if (whole := comparison.whole) is not None
     ]
     title = "Each configuration against the baseline"
     return Chart(
@@ -114,12 +116,14 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     panels = [
         FactorPanel(
-            label=f"{one.new}: {one.verdict}" if one.verdict in ("faster", "slower") else one.new,
-            bars=tuple(_bar(factor, is_whole=factor is one.whole) for factor in one.factors),
+            label=f"{comparison.new}: {comparison.verdict}"
+            if comparison.verdict in ("faster", "slower")
+            else comparison.new,
+            bars=tuple(_bar(factor, is_whole=factor is comparison.whole) for factor in comparison.factors),
         )
-        for one in comparisons
+        for comparison in comparisons
     ]
-    told = " ".join(_one_told(one) for one in comparisons[:MAX_WHOLE])
+    told = " ".join(_one_told(comparison) for comparison in comparisons[:MAX_WHOLE])
     title = "What the difference is made of"
     return Chart(
         figure=factors_figure(
@@ -141,20 +145,22 @@ def _told(comparisons: Sequence[Comparison]) -> list[Block]:
     """Each comparison in a sentence, where they are few."""
     if len(comparisons) > MAX_WHOLE:
         return []
-    told = tuple(_one_told(one) for one in comparisons)
+    told = tuple(_one_told(comparison) for comparison in comparisons)
     return [Prose(text=told[0])] if len(told) == 1 else [Bullets(items=told, kind="told")]
 
 
-def _one_told(one: Comparison) -> str:
-    rejected = _rejected(one)
-    return with_sign(f"{one.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(one, one.base)}")
+def _one_told(comparison: Comparison) -> str:
+    rejected = _rejected(comparison)
+    return with_sign(
+        f"{comparison.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
+    )
 
 
-def _rejected(one: Comparison) -> str:
+def _rejected(comparison: Comparison) -> str:
     """Which side the rules reject, seen from the new one; empty where neither."""
-    if "new" not in one.invalid_sides:
-        return f"{one.base} is INVALID by the rules" if one.invalid_sides else ""
-    return "INVALID by the rules" + (f", as is {one.base}" if "base" in one.invalid_sides else "")
+    if "new" not in comparison.invalid_sides:
+        return f"{comparison.base} is INVALID by the rules" if comparison.invalid_sides else ""
+    return "INVALID by the rules" + (f", as is {comparison.base}" if "base" in comparison.invalid_sides else "")
 
 
 def _capital(text: str) -> str:
@@ -192,11 +198,11 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
 def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """What must be known beside the table; what several comparisons share is said once, with their names."""
     said: dict[str, list[str]] = {}
-    for one in comparisons:
-        told = [*circumstances(one), *([olympic_words(one)] if len(comparisons) <= MAX_WHOLE else [])]
+    for comparison in comparisons:
+        told = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
         for note in told:
             is_of_base = note.startswith("base: ")
-            said.setdefault(f"{one.base}{note[4:]}" if is_of_base else note, []).append(one.new)
+            said.setdefault(f"{comparison.base}{note[4:]}" if is_of_base else note, []).append(comparison.new)
     found = []
     for note, labels in said.items():
         is_of_new = note.startswith("new: ")
@@ -206,22 +212,26 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(note for note in found if note)
 
 
-def _tags(one: Comparison) -> tuple[str, ...]:
-    return tuple(word for word, holds in (("cross-system", one.is_cross_system), ("paired", one.is_paired)) if holds)
+def _tags(comparison: Comparison) -> tuple[str, ...]:
+    return tuple(
+        word
+        for word, holds in (("cross-system", comparison.is_cross_system), ("paired", comparison.is_paired))
+        if holds
+    )
 
 
 def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> Table:
     rows = []
     unit = time_unit(
         value
-        for one in comparisons
-        for factor in one.factors
+        for comparison in comparisons
+        for factor in comparison.factors
         if factor.name == "time_to_train"
         for value in (factor.base_value, factor.new_value)
     )
-    for one in comparisons:
-        for factor in one.factors[:1] if whole_only else one.factors:
-            rows.append(_row(one, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
+    for comparison in comparisons:
+        for factor in comparison.factors[:1] if whole_only else comparison.factors:
+            rows.append(_row(comparison, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
     columns = (
         Column(name="Configuration" if whole_only else "Configuration and factors"),
         Column(name="Verdict"),
@@ -240,25 +250,27 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
     """What the intervals shown are: the adjusted ones that decide, unless there are too few runs for any."""
-    adjusted = [factor.adjusted_interval for one in comparisons for factor in one.factors]
+    adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
     told = percent(comparisons[0].confidence, 0) if comparisons else ""
     return f"{told} interval" + (", Holm-adjusted" if any(adjusted) else "")
 
 
-def _row(one: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
+def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
     told, bounds = _words(factor, unit), factor.shown_interval
     shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
-    quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(one)))
-    is_whole = factor is one.whole
-    verdict = one.verdict if is_whole else factor.verdict
-    if is_whole and one.verdict != factor.verdict:
-        hint = f"by the runs that reach the target: {one.num_new_converged} of {one.num_new}, against "
-        hint += f"{one.num_base_converged} of {one.num_base}"
-    if is_whole and (rejected := _rejected(one)):
+    quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(comparison)))
+    is_whole = factor is comparison.whole
+    verdict = comparison.verdict if is_whole else factor.verdict
+    if is_whole and comparison.verdict != factor.verdict:
+        hint = f"by the runs that reach the target: {comparison.num_new_converged} of {comparison.num_new}, against "
+        hint += f"{comparison.num_base_converged} of {comparison.num_base}"
+    if is_whole and (rejected := _rejected(comparison)):
         hint = rejected + (f"; {hint}" if hint else "")
     return (
-        Cell(text=one.new, sub=quantity, kind="whole") if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
+        Cell(text=comparison.new, sub=quantity, kind="whole")
+        if is_whole
+        else Cell(text=_NAMES[factor.name], kind="factor"),
         Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
         Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
         sorted_cell(told[0], factor.base_value, sub=str(factor.num_base)),

@@ -22,7 +22,7 @@ _X = Callable[[Evaluation], float | None]
 class _Drawn:
     """One run that has evaluations with their place."""
 
-    one: SetFacts
+    facts: SetFacts
     run: RunFacts
     hue: int
 
@@ -41,7 +41,7 @@ def _samples(evaluation: Evaluation) -> float | None:
 
 def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
     """Samples per epoch by every evaluation; none where one does not say both."""
-    every = [evaluation for one in drawn for evaluation in one.run.result.evaluations]
+    every = [evaluation for entry in drawn for evaluation in entry.run.result.evaluations]
     sizes = [e.samples_count / e.epoch_num for e in every if e.samples_count and e.epoch_num and e.epoch_num > 0]
     return sizes if len(sizes) == len(every) else []
 
@@ -63,19 +63,21 @@ def convergence_section(group: Sequence[SetFacts], id_: str) -> PageSection | No
 
 def _drawn(group: Sequence[SetFacts]) -> list[_Drawn]:
     return [
-        _Drawn(one=one, run=run, hue=hue_number(position, group))
-        for position, one in enumerate(group)
-        for run in one.runs
+        _Drawn(facts=facts, run=run, hue=hue_number(position, group))
+        for position, facts in enumerate(group)
+        for run in facts.runs
         if any(evaluation.epoch_num is not None for evaluation in run.result.evaluations)
     ]
 
 
 def _target(group: Sequence[SetFacts]) -> float | None:
-    return next((run.result.quality_target for one in group for run in one.runs if run.result.quality_target), None)
+    return next(
+        (run.result.quality_target for facts in group for run in facts.runs if run.result.quality_target), None
+    )
 
 
 def _lead(drawn: Sequence[_Drawn], target: float | None) -> str:
-    ends = [one.run.result.evaluations[-1].epoch_num for one in drawn if one.run.result.converged]
+    ends = [entry.run.result.evaluations[-1].epoch_num for entry in drawn if entry.run.result.converged]
     known = [end for end in ends if end is not None]
     if known and target is not None:
         low, high = epochs(min(known)), epochs(max(known))
@@ -94,13 +96,13 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
     target, lead = _target(group), _lead(drawn, _target(group))
     if hidden > 0:
         lead += f" The first {MAX_LINES} runs are drawn; {hidden} more are in the table of all runs."
-    names = {hue_number(p, group): one.label for p, one in enumerate(group)} if len(group) > 1 else {}
+    names = {hue_number(p, group): facts.label for p, facts in enumerate(group)} if len(group) > 1 else {}
     title = "Quality over the training"
 
     def figure(x: _X, x_name: str, drawn_id: str, same_as: str | None = None) -> Figure:
         is_first = drawn_id == id_ and len(group) == 1
         return convergence_figure(
-            [one.line(x, _hint(one) if is_first else "") for one in drawn],
+            [entry.line(x, _hint(entry) if is_first else "") for entry in drawn],
             target,
             x_name,
             id_=drawn_id,
@@ -123,20 +125,20 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
         heading="",
         lead=lead,
         table=evaluations_table(
-            [one.line(_epoch) for one in drawn], [_name(one, group) for one in drawn], f"{id_}-table"
+            [entry.line(_epoch) for entry in drawn], [_name(entry, group) for entry in drawn], f"{id_}-table"
         ),
         views=tuple(views),
         series=tuple(names.items()) if len(names) > 1 else (),
     )
 
 
-def _name(one: _Drawn, group: Sequence[SetFacts]) -> str:
-    return f"{one.one.label}: run {one.run.label}" if len(group) > 1 else f"run {one.run.label}"
+def _name(entry: _Drawn, group: Sequence[SetFacts]) -> str:
+    return f"{entry.facts.label}: run {entry.run.label}" if len(group) > 1 else f"run {entry.run.label}"
 
 
-def _hint(one: _Drawn) -> str:
-    last = one.run.result.evaluations[-1]
-    return f"run {one.run.label}: AUC {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
+def _hint(entry: _Drawn) -> str:
+    last = entry.run.result.evaluations[-1]
+    return f"run {entry.run.label}: AUC {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
 
 
 def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: str) -> Table:
@@ -175,16 +177,16 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     if not drawn:
         return ()
     target = _target(group)
-    lines = {one.index: [d.line(_epoch) for d in drawn if d.one is one] for one in group}
+    lines = {facts.index: [d.line(_epoch) for d in drawn if d.facts is facts] for facts in group}
     every = [line for some in lines.values() for line in some]
     domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
     drawings = [
         small_convergence(
-            lines[one.index], target, domain, name=one.label, id_=f"{id_}-quality-{one.index}",
-            description=f"ROC AUC over the epoch. {_lead([d for d in drawn if d.one is one], target)}",
+            lines[facts.index], target, domain, name=facts.label, id_=f"{id_}-quality-{facts.index}",
+            description=f"ROC AUC over the epoch. {_lead([d for d in drawn if d.facts is facts], target)}",
         )
-        for one in group
-        if lines[one.index]
+        for facts in group
+        if lines[facts.index]
     ]  # fmt: skip
     lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {_lead(drawn, target)}"
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
@@ -193,16 +195,16 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         blocks.append(Fold(summary=f"{plural(len(drawings) - MAX_MULTIPLES, 'more configuration')}", blocks=(rest,)))
     tables = tuple(
         Fold(
-            summary=one.label,
+            summary=facts.label,
             blocks=(
                 evaluations_table(
-                    lines[one.index],
-                    [f"run {d.run.label}" for d in drawn if d.one is one],
-                    f"{id_}-quality-{one.index}-table",
+                    lines[facts.index],
+                    [f"run {d.run.label}" for d in drawn if d.facts is facts],
+                    f"{id_}-quality-{facts.index}-table",
                 ),
             ),
         )
-        for one in group
-        if lines[one.index]
+        for facts in group
+        if lines[facts.index]
     )
     return (*blocks, Fold(summary="The numbers of these charts", blocks=tables))

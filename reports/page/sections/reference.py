@@ -18,21 +18,21 @@ def reference_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """One chart per set of points: rounds have their own."""
     by_points: dict[tuple[ReferencePoint, ...], list[tuple[SetFacts, Convergence | None]]] = {}
     without: list[SetFacts] = []
-    for one in group:
-        benchmark, points = find_points(one)
+    for facts in group:
+        benchmark, points = find_points(facts)
         if benchmark is None or not points:
-            without.append(one)
+            without.append(facts)
             continue
-        by_points.setdefault(points, []).append((one, one.result.convergence))
+        by_points.setdefault(points, []).append((facts, facts.result.convergence))
     blocks: list[Block] = []
     for number, (points, judged) in enumerate(by_points.items()):
         chart = _chart(points, judged, group, f"{id_}-rcp{number + 1}")
-        rounds = ", ".join(dict.fromkeys(f"v{one.result.round}" for one, _ in judged if one.result.round))
+        rounds = ", ".join(dict.fromkeys(f"v{facts.result.round}" for facts, _ in judged if facts.result.round))
         # Rounds have points of their own; each chart says whose, where there are several.
         blocks.append(replace(chart, heading=f"Points of round {rounds}") if len(by_points) > 1 else chart)
     if without:
-        who = "" if len(without) == len(group) else f" ({names([one.label for one in without])})"
-        reasons = {one.result.rcp_reason for one in without if one.result.rcp_reason}
+        who = "" if len(without) == len(group) else f" ({names([entry.label for entry in without])})"
+        reasons = {entry.result.rcp_reason for entry in without if entry.result.rcp_reason}
         reason = printable(next(iter(reasons))) if len(reasons) == 1 else "no reference convergence points are known"
         blocks.append(Prose(text=f"No RCP{who}: {reason}.", kind="absent"))
     heading = "Convergence against the reference"
@@ -47,14 +47,14 @@ def _chart(
 ) -> Chart:
     results = [
         Result(
-            name=one.label,
-            hue=hue_number(list(group).index(one), group),
-            batch_size=one.result.runs[0].global_batch_size or 1,
+            name=facts.label,
+            hue=hue_number(list(group).index(facts), group),
+            batch_size=facts.result.runs[0].global_batch_size or 1,
             mean_epochs=found.mean_epochs,
             is_passed=found.status == "passed",
         )
-        for one, found in judged
-        if found is not None and found.mean_epochs is not None and (one.result.runs[0].global_batch_size or 0) > 0
+        for facts, found in judged
+        if found is not None and found.mean_epochs is not None and (facts.result.runs[0].global_batch_size or 0) > 0
     ]
     drawn = [
         Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)
@@ -72,7 +72,7 @@ def _chart(
         )
         for point in points
     ]
-    rows += [_result_row(one, found) for one, found in judged]
+    rows += [_result_row(facts, found) for facts, found in judged]
     return Chart(
         figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
         heading="",
@@ -92,18 +92,18 @@ def _chart(
     )
 
 
-def _result_row(one: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
-    factor = one.result.rcp_factor
+def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
+    factor = facts.result.rcp_factor
     outcome = found.status if found is not None else "not tested"
     if found is None:
-        reason = one.result.no_score_reason or ""
+        reason = facts.result.no_score_reason or ""
     elif factor is not None and factor != 1.0:
         reason = f"score × {factor:.4f}"
     else:
         reason = found.reason if found.status in ("missing", "none", "failed") else ""
     return (
-        Cell(text=one.label),
-        Cell(text=count(one.result.runs[0].global_batch_size if one.result.runs else None)),
+        Cell(text=facts.label),
+        Cell(text=count(facts.result.runs[0].global_batch_size if facts.result.runs else None)),
         Cell(text=epochs(found.mean_epochs if found else None)),
         Cell(text=epochs(found.point.min_epochs if found and found.point else None)),
         Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
@@ -113,9 +113,9 @@ def _result_row(one: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
 def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
     """What the test says; a result that is faster than the reference, but within chance, is scaled back."""
     if len(judged) == 1:
-        one, found = judged[0]
+        member, found = judged[0]
         if found is None:
-            return f"Not tested: {printable(one.result.no_score_reason or 'the set cannot be scored')}."
+            return f"Not tested: {printable(member.result.no_score_reason or 'the set cannot be scored')}."
         if found.point is None or found.mean_epochs is None:
             return f"No test: {printable(found.reason)}."
         told = (
@@ -123,16 +123,16 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
             f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
             f"{found.status}."
         )
-        factor = one.result.rcp_factor
+        factor = member.result.rcp_factor
         return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
-    tested = [(one, found) for one, found in judged if found is not None and found.point is not None]
+    tested = [(facts, found) for facts, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
-    scaled = sum(one.result.rcp_factor not in (None, 1.0) for one, _ in judged)
+    scaled = sum(facts.result.rcp_factor not in (None, 1.0) for facts, _ in judged)
     told = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
     verb = "is" if scaled == 1 else "are"
     told += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
-    untested = [one.label for one, found in judged if found is None or found.point is None]
-    reasons = {one.result.no_score_reason for one, found in judged if found is None or found.point is None}
+    untested = [facts.label for facts, found in judged if found is None or found.point is None]
+    reasons = {facts.result.no_score_reason for facts, found in judged if found is None or found.point is None}
     if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):
         return f"Not tested, and no result is drawn: {printable(reason)}."
     return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")

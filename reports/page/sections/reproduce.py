@@ -27,25 +27,25 @@ MAX_OPEN = 3
 
 def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """Commands to copy, digests, checksums; what several configurations share is said once."""
-    facts = [_facts(one) for one in group]
+    facts = [_facts(facts) for facts in group]
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
     blocks: list[Block] = []
     folds = []
-    for one, mine in zip(group, facts, strict=True):
+    for member, mine in zip(group, facts, strict=True):
         own: tuple[Block, ...] = (
-            Command(text=_command(one))
-            if _command(one)
+            Command(text=_command(member))
+            if _command(member)
             else Prose(text="The command was not recorded.", kind="absent"),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
             Fold(
-                summary=f"Files and checksums: {plural(len(one.runs), 'log')}",
-                blocks=(_files(one, f"set{one.index + 1}-files"),),
+                summary=f"Files and checksums: {plural(len(member.runs), 'log')}",
+                blocks=(_files(member, f"set{member.index + 1}-files"),),
             ),
         )
         if len(group) == 1:
             blocks += own
         else:
-            folds.append(Fold(summary=one.label, blocks=own, is_open=len(group) <= MAX_OPEN))
+            folds.append(Fold(summary=member.label, blocks=own, is_open=len(group) <= MAX_OPEN))
     blocks += in_portions(folds)
     if shared:
         blocks += [Heading(text="The same in all configurations"), Facts(facts=shared)]
@@ -56,12 +56,12 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
 
-def _command(one: SetFacts) -> str:
-    return one.records.run_set.command if one.records.run_set else ""
+def _command(facts: SetFacts) -> str:
+    return facts.records.run_set.command if facts.records.run_set else ""
 
 
-def _facts(one: SetFacts) -> tuple[Fact, ...]:
-    record, first = one.records.run_set, one.first_run
+def _facts(member: SetFacts) -> tuple[Fact, ...]:
+    record, first = member.records.run_set, member.first_run
     facts = []
     if record is not None:
         facts += [
@@ -81,14 +81,14 @@ def _facts(one: SetFacts) -> tuple[Fact, ...]:
     return tuple(facts)
 
 
-def _files(one: SetFacts, id_: str) -> Table:
-    folder = str(one.result_set.folder)
+def _files(facts: SetFacts, id_: str) -> Table:
+    folder = str(facts.result_set.folder)
     rows = [
         (
             Cell(text=printable(run.result.path.removeprefix(f"{folder}/"))),
             Cell(text=printable(run.result.log_sha256)),
         )
-        for run in one.runs
+        for run in facts.runs
     ]
     return Table(
         id=id_,
@@ -102,19 +102,19 @@ def _files(one: SetFacts, id_: str) -> Table:
 def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
     """What this page would show and these results do not have."""
     absent: dict[str, list[str]] = {}
-    for one in group:
+    for facts in group:
         for words, is_there in (
             ("Configuration, environment and preflight: the logs come without a run set's records",
-             one.records.run_set is not None),
-            ("System description: no systems/<system>.json beside the results", bool(one.records.system)),
+             facts.records.run_set is not None),
+            ("System description: no systems/<system>.json beside the results", bool(facts.records.system)),
             ("Throughput block by block: no run.json beside the logs",
-             any(run.record and run.record.blocks for run in one.runs)),
-            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in one.runs)),
+             any(run.record and run.record.blocks for run in facts.runs)),
+            ("Peak memory: not recorded", any(run.record and run.record.peak_rss_bytes for run in facts.runs)),
         ):  # fmt: skip
             if not is_there:
-                absent.setdefault(words, []).append(one.label)
-        for sentence in missing_energy(one):
-            absent.setdefault(sentence.removesuffix("."), []).append(one.label)
+                absent.setdefault(words, []).append(facts.label)
+        for sentence in missing_energy(facts):
+            absent.setdefault(sentence.removesuffix("."), []).append(facts.label)
     return tuple(
         f"{words}." if len(labels) == len(group) else f"{words} ({names(labels)})."
         for words, labels in absent.items()

@@ -19,7 +19,7 @@ MAX_SHOWN = 40
 
 def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """Findings by rule, passed and skipped rules folded with counts, the second opinion beside them."""
-    outcomes = [outcome for one in group for outcome in one.verdict.outcomes]
+    outcomes = [outcome for facts in group for outcome in facts.verdict.outcomes]
     passed = [outcome for outcome in outcomes if outcome.status == "pass"]
     skipped = [outcome for outcome in outcomes if outcome.status == "skip"]
     blocks: list[Block] = [Prose(text=_summary(group, passed))]
@@ -51,13 +51,13 @@ _WHERE = "What each rule says stands at the end of the page."
 
 def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
     judged: dict[str, list[str]] = {}
-    for one in group:
-        ruleset = f"{registered(printable(one.verdict.ruleset))} ({printable(one.verdict.ruleset_source)})"
-        judged.setdefault(ruleset, []).append(one.label)
+    for facts in group:
+        ruleset = f"{registered(printable(facts.verdict.ruleset))} ({printable(facts.verdict.ruleset_source)})"
+        judged.setdefault(ruleset, []).append(facts.label)
     by = " and ".join(
         ruleset if len(judged) == 1 else f"{ruleset} for {names(labels)}" for ruleset, labels in judged.items()
     )
-    told = _counts(finding.severity for one in group for finding in one.verdict.findings)
+    told = _counts(finding.severity for facts in group for finding in facts.verdict.findings)
     num_passed = len({outcome.code for outcome in passed})
     return f"Judged by {by}: {told or 'no findings'}; {plural(num_passed, 'rule')} passed."
 
@@ -68,7 +68,7 @@ def _counts(severities: Iterable[str]) -> str:
 
 
 def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:
-    counts = Counter(finding.severity for one in group for finding in one.verdict.findings)
+    counts = Counter(finding.severity for facts in group for finding in facts.verdict.findings)
     if len(counts) < 2:
         return ()
     kinds = ((kind, f"{_PLURALS[kind]} ({counts[kind]:,})") for kind in SEVERITIES if counts[kind])
@@ -77,9 +77,9 @@ def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:
 
 def _groups(group: Sequence[SetFacts], id_: str) -> tuple[FindingGroup, ...]:
     placed = [
-        Placed(finding=finding, where=place(one, finding), label=one.label)
-        for one in group
-        for finding in one.verdict.findings
+        Placed(finding=finding, where=place(facts, finding), label=facts.label)
+        for facts in group
+        for finding in facts.verdict.findings
     ]
     return group_findings(
         placed,
@@ -96,22 +96,22 @@ def _places(places: Sequence[str]) -> str:
     return shown if len(places) <= 3 else f"{shown} and {plural(len(places) - 3, 'more place')}"
 
 
-def place(one: SetFacts, finding: Finding) -> str:
+def place(facts: SetFacts, finding: Finding) -> str:
     """File and line, without the folders that all of the set's logs share."""
     path = PurePath(finding.path)
-    folder = PurePath(str(one.result_set.folder))
+    folder = PurePath(str(facts.result_set.folder))
     shown = path.name if path.parent == folder else "the set" if path == folder else path
     return printable(shown if finding.line_num is None else f"{shown}:{finding.line_num}", 120)
 
 
 def rule_index(sets: Iterable[SetFacts]) -> tuple[Fact, ...]:
     """Code and title of every rule that was applied to any set, so that each title stands on the page once."""
-    titles = {outcome.code: outcome.title for one in sets for outcome in one.verdict.outcomes}
+    titles = {outcome.code: outcome.title for facts in sets for outcome in facts.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
 
 def _by_code(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
-    return tuple(Fact(name=printable(code, 20), value="") for code in sorted({one.code for one in outcomes}))
+    return tuple(Fact(name=printable(code, 20), value="") for code in sorted({outcome.code for outcome in outcomes}))
 
 
 def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
@@ -126,9 +126,9 @@ def _by_reason(outcomes: Sequence[Outcome]) -> tuple[Fact, ...]:
 def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     """The official checker's word on each log, beside ours; rows for those logs on which it had something to say."""
     asked = [
-        (one, run, log, opinion)
-        for one in group
-        for run, log in zip(one.runs, one.verdict.logs, strict=False)
+        (facts, run, log, opinion)
+        for facts in group
+        for run, log in zip(facts.runs, facts.verdict.logs, strict=False)
         for opinion in log.official
         if opinion.checker == "compliance"
     ]
@@ -153,12 +153,12 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         return (summary,)
     rows = tuple(
         (
-            Cell(text=f"run {run.label}", sub=one.label if len(group) > 1 else ""),
+            Cell(text=f"run {run.label}", sub=entry.label if len(group) > 1 else ""),
             Cell(text=log.outcome),
             Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
             Cell(text=printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
         )
-        for one, run, log, opinion in worth[:MAX_SHOWN]
+        for entry, run, log, opinion in worth[:MAX_SHOWN]
     )
     table = Table(
         id=f"{id_}-opinion",
@@ -178,14 +178,14 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
     rows = [
         (
-            Cell(text=one.label),
+            Cell(text=facts.label),
             Cell(text=opinion.checker),
             Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
-            Cell(text=_factor(opinion.factor, one.result.rcp_factor if opinion.checker == "rcp" else None)),
+            Cell(text=_factor(opinion.factor, facts.result.rcp_factor if opinion.checker == "rcp" else None)),
             Cell(text=printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
         )
-        for one in group
-        for opinion in one.verdict.official
+        for facts in group
+        for opinion in facts.verdict.official
     ]
     if not rows:
         return ()
@@ -196,7 +196,7 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         columns=tuple(Column(name=name) for name in names_),
         rows=tuple(rows[:MAX_SHOWN]),
     )
-    not_valid = sum(opinion.outcome != "valid" for one in group for opinion in one.verdict.official)
+    not_valid = sum(opinion.outcome != "valid" for facts in group for opinion in facts.verdict.official)
     told = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
     return (Fold(summary=f"{told}, {not_valid} other than valid" if not_valid else told, blocks=(table,)),)
 

@@ -35,25 +35,25 @@ MAX_ORDER_CHARTS = 12
 def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """One table where it can be read at once, else one per configuration behind its summary."""
     lead = "Every run that was started is listed, also those that failed or were interrupted."
-    cleared = {run.result.cache_clear for one in group for run in one.runs}
+    cleared = {run.result.cache_clear for facts in group for run in facts.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
         lead += f" Data cache before each: {printable(said, 120)}."
     blocks: list[Block] = [Prose(text=lead)]
-    if len(group) == 1 or sum(len(one.runs) + len(one.unfinished) for one in group) <= MAX_ROWS:
+    if len(group) == 1 or sum(len(facts.runs) + len(facts.unfinished) for facts in group) <= MAX_ROWS:
         blocks.append(runs_table(group, f"{id_}-runs-table"))
     else:
         blocks += in_portions(
             [
                 Fold(
-                    summary=f"{one.label}: {_counts(one)}",
-                    blocks=(runs_table([one], f"set{one.index + 1}-runs"),),
-                    id=f"set{one.index + 1}",
+                    summary=f"{facts.label}: {_counts(facts)}",
+                    blocks=(runs_table([facts], f"set{facts.index + 1}-runs"),),
+                    id=f"set{facts.index + 1}",
                 )
-                for one in group
+                for facts in group
             ]
         )
-    charts = [order_chart(one, f"set{one.index + 1}-order") for one in group[:MAX_ORDER_CHARTS]]
-    drawn = [(one, chart) for one, chart in zip(group, charts, strict=False) if chart is not None]
+    charts = [order_chart(facts, f"set{facts.index + 1}-order") for facts in group[:MAX_ORDER_CHARTS]]
+    drawn = [(facts, chart) for facts, chart in zip(group, charts, strict=False) if chart is not None]
     if len(group) == 1:
         blocks += [chart for _, chart in drawn]
     elif drawn:
@@ -61,18 +61,18 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
             Fold(
                 summary="When the runs were made: order, gaps and overlaps",
                 blocks=tuple(
-                    block for one, chart in drawn for block in (Prose(text=one.label, kind="status"), chart)
+                    block for entry, chart in drawn for block in (Prose(text=entry.label, kind="status"), chart)
                 ),
             )
         )
     return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
 
 
-def _counts(one: SetFacts) -> str:
-    failed = sum(run.fate == "failed" for run in one.runs)
-    told = [plural(len(one.runs), "run")]
+def _counts(facts: SetFacts) -> str:
+    failed = sum(run.fate == "failed" for run in facts.runs)
+    told = [plural(len(facts.runs), "run")]
     told += [f"{failed} did not converge"] if failed else []
-    told += [f"{plural(len(one.unfinished), 'attempt')} without a result"] if one.unfinished else []
+    told += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
     return ", ".join(told)
 
 
@@ -93,7 +93,7 @@ class _Shown:
 
 def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
     """Committed runs, then the attempts that left no result, configuration by configuration."""
-    runs = [run for one in sets for run in one.runs]
+    runs = [run for facts in sets for run in facts.runs]
     settings = {(run.result.global_batch_size, run.result.learning_rate) for run in runs}
     shown = _Shown(
         unit=column_unit(sets),
@@ -130,28 +130,28 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
     columns += [Column(name="Cache clear")] if shown.cache else []
     columns.append(Column(name="Log sha256"))
     rows = []
-    for one in sets:
+    for facts in sets:
         rows += [
-            _run_row(one, run, shown, id_=f"set{one.index + 1}" if number == 0 and shown.configuration else "")
-            for number, run in enumerate(one.runs)
+            _run_row(facts, run, shown, id_=f"set{facts.index + 1}" if number == 0 and shown.configuration else "")
+            for number, run in enumerate(facts.runs)
         ]
-        rows += [_attempt_row(one, number, shown) for number in range(len(one.unfinished))]
+        rows += [_attempt_row(facts, number, shown) for number in range(len(facts.unfinished))]
     return Table(
         id=id_,
         caption="All runs and attempts" + (f", started on {shown.day} (UTC)" if shown.day else ""),
         columns=tuple(columns),
         rows=tuple(rows),
         is_sortable=len(rows) > 1,
-        style="runs long-names" if shown.configuration and any(len(one.label) > 24 for one in sets) else "runs",
+        style="runs long-names" if shown.configuration and any(len(facts.label) > 24 for facts in sets) else "runs",
     )
 
 
-def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[Cell, ...]:
+def _run_row(facts: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[Cell, ...]:
     result, record, unit = run.result, run.record, shown.unit
     cells = [
         Cell(text=f"run {run.label}", sort=run.label, id=id_),
-        *([Cell(text=one.label)] if shown.configuration else []),
-        _status_cell(one, run),
+        *([Cell(text=facts.label)] if shown.configuration else []),
+        _status_cell(facts, run),
         Cell(text=unit.number(run.time_s), sub=_stopped(run, unit)),
         Cell(text=epochs(result.epochs_to_converge)),
         Cell(text=quality(result.final_quality)),
@@ -174,8 +174,8 @@ def _run_row(one: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[
     return tuple(cells)
 
 
-def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
-    attempt = one.unfinished[number]
+def _attempt_row(facts: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
+    attempt = facts.unfinished[number]
     record, status, seed = attempt.record, "no record", MISSING
     if record is not None:
         status = record.status + (f": {record.reason}" if record.reason else "")
@@ -186,9 +186,9 @@ def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
         Cell(
             text=f"run {attempt.run_index}, attempt {attempt.attempt}",
             sort=str(attempt.run_index),
-            id=f"set{one.index + 1}" if number == 0 and shown.configuration and not one.runs else "",
+            id=f"set{facts.index + 1}" if number == 0 and shown.configuration and not facts.runs else "",
         ),
-        *([Cell(text=one.label)] if shown.configuration else []),
+        *([Cell(text=facts.label)] if shown.configuration else []),
         Cell(text=f"✕ {status}", kind="bad"),
         *(Cell(text=MISSING) for _ in range(6)),
         Cell(text=seed),
@@ -203,8 +203,8 @@ def _attempt_row(one: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
     return tuple(cells)
 
 
-def _status_cell(one: SetFacts, run: RunFacts) -> Cell:
-    words = fate_words(run, one)
+def _status_cell(facts: SetFacts, run: RunFacts) -> Cell:
+    words = fate_words(run, facts)
     if run.fate == "failed":
         reason = run.result.abort_reason or run.result.status
         return Cell(text=f"✕ {words}" + (f" ({printable(reason, 80)})" if reason else ""), kind="bad")
@@ -219,8 +219,10 @@ def _stopped(run: RunFacts, unit: TimeUnit) -> str:
 
 def _common_day(sets: Sequence[SetFacts]) -> str:
     """The day on which everything started, which the caption then says; else empty."""
-    moments = [run.result.started_ms for one in sets for run in one.runs]
-    moments += [epoch_ms(attempt.record.started_utc) for one in sets for attempt in one.unfinished if attempt.record]
+    moments = [run.result.started_ms for facts in sets for run in facts.runs]
+    moments += [
+        epoch_ms(attempt.record.started_utc) for facts in sets for attempt in facts.unfinished if attempt.record
+    ]
     days = {utc(moment).partition(" ")[0] for moment in moments}
     return days.pop() if len(days) == 1 and MISSING not in days else ""
 

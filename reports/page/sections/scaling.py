@@ -30,17 +30,17 @@ class ScalingLine:
     sets: tuple[RankedSet, ...]
     shares_threads: bool = False
 
-    def efficiency(self, one: RankedSet) -> float | None:
+    def efficiency(self, ranked: RankedSet) -> float | None:
         """Samples per second and rank (and thread, where those are shared), over those of the smallest world."""
         base = self.sets[0].samples_per_s
-        if base is None or one.samples_per_s is None:
+        if base is None or ranked.samples_per_s is None:
             return None
-        return one.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / one.num_ranks)
+        return ranked.samples_per_s / base * (1 if self.shares_threads else self.sets[0].num_ranks / ranked.num_ranks)
 
 
 def scaling_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no two configurations differ in ranks or exchange alone."""
-    worlds = [world for one in group if (world := ranked_set(one)) is not None]
+    worlds = [world for facts in group if (world := ranked_set(facts)) is not None]
     unit = column_unit(group)
     blocks: list[Block] = []
     if lines := scaling_lines(worlds)[:MAX_HUES]:
@@ -69,8 +69,8 @@ def scaling_lines(worlds: Sequence[RankedSet]) -> list[ScalingLine]:
             schemes = dict.fromkeys(_exchange_of(world) for world in family if world.num_ranks > 1)
             for scheme in schemes:
                 many = [world for world in family if world.num_ranks > 1 and _exchange_of(world) == scheme]
-                sets = sorted([*alone, *many], key=lambda one: one.num_ranks)
-                if len({one.num_ranks for one in sets}) > 1:
+                sets = sorted([*alone, *many], key=lambda ranked: ranked.num_ranks)
+                if len({ranked.num_ranks for ranked in sets}) > 1:
                     batch = f"{count(_batch(sets[0], is_weak=is_weak))} per {'rank' if is_weak else 'step'}"
                     words = f"{scheme}, {batch}{_threads_words(sets[0], shares_threads=shares_threads)}"
                     line = ScalingLine(name=printable(words, 120), sets=tuple(sets), shares_threads=shares_threads)
@@ -103,12 +103,16 @@ def _batch(world: RankedSet, *, is_weak: bool) -> float | None:
 
 
 def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> list[Block]:
-    places = tuple(sorted({float(one.num_ranks) for line in lines for one in line.sets}))
+    places = tuple(sorted({float(ranked.num_ranks) for line in lines for ranked in line.sets}))
     quantities: tuple[tuple[str, Callable[[ScalingLine, RankedSet], float | None], Callable[[float], str]], ...] = (
-        ("Samples/s", lambda line, one: one.samples_per_s, si),
-        ("Efficiency", lambda line, one: line.efficiency(one), lambda value: percent(value, 0)),
-        (f"Time to train, {unit.name}", lambda line, one: _in(unit, one.time_to_train_s), lambda value: f"{value:g}"),
-        ("Samples to converge", lambda line, one: one.samples_to_converge, si),
+        ("Samples/s", lambda line, ranked: ranked.samples_per_s, si),
+        ("Efficiency", lambda line, ranked: line.efficiency(ranked), lambda value: percent(value, 0)),
+        (
+            f"Time to train, {unit.name}",
+            lambda line, ranked: _in(unit, ranked.time_to_train_s),
+            lambda value: f"{value:g}",
+        ),
+        ("Samples to converge", lambda line, ranked: ranked.samples_to_converge, si),
     )
     drawings: list[Markup] = []
     for number, (name, value, words) in enumerate(quantities):
@@ -117,10 +121,12 @@ def _scaling_blocks(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> l
             reference=1.0 if name == "Efficiency" else None,
         )  # fmt: skip
         series = [_series(line, hue, value, f"{name}: ", words) for hue, line in enumerate(lines)]
-        if any(one.dots for one in series):
+        if any(entry.dots for entry in series):
             about = f"{name} over the number of ranks, one line per configuration."
             drawings.append(
-                small_scaling([one for one in series if one.dots], axes, id_=f"{id_}{number}", description=about)
+                small_scaling(
+                    [entry for entry in series if entry.dots], axes, id_=f"{id_}{number}", description=about
+                )
             )
     if len(lines) > 1:
         names = [Series(name=line.name, hue=hue, dots=()) for hue, line in enumerate(lines)]
@@ -144,9 +150,9 @@ def _series(
     words: Callable[[float], str],
 ) -> Series:
     dots = tuple(
-        Dot(x=one.num_ranks, y=at, hint=f"{one.facts.label}: {what}{words(at)}")
-        for one in line.sets
-        if (at := value(line, one)) is not None
+        Dot(x=ranked.num_ranks, y=at, hint=f"{ranked.facts.label}: {what}{words(at)}")
+        for ranked in line.sets
+        if (at := value(line, ranked)) is not None
     )
     return Series(name=line.name, hue=hue, dots=dots)
 
@@ -167,17 +173,17 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
 def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Table:
     rows = [
         (
-            Cell(text=one.facts.label, sub=line.name),
-            Cell(text=count(one.num_ranks)),
-            Cell(text=count(one.global_batch_size)),
-            Cell(text=throughput(one.samples_per_s)),
-            Cell(text=percent(line.efficiency(one))),
-            Cell(text=unit.number(one.time_to_train_s)),
-            Cell(text=count(one.samples_to_converge)),
-            Cell(text=count(sum(run.result.converged for run in one.facts.runs))),
+            Cell(text=ranked.facts.label, sub=line.name),
+            Cell(text=count(ranked.num_ranks)),
+            Cell(text=count(ranked.global_batch_size)),
+            Cell(text=throughput(ranked.samples_per_s)),
+            Cell(text=percent(line.efficiency(ranked))),
+            Cell(text=unit.number(ranked.time_to_train_s)),
+            Cell(text=count(ranked.samples_to_converge)),
+            Cell(text=count(sum(run.result.converged for run in ranked.facts.runs))),
         )
         for line in lines
-        for one in line.sets
+        for ranked in line.sets
     ]
     return Table(
         id=id_,
@@ -205,23 +211,25 @@ def link_families(worlds: Sequence[RankedSet]) -> list[tuple[RankedSet, ...]]:
         if world.num_ranks > 1 and world.bandwidth_bytes_per_s is not None and world.time_to_train_s is not None:
             key = (world.others, world.num_ranks, world.num_threads, world.sharding, world.global_batch_size)
             families.setdefault(key, []).append(world)
-    return [tuple(family) for family in families.values() if len({one.scheme for one in family}) > 1]
+    return [tuple(family) for family in families.values() if len({ranked.scheme for ranked in family}) > 1]
 
 
 def _link_chart(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Chart:
-    schemes = [*dict.fromkeys(one.scheme for one in family)]
+    schemes = [*dict.fromkeys(ranked.scheme for ranked in family)]
     series = []
     for number, scheme in enumerate(schemes):
         sets = sorted(
-            (one for one in family if one.scheme == scheme), key=lambda one: one.bandwidth_bytes_per_s or 0.0
+            (ranked for ranked in family if ranked.scheme == scheme),
+            key=lambda ranked: ranked.bandwidth_bytes_per_s or 0.0,
         )
         dots = tuple(
             Dot(
-                x=one.bandwidth_bytes_per_s or 0.0,
-                y=(one.time_to_train_s or 0.0) / unit.seconds,
-                hint=f"{one.facts.label}: {unit.text(one.time_to_train_s)} at {_speed(one.bandwidth_bytes_per_s)}",
+                x=ranked.bandwidth_bytes_per_s or 0.0,
+                y=(ranked.time_to_train_s or 0.0) / unit.seconds,
+                hint=f"{ranked.facts.label}: {unit.text(ranked.time_to_train_s)} "
+                f"at {_speed(ranked.bandwidth_bytes_per_s)}",
             )
-            for one in sets
+            for ranked in sets
         )
         series.append(Series(name=printable(scheme, 80), hue=number % MAX_HUES, dots=dots))
     first = family[0]
@@ -246,7 +254,7 @@ def _speed(value: float | None) -> str:
 
 def _whole_exchange(family: Sequence[RankedSet]) -> RankedSet | None:
     """The set that exchanges all in full precision, where exactly one is there."""
-    whole = [one for one in family if (one.comm, one.grad_comm) == ("fp32", "dense")]
+    whole = [ranked for ranked in family if (ranked.comm, ranked.grad_comm) == ("fp32", "dense")]
     return whole[0] if len(whole) == 1 else None
 
 
@@ -256,11 +264,11 @@ def _cost_words(family: Sequence[RankedSet]) -> str:
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
     told = [
-        f"{printable(one.scheme, 80)}: {_ratio(_bytes(one), _bytes(base))} the bytes, "
-        f"{_ratio(one.time_to_train_s, base.time_to_train_s)} the time, "
-        f"{_ratio(one.samples_to_converge, base.samples_to_converge)} the samples to the target"
-        for one in family
-        if one is not base
+        f"{printable(ranked.scheme, 80)}: {_ratio(_bytes(ranked), _bytes(base))} the bytes, "
+        f"{_ratio(ranked.time_to_train_s, base.time_to_train_s)} the time, "
+        f"{_ratio(ranked.samples_to_converge, base.samples_to_converge)} the samples to the target"
+        for ranked in family
+        if ranked is not base
     ]
     more = f"; {len(told) - _MAX_TOLD} more in the table" if len(told) > _MAX_TOLD else ""
     return (
@@ -269,8 +277,8 @@ def _cost_words(family: Sequence[RankedSet]) -> str:
     )
 
 
-def _bytes(one: RankedSet) -> int:
-    return total_bytes(one.traffic[0].bytes_per_step)
+def _bytes(ranked: RankedSet) -> int:
+    return total_bytes(ranked.traffic[0].bytes_per_step)
 
 
 def _ratio(value: float | None, of_base: float | None) -> str:
@@ -286,16 +294,16 @@ def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
 
     rows = tuple(
         (
-            Cell(text=one.facts.label, sub=printable(one.scheme, 80)),
-            Cell(text=_speed(one.bandwidth_bytes_per_s)),
-            Cell(text=count(_bytes(one))),
-            Cell(text=throughput(one.samples_per_s)),
-            Cell(text=unit.number(one.time_to_train_s)),
-            over(one.time_to_train_s, base.time_to_train_s if base else None),
-            Cell(text=count(one.samples_to_converge)),
-            over(one.samples_to_converge, base.samples_to_converge if base else None),
+            Cell(text=ranked.facts.label, sub=printable(ranked.scheme, 80)),
+            Cell(text=_speed(ranked.bandwidth_bytes_per_s)),
+            Cell(text=count(_bytes(ranked))),
+            Cell(text=throughput(ranked.samples_per_s)),
+            Cell(text=unit.number(ranked.time_to_train_s)),
+            over(ranked.time_to_train_s, base.time_to_train_s if base else None),
+            Cell(text=count(ranked.samples_to_converge)),
+            over(ranked.samples_to_converge, base.samples_to_converge if base else None),
         )
-        for one in family
+        for ranked in family
     )
     against = "over fp32 and dense"
     return Table(

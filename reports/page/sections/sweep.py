@@ -55,7 +55,9 @@ def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
         lead=lead,
         table=_signed(sweep_table(sweep, f"{id_}-table")),
         charts=tuple(
-            _chart(sweep, one, f"{id_}-{one.key}") for one in _quantities(sweep) if any(map(one.value, sweep.rows))
+            _chart(sweep, quantity, f"{id_}-{quantity.key}")
+            for quantity in _quantities(sweep)
+            if any(map(quantity.value, sweep.rows))
         ),
         notes=sweep_notes(sweep),
     )
@@ -128,7 +130,7 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
             Cell(text=_small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)),
             Cell(text=_small(flop / rows_bytes if flop and rows_bytes else None)),
         ]
-    if any(one.profile for one in sweep.rows):
+    if any(row.profile for row in sweep.rows):
         cells.append(Cell(text=bound_words(row)))
     cells += [
         Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"),
@@ -193,7 +195,9 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     why = explain_missing(energy for row in sweep.rows for energy in row.energies)
     notes += [why] if why else []
-    sources = sorted({source_words(one) for row in sweep.rows for one in row.energies if one and one.parts})
+    sources = sorted(
+        {source_words(energy) for row in sweep.rows for energy in row.energies if energy and energy.parts}
+    )
     notes += (
         [f"Energy measured by {printable('; '.join(sources))}; other processes' work is in it."] if sources else []
     )
@@ -291,7 +295,7 @@ def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
     known = [(value, row) for row in sweep.rows if (value := quantity.value(row))]
     if not known:
         return "No configuration has a value."
-    (low, least), (high, most) = min(known, key=lambda one: one[0]), max(known, key=lambda one: one[0])
+    (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
     if least is most:
         return f"One value: {quantity.words(low)} {quantity.unit}."
     return (

@@ -20,9 +20,9 @@ Entries = Mapping[str, tuple[str, str]]
 def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """The preflight of every configuration: a check with the same answer in several is one row."""
     rows: dict[tuple[str, ...], list[str]] = {}
-    for one in group:
-        for check in one.records.run_set.preflight if one.records.run_set else ():
-            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(one.label)
+    for facts in group:
+        for check in facts.records.run_set.preflight if facts.records.run_set else ():
+            rows.setdefault((check.name, check.value, check.status, check.why, check.remedy), []).append(facts.label)
     blocks: list[Block] = []
     if not rows:
         blocks.append(Prose(text="No environment check came with these logs.", kind="absent"))
@@ -35,7 +35,7 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         if quiet:
             table = _checks(quiet, rows, group, f"{id_}-quiet-table")
             blocks.append(Fold(summary=f"✓ {plural(len(quiet), 'check')} without a remark", blocks=(table,)))
-    without = [one.label for one in group if not (one.records.run_set and one.records.run_set.preflight)]
+    without = [facts.label for facts in group if not (facts.records.run_set and facts.records.run_set.preflight)]
     if rows and without:
         blocks.append(Prose(text=f"No environment check came with {names(without)}.", kind="note"))
     return PageSection(id=f"{id_}-noise", heading="Noise and environment", name="Noise", blocks=tuple(blocks))
@@ -80,26 +80,26 @@ def system_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     many = len(group) > 1
     blocks: list[Block] = []
     for key, title, entries in (
-        ("system", "System description, in the field names of MLPerf®", [_system(one) for one in group]),
-        ("configuration", "Resolved configuration", [_configuration(one) for one in group]),
-        ("environment", "Software and environment", [_environment(one) for one in group]),
+        ("system", "System description, in the field names of MLPerf®", [_system(facts) for facts in group]),
+        ("configuration", "Resolved configuration", [_configuration(facts) for facts in group]),
+        ("environment", "Software and environment", [_environment(facts) for facts in group]),
     ):
-        known = [one for one, entry in zip(group, entries, strict=True) if entry]
+        known = [facts for facts, entry in zip(group, entries, strict=True) if entry]
         if not known:
             blocks.append(Prose(text=f"{title}: not recorded.", kind="absent"))
             continue
         blocks += _compared(known, [entry for entry in entries if entry], title, f"{id_}-{key}")
         if len(known) < len(group):
-            without = [one.label for one in group if one not in known]
+            without = [facts.label for facts in group if facts not in known]
             blocks.append(Prose(text=f"{title}: not recorded for {names(without)}.", kind="note"))
     heading = "Systems and configurations" if many else "System and configuration"
     return PageSection(id=f"{id_}-system", heading=heading, name="System", blocks=tuple(blocks))
 
 
 def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, id_: str) -> list[Block]:
-    keys = list(dict.fromkeys(key for one in entries for key in one))
-    differing = [key for key in keys if len({one.get(key, ("", ""))[0] for one in entries}) > 1]
-    shared = {key: next(one[key] for one in entries if key in one) for key in keys if key not in differing}
+    keys = list(dict.fromkeys(key for entry in entries for key in entry))
+    differing = [key for key in keys if len({entry.get(key, ("", ""))[0] for entry in entries}) > 1]
+    shared = {key: next(entry[key] for entry in entries if key in entry) for key in keys if key not in differing}
     alike = [key for key, (value, _) in shared.items() if value]
     empty = [key for key, (value, _) in shared.items() if not value]
     blocks: list[Block] = []
@@ -122,14 +122,14 @@ def _differences(
     sets: Sequence[SetFacts], entries: Sequence[Entries], keys: Sequence[str], caption: str, id_: str
 ) -> Table:
     if len(sets) <= MAX_COLUMNS:
-        columns = (Column(name="Key"), *(Column(name=one.label) for one in sets))
-        rows = tuple((Cell(text=key), *(_value(one.get(key)) for one in entries)) for key in keys)
+        columns = (Column(name="Key"), *(Column(name=facts.label) for facts in sets))
+        rows = tuple((Cell(text=key), *(_value(entry.get(key)) for entry in entries)) for key in keys)
         return Table(id=id_, caption=caption, columns=columns, rows=rows, style="by-key")
     rows_by_value = []
     for key in keys:
         holders: dict[str, list[str]] = {}
-        for one, entry in zip(sets, entries, strict=True):
-            holders.setdefault(entry.get(key, ("", ""))[0], []).append(one.label)
+        for facts, entry in zip(sets, entries, strict=True):
+            holders.setdefault(entry.get(key, ("", ""))[0], []).append(facts.label)
         for number, (value, labels) in enumerate(sorted(holders.items(), key=lambda item: -len(item[1]))):
             first = Cell(text=key) if number == 0 else Cell(text="″", note=key)
             rows_by_value.append((first, Cell(text=value or MISSING), Cell(text=str(len(labels)), sub=names(labels))))
@@ -160,14 +160,14 @@ def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str
     return Table(id=id_, caption=title, columns=columns, rows=tuple(rows), style="by-key")
 
 
-def _system(one: SetFacts) -> Entries:
-    provenance = one.records.run_set.system.provenance if one.records.run_set else {}
-    return {key: (value, provenance.get(key, "")) for key, value in one.records.system}
+def _system(facts: SetFacts) -> Entries:
+    provenance = facts.records.run_set.system.provenance if facts.records.run_set else {}
+    return {key: (value, provenance.get(key, "")) for key, value in facts.records.system}
 
 
-def _configuration(one: SetFacts) -> Entries:
+def _configuration(facts: SetFacts) -> Entries:
     """The resolved values; of logs alone, the settings they name."""
-    record, first = one.records.run_set, one.first_run
+    record, first = facts.records.run_set, facts.first_run
     if record is not None and record.config:
         return config_texts(record)
     if first is None:
@@ -182,5 +182,5 @@ def _configuration(one: SetFacts) -> Entries:
     return {key: (printable(value), "log") for key, value in logged.items() if value is not None}
 
 
-def _environment(one: SetFacts) -> Entries:
-    return {key: (value, "") for key, value in environment_texts(one.records.run_set).items()}
+def _environment(facts: SetFacts) -> Entries:
+    return {key: (value, "") for key, value in environment_texts(facts.records.run_set).items()}

@@ -25,7 +25,7 @@ def throughput_section(measured: Sequence[ThroughputSet]) -> PageSection:
             Column(name="Fastest", is_number=True, help="samples/s"),
             Column(name="Data"),
         ),
-        rows=tuple(_row(one) for one in measured),
+        rows=tuple(_row(measurement) for measurement in measured),
         is_sortable=len(measured) > 1,
     )
     lead = (
@@ -39,33 +39,37 @@ def throughput_section(measured: Sequence[ThroughputSet]) -> PageSection:
 def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
     """Of each measurement on several ranks: what these sent in a step, what that took, and where tables lie."""
     found = []
-    for number, one in enumerate(measured):
-        if not one.traffic:
+    for number, measurement in enumerate(measured):
+        if not measurement.traffic:
             continue
         id_ = f"throughput-exchange-{number}"
         step = Table(
             id=f"{id_}-step",
-            caption=f"One training step, mean over {plural(len(one.traffic), 'process', 'processes')}",
+            caption=f"One training step, mean over {plural(len(measurement.traffic), 'process', 'processes')}",
             columns=STEP_COLUMNS,
-            rows=(step_cells(one.traffic),),
+            rows=(step_cells(measurement.traffic),),
         )
-        tables = (step, bytes_table(one.traffic, f"{id_}-bytes"), *placement_table(one.traffic, f"{id_}-tables"))
-        name = printable(one.folder.resolve().name, 80)
+        tables = (
+            step,
+            bytes_table(measurement.traffic, f"{id_}-bytes"),
+            *placement_table(measurement.traffic, f"{id_}-tables"),
+        )
+        name = printable(measurement.folder.resolve().name, 80)
         found.append(Fold(summary=f"{name}: exchange between ranks", blocks=(Prose(text=METHOD), *tables)))
     return tuple(found)
 
 
-def _row(one: ThroughputSet) -> tuple[Cell, ...]:
-    summary = log_summary(one.rates)
+def _row(measurement: ThroughputSet) -> tuple[Cell, ...]:
+    summary = log_summary(measurement.rates)
     bounds = summary.interval if summary else None
-    about = ", ".join(printable(part, 80) for part in (one.benchmark, one.system) if part)
+    about = ", ".join(printable(part, 80) for part in (measurement.benchmark, measurement.system) if part)
     return (
-        Cell(text=printable(one.folder.resolve().name, 80), sub=about),
+        Cell(text=printable(measurement.folder.resolve().name, 80), sub=about),
         Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
         Cell(text=interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
         Cell(text=percent(summary.coefficient_of_variation if summary else None)),
-        Cell(text=count(len(one.rates))),
-        Cell(text=throughput(min(one.rates))),
-        Cell(text=throughput(max(one.rates))),
-        Cell(text=printable(one.record.data_kind, 40) if one.record.data_kind else "dataset"),
+        Cell(text=count(len(measurement.rates))),
+        Cell(text=throughput(min(measurement.rates))),
+        Cell(text=throughput(max(measurement.rates))),
+        Cell(text=printable(measurement.record.data_kind, 40) if measurement.record.data_kind else "dataset"),
     )

@@ -13,7 +13,7 @@ from rules.records.run import RankRecord
 
 def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no configuration has a record of several ranks."""
-    worlds = [world for one in group if (world := ranked_set(one)) is not None and world.traffic]
+    worlds = [world for facts in group if (world := ranked_set(facts)) is not None and world.traffic]
     if not worlds:
         return None
     blocks: list[Block] = [Prose(text=METHOD), _steps_table(worlds, f"{id_}-exchange-steps")]

@@ -31,6 +31,7 @@ from reports.text.formatting import (
     si,
     throughput,
 )
+from rules.checks.rule import SEVERITIES
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _USUAL_SPREAD = 0.10
@@ -50,58 +51,58 @@ def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[C
     return PageSection(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
 
 
-def badge(one: SetFacts) -> Badge:
+def badge(facts: SetFacts) -> Badge:
     """The verdict as icon, word and one sentence."""
-    errors, warnings = one.verdict.count("error"), one.verdict.count("warning")
+    errors, warnings = facts.verdict.count("error"), facts.verdict.count("warning")
     words = f"{plural(errors, 'error')}, {plural(warnings, 'warning')} from the rules"
-    outcome = one.verdict.outcome
+    outcome = facts.verdict.outcome
     return Badge(kind=outcome, icon=_ICONS[outcome], word=outcome.upper(), words=words)
 
 
-def headline(one: SetFacts) -> str:
+def headline(facts: SetFacts) -> str:
     """The result in one sentence."""
-    target = one.first_run.quality_target if one.first_run else None
+    target = facts.first_run.quality_target if facts.first_run else None
     goal = f" to AUC {quality(target)}" if target is not None else ""
-    if one.result.score_s is not None and math.isfinite(one.result.score_s):
-        unverified = ", unverified" if one.status == "official" else ""
-        return f"{one.benchmark} trained{goal} in {column_unit([one]).text(one.result.score_s)}{unverified}"
-    reached = sum(run.result.converged for run in one.runs)
-    return f"{one.benchmark}: {reached} of {plural(len(one.runs), 'run')} trained{goal}, no score"
+    if facts.result.score_s is not None and math.isfinite(facts.result.score_s):
+        unverified = ", unverified" if facts.status == "official" else ""
+        return f"{facts.benchmark} trained{goal} in {column_unit([facts]).text(facts.result.score_s)}{unverified}"
+    reached = sum(run.result.converged for run in facts.runs)
+    return f"{facts.benchmark}: {reached} of {plural(len(facts.runs), 'run')} trained{goal}, no score"
 
 
 def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
     """What kind of result this is, in a few words each."""
     first = group[0].first_run
     found = [f"{printable(first.division, 40)} division"] if first and first.division else []
-    rulesets = list(dict.fromkeys(registered(printable(one.verdict.ruleset, 80)) for one in group))
+    rulesets = list(dict.fromkeys(registered(printable(facts.verdict.ruleset, 80)) for facts in group))
     found.append(f"rules: {', '.join(rulesets[:4])}" + (" and more" if len(rulesets) > 4 else ""))
     found.append(status_line(group[0].status))
     return tuple(found)
 
 
-def system_words(one: SetFacts) -> str:
+def system_words(facts: SetFacts) -> str:
     """The system in a few words: accelerators and their number, else processors, else its name."""
-    fields = dict(one.records.system)
+    fields = dict(facts.records.system)
     nodes = fields.get("number_of_nodes", "")
     model, number = fields.get("accelerator_model_name", ""), fields.get("accelerators_per_node", "")
     if not model or number in ("", "0"):
         model, number = fields.get("host_processor_model_name", ""), fields.get("host_processors_per_node", "")
     if not model:
-        return printable(one.result_set.system, 60) if one.result_set.system else ""
+        return printable(facts.result_set.system, 60) if facts.result_set.system else ""
     times = f"{number} × " if number not in ("", "0") else ""
     per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
     return printable(f"{per}{times}{model}", 70)
 
 
-def _about(one: SetFacts) -> str:
+def _about(facts: SetFacts) -> str:
     """System and, where there are several, ranks."""
-    return "; ".join(words for words in (system_words(one), ranks_words(one)) if words)
+    return "; ".join(words for words in (system_words(facts), ranks_words(facts)) if words)
 
 
-def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
+def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
     """Score, its factors and the quality reached, each with its spread."""
-    converged = [run.result for run in one.runs if run.result.converged]
-    numbers = [_score_number(one)]
+    converged = [run.result for run in facts.runs if run.result.converged]
+    numbers = [_score_number(facts)]
     for name, unit, values, text in (
         ("Epochs to converge", "epochs", [run.epochs_to_converge for run in converged], epochs),
         ("Throughput", "samples/s", [run.throughput_samples_per_s for run in converged], si),
@@ -125,7 +126,7 @@ def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
         )
     )
     finals = [run.final_quality for run in converged if run.final_quality is not None]
-    target = one.first_run.quality_target if one.first_run else None
+    target = facts.first_run.quality_target if facts.first_run else None
     numbers.append(
         KeyNumber(
             name="Quality reached",
@@ -134,49 +135,51 @@ def key_numbers(one: SetFacts) -> tuple[KeyNumber, ...]:
             note=f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known",
         )
     )
-    needed = one.result.num_runs_required
+    needed = facts.result.num_runs_required
     numbers.append(
         KeyNumber(
             name="Runs",
-            value=f"{len(converged)} / {needed if needed is not None else len(one.runs)}",
+            value=f"{len(converged)} / {needed if needed is not None else len(facts.runs)}",
             unit="reached the target" if needed is None else "converged / needed",
-            note=_runs_note(one),
+            note=_runs_note(facts),
         )
     )
-    return (*numbers, *cost_numbers(one))
+    return (*numbers, *cost_numbers(facts))
 
 
-def _score_number(one: SetFacts) -> KeyNumber:
-    score_s = one.result.score_s
+def _score_number(facts: SetFacts) -> KeyNumber:
+    score_s = facts.result.score_s
     if score_s is None or not math.isfinite(score_s):
-        reason = printable(one.result.no_score_reason or "the runs do not make one")
+        reason = printable(facts.result.no_score_reason or "the runs do not make one")
         return KeyNumber(name="Time to train", value="none", unit="", note=f"no score: {reason}")
-    unit = column_unit([one])
-    words = f"{unit.name}, unverified" if one.status == "official" else unit.name
-    note = f"measured; Olympic mean of {plural(len(one.runs), 'run')}"
-    if one.interval is not None:
-        note += f", 95 % interval {interval(unit.number(one.interval.low), unit.number(one.interval.high))}"
-    if one.result.rcp_factor is not None and one.result.rcp_factor != 1.0:
-        note += f"; {unit.text(one.result.olympic_mean_s)} × {ratio(one.result.rcp_factor).rstrip('×')} for its RCP"
+    unit = column_unit([facts])
+    words = f"{unit.name}, unverified" if facts.status == "official" else unit.name
+    note = f"measured; Olympic mean of {plural(len(facts.runs), 'run')}"
+    if facts.interval is not None:
+        note += f", 95 % interval {interval(unit.number(facts.interval.low), unit.number(facts.interval.high))}"
+    if facts.result.rcp_factor is not None and facts.result.rcp_factor != 1.0:
+        note += (
+            f"; {unit.text(facts.result.olympic_mean_s)} × {ratio(facts.result.rcp_factor).rstrip('×')} for its RCP"
+        )
     return KeyNumber(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
-def _runs_note(one: SetFacts) -> str:
-    failed = sum(not run.result.converged for run in one.runs)
-    parts = [plural(len(one.runs), "log")]
+def _runs_note(facts: SetFacts) -> str:
+    failed = sum(not run.result.converged for run in facts.runs)
+    parts = [plural(len(facts.runs), "log")]
     if failed:
         parts.append(f"{failed} did not converge")
-    if one.unfinished:
-        parts.append(f"{plural(len(one.unfinished), 'attempt')} without a result")
+    if facts.unfinished:
+        parts.append(f"{plural(len(facts.unfinished), 'attempt')} without a result")
     return ", ".join(parts)
 
 
 def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
     """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
-    against = {one.new: one for one in comparisons}
+    against = {comparison.new: comparison for comparison in comparisons}
     unit = column_unit(group)
-    is_scaled = any(one.result.rcp_factor not in (None, 1.0) for one in group)
-    has_peak = any(run.record and run.record.peak_rss_bytes for one in group for run in one.runs)
+    is_scaled = any(facts.result.rcp_factor not in (None, 1.0) for facts in group)
+    has_peak = any(run.record and run.record.peak_rss_bytes for facts in group for run in facts.runs)
     columns = [
         Column(name="Configuration"),
         Column(name="Verdict"),
@@ -197,21 +200,21 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
         columns.append(Column(name="Peak memory", is_number=True))
     more = cost_columns(group)
     what = "epochs and samples/s are geometric means over converged runs"
-    unscored = "times without a score, " if any(one.result.score_s is None for one in group) else ""
+    unscored = "times without a score, " if any(facts.result.score_s is None for facts in group) else ""
     caption = f"{plural(len(group), 'configuration')}; {unscored}{what}"
     rows = tuple(
         (
             *_verdict_row(
-                one,
+                facts,
                 unit,
                 is_linked=len(group) > 1,
                 is_scaled=is_scaled,
                 has_peak=has_peak,
-                against=_against(against.get(one.label)) if comparisons else None,
+                against=_against(against.get(facts.label)) if comparisons else None,
             ),
-            *cost_cells(one, more),
+            *cost_cells(facts, more),
         )
-        for one in group
+        for facts in group
     )
     return Table(
         id=id_, caption=caption, columns=(*columns, *more), rows=rows, is_sortable=len(rows) > 1, style="verdicts"
@@ -219,24 +222,24 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
 
 
 def _verdict_row(
-    one: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
+    facts: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
 ) -> tuple[Cell, ...]:
-    row = set_row(one)
-    shown = badge(one)
-    unverified = ["unverified"] if one.status == "official" and one.result.score_s is not None else []
+    row = set_row(facts)
+    shown = badge(facts)
+    unverified = ["unverified"] if facts.status == "official" and facts.result.score_s is not None else []
     # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
-    bounds = interval(unit.number(row.low_s), unit.number(row.high_s)) if one.interval else ""
+    bounds = interval(unit.number(row.low_s), unit.number(row.high_s)) if facts.interval else ""
     bounds = bounds.replace(" ", "\u00a0")  # both ends in one line
-    is_its_score = one.result.rcp_factor in (None, 1.0)
-    factor, unfinished = row.rcp_factor, len(one.unfinished)
+    is_its_score = facts.result.rcp_factor in (None, 1.0)
+    factor, unfinished = row.rcp_factor, len(facts.unfinished)
     cells = [
-        Cell(text=one.label, anchor=f"set{one.index + 1}" if is_linked else "", sub=_about(one)),
+        Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=_about(facts)),
         Cell(
             text=f"{shown.icon} {shown.word}",
             kind=shown.kind,
-            sub=f"{plural(one.verdict.count('error'), 'error')}, {plural(one.verdict.count('warning'), 'warning')}",
+            sub=", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2]),
         ),
-        _time_cell(one, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
+        _time_cell(facts, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
     ]
     if is_scaled:
         cells.append(Cell(text=unit.number(row.olympic_mean_s), sub="" if is_its_score else bounds))
@@ -250,7 +253,7 @@ def _verdict_row(
             sub=f"{unfinished} unfinished" if unfinished else "",
         ),
         Cell(
-            text=outcome_words(one),
+            text=outcome_words(facts),
             sub=f"× {factor:.4f}" if factor and factor != 1.0 else "",
         ),
         Cell(text=count(row.global_batch_size), sub=_rate(row.learning_rate)),
@@ -260,11 +263,11 @@ def _verdict_row(
     return tuple(cells)
 
 
-def _time_cell(one: SetFacts, unit: TimeUnit, beside: str) -> Cell:
+def _time_cell(facts: SetFacts, unit: TimeUnit, beside: str) -> Cell:
     """The score; without one what the runs that reached the target took, which is said to be no score."""
-    if one.result.score_s is not None:
-        return Cell(text=unit.number(one.result.score_s), kind="strong", sub=beside)
-    summary = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if facts.result.score_s is not None:
+        return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=beside)
+    summary = log_summary(run.time_s for run in facts.runs if run.result.converged)
     if summary is None:
         return Cell(text=MISSING, sub="no score")
     return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
@@ -293,14 +296,16 @@ def _rate(value: float | None) -> str:
 
 def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
     notes = []
-    known = [(one.interval.coverage, len(one.runs)) for one in group if one.interval and one.interval.coverage]
+    known = [
+        (facts.interval.coverage, len(facts.runs)) for facts in group if facts.interval and facts.interval.coverage
+    ]
     if known:
         told = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
         notes.append(
             f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
             f"{told} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
         )
-    if any(one.result.olympic_mean_s is not None and one.interval is None for one in group):
+    if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(
             "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
         )
@@ -312,9 +317,9 @@ def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
 def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
     """What a reader must know before believing the scores, alike sentences once."""
     said: dict[str, list[str]] = {}
-    for one in group:
-        for sentence in (*_warnings(one), *one.records.problems):
-            said.setdefault(sentence, []).append(one.label)
+    for facts in group:
+        for sentence in (*_warnings(facts), *facts.records.problems):
+            said.setdefault(sentence, []).append(facts.label)
     told = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
     hidden = len(told) - MAX_WARNINGS
     return tuple(told[:MAX_WARNINGS]) + ((f"{hidden} more such remarks.",) if hidden > 0 else ())
@@ -326,13 +331,13 @@ def names(labels: Sequence[str], most: int = 3) -> str:
     return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
 
 
-def _warnings(one: SetFacts) -> tuple[str, ...]:
+def _warnings(facts: SetFacts) -> tuple[str, ...]:
     found = []
-    if one.result.score_s is None:
-        found.append(f"No score: {printable(one.result.no_score_reason or 'the runs do not make one')}.")
-    elif one.result.rcp_outcome in ("failed", "missing"):
-        found.append(f"Reference convergence points: {printable(one.result.rcp_reason)}.")
-    spread = log_summary(run.time_s for run in one.runs if run.result.converged)
+    if facts.result.score_s is None:
+        found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
+    elif facts.result.rcp_outcome in ("failed", "missing"):
+        found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
+    spread = log_summary(run.time_s for run in facts.runs if run.result.converged)
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
