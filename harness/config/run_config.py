@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig, parse_workload
-from harness.config.synthetic import use_made_up_data
+from harness.config.synthetic import use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -116,7 +116,7 @@ def resolve(
         sources[override.key] = override.source
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
-        use_made_up_data(tables, sources)
+        use_synthetic_data(tables, sources)
     return _resolved(original, tables, sources, submission, name, derived_suffix)
 
 

@@ -15,7 +15,7 @@ _OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256
 _KEPT = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS, "train_samples", "seed")
 
 
-def use_made_up_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
+def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
     """Turn [data] into kind made_up where `sources` (changed keys) ask for it or change its shape; in place.
 
     The definition's shape and its ids' Zipf exponent stay as far as they are not changed. More tables than the
@@ -50,7 +50,7 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
     return replace(config, data=data)
 
 
-def refuse_made_up_target(data: DataConfig) -> None:
+def refuse_synthetic_target(data: DataConfig) -> None:
     """A run to a target needs something to learn."""
     if data.kind == "made_up":
         raise HarnessError(

@@ -25,7 +25,7 @@ from harness.foundation.errors import (
     is_out_of_memory,
     message_of,
 )
-from reference_models.distributed.rendezvous import Meeting
+from reference_models.distributed.rendezvous import Rendezvous
 
 BEAT_S = 1.0
 LOST_AFTER_S = 20.0
@@ -57,7 +57,7 @@ class Heartbeat:
     and what is measured is how long it has stood still by one's own clock.
     """
 
-    def __init__(self, meeting: Meeting, *, lost_after_s: float = LOST_AFTER_S) -> None:
+    def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:
         self.on_end: Callable[[str, int], None] | None = None
         self._meeting, self._lost_after_s = meeting, lost_after_s
         now_s = time.monotonic()

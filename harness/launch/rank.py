@@ -16,7 +16,7 @@ from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
 from harness.measure.job import explain_and_end, measure, read_job, send_to_parent, watch_parent
 from reference_models.distributed.process_group import join
-from reference_models.distributed.rendezvous import meet
+from reference_models.distributed.rendezvous import rendezvous
 from rules.benchmarks.loader import parse_benchmark
 
 COLLECTIVE_TIMEOUT_S = 300.0
@@ -32,7 +32,7 @@ def run_rank(spec_path: Path) -> None:
     kind, job = read_job(spec_path)
     config = parse_workload(benchmark := parse_benchmark(job.tables, Path(job.definition_path)), benchmark.sections)
     runtime = config.runtime
-    meeting = meet(num_ranks=runtime.ranks)
+    meeting = rendezvous(num_ranks=runtime.ranks)
     with Heartbeat(meeting):
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
         agree(world, job, config)

@@ -16,7 +16,7 @@ from reference_models.costs.model import ModelCosts
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.training.workload import Exchanges
+from reference_models.training.workload import MeasuresTraffic
 from rules.benchmarks.loader import parse_benchmark
 from rules.records.codec import VERSION, convert
 from rules.records.throughput import ThroughputRecord
@@ -59,8 +59,8 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
     ranks = world.gather(describe_rank(workload, world))
     peak_device_bytes = workload.peak_device_bytes()
     exchange = None
-    if world.size > 1 and isinstance(workload, Exchanges):
-        exchange = workload.measure_exchange(EXCHANGE_STEPS, with_evaluation=False)
+    if world.size > 1 and isinstance(workload, MeasuresTraffic):
+        exchange = workload.measure_traffic(EXCHANGE_STEPS, with_evaluation=False)
     if ranks is None:
         return None
     counts = config.costs(dataset.train.num_embeddings)

@@ -20,7 +20,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model, is_model
-from reference_models.training.workload import Exchanges, Workload
+from reference_models.training.workload import MeasuresTraffic, Workload
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -230,8 +230,8 @@ def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
     """After the run, where its processes were and, where there were several, what they exchanged."""
     here = describe_rank(workload, world)
     exchange = None
-    if world.size > 1 and isinstance(workload, Exchanges):
-        exchange = workload.measure_exchange(EXCHANGE_STEPS)
+    if world.size > 1 and isinstance(workload, MeasuresTraffic):
+        exchange = workload.measure_traffic(EXCHANGE_STEPS)
     return {"ranks": world.gather(here) or [], "exchange": exchange}
 
 

@@ -28,7 +28,7 @@ from harness.run_sets.folder import RunSet, locked, open_run_set, record_interru
 from harness.run_sets.progress import RunProgress
 from harness.run_sets.runner import RunRequest, make_spec, start_set
 from reference_models.distributed.process_group import ProcessGroup, join
-from reference_models.distributed.rendezvous import meet
+from reference_models.distributed.rendezvous import rendezvous
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
@@ -42,7 +42,7 @@ def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: in
         )
     adopt_slurm(os.environ)
     runtime = config.workload.runtime
-    meeting = meet(num_ranks=runtime.ranks, on_waiting=_tell)
+    meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_tell)
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
         refuse_difference(world, _asked(config, request, folder, index))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
-from harness.config.synthetic import hold_in_memory, refuse_made_up_target
+from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import MeasurementKind
 from harness.run_sets.dataset import ensure_dataset
@@ -42,7 +42,7 @@ def num_processes(kind: MeasurementKind, num_runs: int | None) -> int:
 def refuse_without_target(config: RunConfig) -> None:
     """A workload, or data with nothing to learn in it, is for throughput only."""
     _ = config.benchmark.quality  # raises for a workload
-    refuse_made_up_target(config.workload.data)
+    refuse_synthetic_target(config.workload.data)
 
 
 def refuse_impossible(workload: WorkloadConfig) -> None:

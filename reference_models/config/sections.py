@@ -68,7 +68,7 @@ class DataConfig:
     """One dataset. `num_embeddings` is None where the prepared dataset's manifest decides (kind criteo).
 
     `parameters` belongs to the kind: the teacher's of a click log, the preprocessing of Criteo text, the ids'
-    Zipf exponent of made-up data.
+    Zipf exponent of synthetic data.
     """
 
     kind: str

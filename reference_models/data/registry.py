@@ -13,7 +13,7 @@ from reference_models.data.store.dataset import OpenedDataset
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS, SyntheticSection, parse_synthetic
 from reference_models.process.errors import ConfigError, did_you_mean
 
-DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", "made_up")
+DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", *SYNTHETIC_KINDS)
 DEFAULT_ROOT = Path("data")
 
 
@@ -75,10 +75,10 @@ def locate_dataset(data: DataConfig, root: Path | None) -> Path:
 
 def open_dataset(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open both splits; metadata only. Raises DatasetError."""
-    if data.kind == "made_up":
-        from reference_models.data.synthetic.dataset import open_made_up
+    if data.kind in SYNTHETIC_KINDS:
+        from reference_models.data.synthetic.dataset import open_synthetic
 
-        return open_made_up(data)
+        return open_synthetic(data)
     if data.kind.startswith("mlperf_"):
         from reference_models.data.criteo.mlperf_binary import open_mlperf_binary
 

@@ -1,4 +1,4 @@
-"""How fast the link between two ranks is: measured, by sending to and fro."""
+"""The bandwidth between two ranks: measured, by sending to and fro."""
 
 import time
 
@@ -12,7 +12,7 @@ _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
 
-def measure_link(world: World, device: torch.device) -> tuple[float, int] | None:
+def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] | None:
     """Bytes per second one way between rank 0 and the last rank, and the bytes that each of them sent to find out.
 
     On every rank; None in a world of one.

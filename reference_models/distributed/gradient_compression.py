@@ -90,7 +90,7 @@ def powersgd_hook(state: powerSGD_hook.PowerSGDState, bucket: GradBucket) -> tor
     return future
 
 
-def register_gradient_exchange(model: DistributedDataParallel, grad_comm: str) -> None:
+def register_gradient_compression(model: DistributedDataParallel, grad_comm: str) -> None:
     """Make `model` exchange its gradients as `grad_comm` says; "dense" is what it does of itself.
 
     The hooks have a group of their own: PowerSGD's later rounds begin in callbacks, at moments that differ between

@@ -1,13 +1,12 @@
 """A world of several ranks over torch.distributed: gloo between CPUs, NCCL between GPUs, gloo for control."""
 
-from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, TypeVar
 
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
-from reference_models.distributed.rendezvous import Meeting, meet
+from reference_models.distributed.rendezvous import Rendezvous
 
 T = TypeVar("T")
 
@@ -43,14 +42,7 @@ class ProcessGroup:
         dist.destroy_process_group()
 
 
-def join_world(
-    device_type: str, timeout_s: float, environ: Mapping[str, str] | None = None, num_ranks: int | None = None
-) -> ProcessGroup:
-    """Meet the other ranks and join them. Raises as `meet` and `join` do."""
-    return join(meet(environ, num_ranks=num_ranks), device_type, timeout_s)
-
-
-def join(meeting: Meeting, device_type: str, timeout_s: float) -> ProcessGroup:
+def join(meeting: Rendezvous, device_type: str, timeout_s: float) -> ProcessGroup:
     """Connect the ranks that have met. `timeout_s` is how long any one collective call may wait for another rank.
 
     Raises RuntimeError, here and in every collective call, when a rank is lost.

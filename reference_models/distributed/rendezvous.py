@@ -18,16 +18,16 @@ from torch._C._distributed_c10d import PrefixStore, Store, TCPStore
 from reference_models.process.errors import ConfigError, WorldError
 
 T = TypeVar("T")
-MEETING_TIMEOUT_S = 120.0
+RENDEZVOUS_TIMEOUT_S = 120.0
 """How long the ranks wait for one another to come."""
-TELL_AFTER_S = 5.0
+REPORT_AFTER_S = 5.0
 _POLL_S = 0.1
 _ANSWERS_WITHIN_S = 20.0
 _NEEDED = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Meeting:
+class Rendezvous:
     """This rank, and the others, who have all come. Notes raise RuntimeError when whoever serves them is gone, and
     wait without end when it stands still.
     """
@@ -53,16 +53,16 @@ class Meeting:
         return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
 
 
-def meet(
+def rendezvous(
     environ: Mapping[str, str] | None = None,
     *,
     num_ranks: int | None = None,
-    timeout_s: float = MEETING_TIMEOUT_S,
+    timeout_s: float = RENDEZVOUS_TIMEOUT_S,
     on_waiting: Callable[[str], None] | None = None,
-) -> Meeting:
+) -> Rendezvous:
     """Wait until every rank is here; `on_waiting` gets a line when that takes more than some seconds.
 
-    Raises ConfigError when the variables are missing, wrong or tell of another number of ranks, and WorldError when a
+    Raises ConfigError when the variables are missing, wrong or of another number of ranks, and WorldError when a
     rank does not come within `timeout_s`.
     """
     environ = os.environ if environ is None else environ
@@ -72,16 +72,16 @@ def meet(
     is_host = rank == 0 and not by_launcher
     host = f"{'the launcher' if by_launcher else 'rank 0'}, where the ranks meet ({place}),"
     end_s = time.monotonic() + timeout_s
-    tell = _Telling(on_waiting)
+    report = _Waiting(on_waiting)
     try:
         if not is_host:
-            _wait_for_server(address, port, end_s, lambda: tell.once(f"rank {rank}: waiting for rank 0 at {place}"))
+            _wait_for_server(address, port, end_s, lambda: report.once(f"rank {rank}: waiting for rank 0 at {place}"))
         store = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=is_host))
         notes = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=False))
-        meeting = Meeting(
+        meeting = Rendezvous(
             rank=rank, size=size, host=host, is_host=is_host, store=store, notes=PrefixStore("notes", notes)
         )
-        _gather(meeting, place, end_s, timeout_s, tell)
+        _gather(meeting, place, end_s, timeout_s, report)
     except TimeoutError:
         took_s = time.monotonic() - end_s + timeout_s
         raise WorldError(
@@ -98,11 +98,11 @@ def meet(
     return meeting
 
 
-class _Telling:
+class _Waiting:
     """Says a line once, when waiting has taken some seconds."""
 
     def __init__(self, on_waiting: Callable[[str], None] | None) -> None:
-        self._on_waiting, self._from_s = on_waiting, time.monotonic() + TELL_AFTER_S
+        self._on_waiting, self._from_s = on_waiting, time.monotonic() + REPORT_AFTER_S
 
     def once(self, line: str) -> None:
         if self._on_waiting is not None and time.monotonic() > self._from_s:
@@ -142,7 +142,7 @@ def _read(environ: Mapping[str, str], num_ranks: int | None) -> tuple[int, int, 
 
 def _open_store(address: str, port: int, *, is_host: bool) -> Store:
     try:
-        return TCPStore(address, port, None, is_host, timedelta(seconds=MEETING_TIMEOUT_S), wait_for_workers=False)
+        return TCPStore(address, port, None, is_host, timedelta(seconds=RENDEZVOUS_TIMEOUT_S), wait_for_workers=False)
     except RuntimeError as error:
         if is_host and "EADDRINUSE" in str(error):
             raise ConfigError(
@@ -169,7 +169,7 @@ def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[]
         time.sleep(_POLL_S)
 
 
-def _gather(meeting: Meeting, place: str, end_s: float, timeout_s: float, tell: _Telling) -> None:
+def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, report: _Waiting) -> None:
     meeting.note(f"here/{meeting.rank}", "1")
     absent = list(range(meeting.size))
     while absent := [rank for rank in absent if not meeting.read_note(f"here/{rank}")]:
@@ -180,7 +180,7 @@ def _gather(meeting: Meeting, place: str, end_s: float, timeout_s: float, tell: 
                 f"{count} did not come to {place} within {timeout_s:.0f} s: rank {named}. Start all ranks at the "
                 "same time, with the same MASTER_ADDR and MASTER_PORT."
             )
-        tell.once(f"rank {meeting.rank}: waiting for {count} at {place}: rank {named}")
+        report.once(f"rank {meeting.rank}: waiting for {count} at {place}: rank {named}")
         time.sleep(_POLL_S)
 
 

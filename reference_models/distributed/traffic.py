@@ -81,11 +81,11 @@ def ring_bytes(num_bytes: int, num_ranks: int) -> int:
 def _num_bytes(tensors: Any) -> int:
     if isinstance(tensors, torch.Tensor):
         return tensors.numel() * tensors.element_size()
-    return sum(_num_bytes(one) for one in tensors) if isinstance(tensors, Iterable) else 0
+    return sum(_num_bytes(tensor) for tensor in tensors) if isinstance(tensors, Iterable) else 0
 
 
-Exchange = dict[str, Any]
-"""What `gather_exchange` makes, as plain values: counted bytes and measured seconds."""
+Traffic = dict[str, Any]
+"""What `gather_traffic` makes, as plain values: counted bytes and measured seconds."""
 
 
 class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -195,20 +195,20 @@ def computing_s(times: TrafficTimes) -> float | None:
     return left_s if left_s >= 0.0 else None
 
 
-def gather_exchange(
+def gather_traffic(
     world: World,
     steps: CollectiveCounter,
     evaluation: CollectiveCounter | None,
     *,
     rounds: Sequence[TrafficTimes],
-    link: tuple[float, int] | None,
+    bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
-) -> Exchange:
+) -> Traffic:
     """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
 
     `steps` counted one step per round. The time of a kind of call is the mean over ranks of their medians, with every
-    call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is told as it
-    is. Without `evaluation` its bytes are None: not counted.
+    call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is passed
+    on. Without `evaluation` its bytes are None: not counted.
     """
     here: dict[str, Any] = {
         "step": {kind.value: steps.num_bytes.get(kind, 0) // len(rounds) for kind in Carries},
@@ -216,10 +216,10 @@ def gather_exchange(
         "operators": _operators(steps, evaluation),
         "times": tuple(split_step(rounds)),
     }
-    told = world.gather(here)
-    speed, sent_bytes = link if link is not None else (None, None)
+    by_rank = world.gather(here)
+    speed, sent_bytes = bandwidth if bandwidth is not None else (None, None)
     measured = {"link_bytes_per_s": speed, "link_sent_bytes": sent_bytes, "placement": [*placement]}
-    return world.broadcast({**_over_ranks(told), **measured} if told is not None else {})
+    return world.broadcast({**_over_ranks(by_rank), **measured} if by_rank is not None else {})
 
 
 def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
@@ -231,20 +231,22 @@ def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
     return {kind: sorted(found) for kind, found in names.items()}
 
 
-def _over_ranks(told: list[dict[str, Any]]) -> Exchange:
-    mean = TrafficTimes(*(statistics.fmean(times) for times in zip(*(one["times"] for one in told), strict=True)))
+def _over_ranks(by_rank: list[dict[str, Any]]) -> Traffic:
+    mean = TrafficTimes(
+        *(statistics.fmean(times) for times in zip(*(rank["times"] for rank in by_rank), strict=True))
+    )
 
     def total(what: str) -> dict[str, int]:
-        return {kind.value: sum(one[what][kind.value] for one in told) for kind in Carries}
+        return {kind.value: sum(rank[what][kind.value] for rank in by_rank) for kind in Carries}
 
     return {
-        "num_ranks": len(told),
+        "num_ranks": len(by_rank),
         "bytes_per_step": total("step"),
-        "bytes_per_evaluation": total("evaluation") if told[0]["evaluation"] is not None else None,
-        "sent_bytes_per_step_by_rank": [sum(one["step"].values()) for one in told],
+        "bytes_per_evaluation": total("evaluation") if by_rank[0]["evaluation"] is not None else None,
+        "sent_bytes_per_step_by_rank": [sum(rank["step"].values()) for rank in by_rank],
         "formulas": {
             kind: [f"{name}: {FORMULAS.get(name, 'none')}" for name in names]
-            for kind, names in told[0]["operators"].items()
+            for kind, names in by_rank[0]["operators"].items()
         },
         **mean._asdict(),
         "compute_s": computing_s(mean),

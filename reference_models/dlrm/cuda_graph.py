@@ -2,7 +2,7 @@
 
 No launch of a kernel costs host time.
 Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense part is differentiated by autograd
-while it is captured. What changes from step to step, the batch and the learning rates, lies in fixed buffers.
+while it is captured. What changes from step to step, the batch and the learning rates, is in fixed buffers.
 """
 
 from contextlib import AbstractContextManager, nullcontext
@@ -97,7 +97,7 @@ class CUDAGraphStep:
 class CUDAGraphWorkload(OptimizedWorkload):
     """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
 
-    A replayed graph is one piece: of its phases only reading is told apart from the step.
+    A replayed graph is one piece: of its phases only reading is distinguished from the step.
     """
 
     def build(self) -> None:

@@ -1,4 +1,4 @@
-"""How TorchRec lays embedding tables over ranks: the sharding types, the plan, the initial weights of each shard."""
+"""How TorchRec places embedding tables over ranks: sharding types, the plan, the initial weights of each shard."""
 
 import logging
 import math
@@ -183,13 +183,13 @@ def plan_types(plan: ShardingPlan) -> dict[str, str]:
 
 
 def describe_placement(
-    told: Sequence[Sequence[tuple[int, int, int, int, int, int]]], types: Mapping[int, str]
+    parts_by_rank: Sequence[Sequence[tuple[int, int, int, int, int, int]]], types: Mapping[int, str]
 ) -> list[dict[str, Any]]:
     """Tables in their order, each with its sharding type and its parts by rank, as plain values.
 
-    `told` has the parts of every rank: (rank, table, first row, rows, first column, columns).
+    `parts_by_rank` has the parts of every rank: (rank, table, first row, rows, first column, columns).
     """
-    parts = sorted(part for one in told for part in one)
+    parts = sorted(part for rank_parts in parts_by_rank for part in rank_parts)
     names = ("first_row", "num_rows", "first_column", "num_columns")
     return [
         {

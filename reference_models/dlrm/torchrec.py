@@ -20,8 +20,8 @@ from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
 from reference_models.data.store.dataset import Batch, ClickDataset
-from reference_models.distributed.bandwidth import measure_link
-from reference_models.distributed.gradient_compression import register_gradient_exchange
+from reference_models.distributed.bandwidth import measure_bandwidth
+from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.distributed.quantized_comm import make_codecs
 from reference_models.distributed.sharded_optimizers import (
@@ -29,7 +29,7 @@ from reference_models.distributed.sharded_optimizers import (
     build_replicated_optimizer,
     fused_parameters,
 )
-from reference_models.distributed.traffic import Carries, CollectiveCounter, Exchange, TrafficTimes, gather_exchange
+from reference_models.distributed.traffic import Carries, CollectiveCounter, Traffic, TrafficTimes, gather_traffic
 from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
     build_tables,
@@ -111,7 +111,7 @@ class TorchRecWorkload(TrainingLoop):
         sharded = DistributedModelParallel(
             made, env=ShardingEnv.from_process_group(group), device=self._device, plan=plan, sharders=[sharder]
         )
-        register_gradient_exchange(replicas(sharded), spec.runtime.grad_comm)
+        register_gradient_compression(replicas(sharded), spec.runtime.grad_comm)
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
@@ -152,7 +152,7 @@ class TorchRecWorkload(TrainingLoop):
     # the run
 
     def _warm_up(self) -> None:
-        """As the reference, with this rank's share of a made-up batch; a twin's groups are those of the model."""
+        """As the reference, with this rank's share of a synthetic batch; the copy's groups are those of the model."""
         split, size = self._data.train, self._world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
@@ -207,7 +207,7 @@ class TorchRecWorkload(TrainingLoop):
         yield from read_ahead(read, starts)
 
     def evaluate(self) -> float:
-        """The exact ROC AUC over the whole split: rank 0 gets all scores, and tells the others."""
+        """The exact ROC AUC over the whole split: rank 0 gets all scores and broadcasts it."""
         starts = range(0, self.eval_samples, self._spec.train.eval_batch_size)
         self._model.eval()
         scores, labels = [], []
@@ -245,7 +245,7 @@ class TorchRecWorkload(TrainingLoop):
         raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
         yield
 
-    def measure_exchange(self, num_steps: int, *, with_evaluation: bool = True) -> Exchange:
+    def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
         """Bytes and seconds of the collective calls, over `num_steps` pairs of further steps and one evaluation.
 
         For after the run: the steps train on, with the epoch's first batch. Of each pair one step is undisturbed and
@@ -269,12 +269,12 @@ class TorchRecWorkload(TrainingLoop):
         if evaluation is not None:
             with evaluation:
                 self.evaluate()
-        return gather_exchange(
+        return gather_traffic(
             self._world,
             steps,
             evaluation,
             rounds=rounds,
-            link=measure_link(self._world, self._device),
+            bandwidth=measure_bandwidth(self._world, self._device),
             placement=self._placement(),
         )
 
@@ -282,8 +282,8 @@ class TorchRecWorkload(TrainingLoop):
         """Read from the built model: the sharding type of each table, and which rank holds which part of it."""
         with quiet_torchrec():
             mine = local_shards(self._model.state_dict())
-        told = self._world.gather([(self._world.rank, shard.table, *shard.place) for shard in mine])
-        return describe_placement(told or [], {table_index(name): kind for name, kind in self._plan_types.items()})
+        parts = self._world.gather([(self._world.rank, shard.table, *shard.place) for shard in mine])
+        return describe_placement(parts or [], {table_index(name): kind for name, kind in self._plan_types.items()})
 
     def _timed_step(self, batch: Batch) -> float:
         """Seconds of one step that all ranks begin together."""

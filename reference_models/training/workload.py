@@ -35,7 +35,7 @@ class Workload(Protocol):
     def build(self) -> None:
         """Build weights and optimizer and warm up, off the clock.
 
-        Touches the dataset's metadata only. Warm-up uses made-up batches; afterwards weights, optimizer and
+        Touches the dataset's metadata only. Warm-up uses synthetic batches; afterwards weights, optimizer and
         random generators are bit for bit as if there had been none.
         """
 
@@ -72,8 +72,8 @@ class Workload(Protocol):
 
 
 @runtime_checkable
-class Exchanges(Protocol):
+class MeasuresTraffic(Protocol):
     """A workload whose ranks exchange tensors, and can say how much."""
 
-    def measure_exchange(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
+    def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
         """Counted bytes and measured seconds of the collective calls; every rank calls it, after the run."""

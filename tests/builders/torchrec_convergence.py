@@ -20,7 +20,8 @@ from waiting import HANG_S  # noqa: E402
 from harness.config.catalog import load_entry  # noqa: E402
 from harness.foundation.errors import end_process  # noqa: E402
 from harness.measure.run_log import make_schedule  # noqa: E402
-from reference_models.distributed.process_group import join_world  # noqa: E402
+from reference_models.distributed.process_group import join  # noqa: E402
+from reference_models.distributed.rendezvous import rendezvous  # noqa: E402
 from reference_models.process.world import World  # noqa: E402
 from reference_models.registry import find_implementation  # noqa: E402
 
@@ -46,7 +47,7 @@ def train_to_target(world: World, data_dir: Path, seed: int, runtime: dict[str, 
 
 def main(case_path: str, out_path: str) -> None:
     case = json.loads(Path(case_path).read_text())
-    world = join_world("cpu", HANG_S)
+    world = join(rendezvous(), "cpu", HANG_S)
     told = [train_to_target(world, Path(case["data_dir"]), seed, case.get("runtime", {})) for seed in case["seeds"]]
     if world.rank == 0:
         Path(out_path).write_text(json.dumps(told))

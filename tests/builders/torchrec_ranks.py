@@ -22,7 +22,8 @@ from waiting import HANG_S  # noqa: E402
 
 from harness.config.catalog import load_entry  # noqa: E402
 from harness.foundation.errors import end_process  # noqa: E402
-from reference_models.distributed.process_group import join_world  # noqa: E402
+from reference_models.distributed.process_group import join  # noqa: E402
+from reference_models.distributed.rendezvous import rendezvous  # noqa: E402
 from reference_models.process.world import SingleProcess  # noqa: E402
 from reference_models.registry import find_implementation  # noqa: E402
 from reference_models.training.workload import WorkloadSpec  # noqa: E402
@@ -66,7 +67,7 @@ def say(arguments: list[str]) -> dict[str, Any]:
 
 
 def main(cases_path: str, out_path: str) -> None:
-    world = join_world("cpu", HANG_S)
+    world = join(rendezvous(), "cpu", HANG_S)
     reference: dict[str, Any] = {}
     told = []
     for case in json.loads(Path(cases_path).read_text()):
@@ -89,7 +90,7 @@ def main(cases_path: str, out_path: str) -> None:
                 "types": dict(sharded.sharding_types),
             }
             if case.get("exchange"):
-                result["exchange"] = sharded.measure_exchange(2, with_evaluation=case["exchange"] == "all")
+                result["exchange"] = sharded.measure_traffic(2, with_evaluation=case["exchange"] == "all")
         except ValueError as error:
             result = {"error": str(error)}
         if world.rank == 0:

@@ -10,7 +10,7 @@ from waiting import HANG_S, wait_until
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
 from harness.launch import heartbeat
 from harness.launch.heartbeat import Heartbeat
-from reference_models.distributed.rendezvous import Meeting
+from reference_models.distributed.rendezvous import Rendezvous
 
 BROKEN = RuntimeError("Connection closed by peer [127.0.0.1]:1234")
 
@@ -31,10 +31,10 @@ class MadeTime:
 
 
 @pytest.fixture
-def rank_0(monkeypatch: pytest.MonkeyPatch) -> Meeting:
+def rank_0(monkeypatch: pytest.MonkeyPatch) -> Rendezvous:
     """Of a world of two, whose rank 1 never says that it lives."""
     store = HashStore()
-    meeting = Meeting(rank=0, size=2, host="rank 0", is_host=False, store=store, notes=store)
+    meeting = Rendezvous(rank=0, size=2, host="rank 0", is_host=False, store=store, notes=store)
     monkeypatch.setattr(heartbeat, "time", MadeTime(lambda: int(meeting.read_note("beat/0") or 0)))
     monkeypatch.setattr(heartbeat, "BEAT_S", 0.01)
     monkeypatch.setattr(heartbeat, "_GONE_AFTER_S", HANG_S)
@@ -44,7 +44,7 @@ def rank_0(monkeypatch: pytest.MonkeyPatch) -> Meeting:
     return meeting
 
 
-def end_with(meeting: Meeting, error: BaseException) -> tuple[BaseException, list[tuple[str, int]]]:
+def end_with(meeting: Rendezvous, error: BaseException) -> tuple[BaseException, list[tuple[str, int]]]:
     """What leaves the block, and what was kept on record."""
     kept: list[tuple[str, int]] = []
     with pytest.raises(BaseException) as left, Heartbeat(meeting) as beating:
@@ -53,7 +53,7 @@ def end_with(meeting: Meeting, error: BaseException) -> tuple[BaseException, lis
     return left.value, kept
 
 
-def test_a_broken_connection_is_told_as_the_rank_that_is_silent(rank_0: Meeting) -> None:
+def test_a_broken_connection_is_told_as_the_rank_that_is_silent(rank_0: Rendezvous) -> None:
     error, kept = end_with(rank_0, BROKEN)
     assert isinstance(error, HarnessError)
     assert error.exit_code == ExitCode.RESOURCES
@@ -63,7 +63,7 @@ def test_a_broken_connection_is_told_as_the_rank_that_is_silent(rank_0: Meeting)
     assert json.loads(rank_0.read_note("end"))["rank"] == 1
 
 
-def test_the_first_reason_stands(rank_0: Meeting) -> None:
+def test_the_first_reason_stands(rank_0: Rendezvous) -> None:
     rank_0.note("end", json.dumps({"rank": 1, "reason": "rank 1: disk full", "code": 9}))
     error, kept = end_with(rank_0, BROKEN)
     assert str(error) == "rank 1: disk full; rank 0 ends."
@@ -80,7 +80,7 @@ def test_the_first_reason_stands(rank_0: Meeting) -> None:
     ],
 )
 def test_a_ranks_own_error_is_left_as_it_is_and_told_to_the_others(
-    rank_0: Meeting, error: BaseException, reason: str, code: int
+    rank_0: Rendezvous, error: BaseException, reason: str, code: int
 ) -> None:
     left, kept = end_with(rank_0, error)
     assert left is error
@@ -89,13 +89,13 @@ def test_a_ranks_own_error_is_left_as_it_is_and_told_to_the_others(
     assert json.loads(rank_0.read_note("end"))["code"] == code
 
 
-def test_what_all_ranks_raise_is_told_to_none(rank_0: Meeting) -> None:
+def test_what_all_ranks_raise_is_told_to_none(rank_0: Rendezvous) -> None:
     left, _ = end_with(rank_0, RefusedByAllError("ranks differ", ExitCode.USAGE))
     assert str(left) == "ranks differ"
     assert rank_0.read_note("end") == ""
 
 
-def test_a_run_that_ends_well_says_nothing(rank_0: Meeting) -> None:
+def test_a_run_that_ends_well_says_nothing(rank_0: Rendezvous) -> None:
     with Heartbeat(rank_0):
         pass
     assert rank_0.read_note("end") == ""

@@ -1,1 +1,1 @@
-"""Click data of any shape, made up in memory: for throughput only, since there is nothing in it to learn."""
+"""Synthetic click data of any shape, held in memory: for throughput only, since there is nothing in it to learn."""

@@ -48,7 +48,7 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
     section = read_section("data", table, SyntheticSection)
     rows, hots, num_tables = section.num_embeddings, section.multi_hot, section.num_tables
     if rows is None and section.rows_per_table is None:
-        raise ConfigError("data.num_embeddings is missing: made-up data needs it, or data.rows_per_table.")
+        raise ConfigError("data.num_embeddings is missing: synthetic data needs it, or data.rows_per_table.")
     if num_tables is None:
         lengths = {len(values) for values in (rows, hots) if values is not None}
         if len(lengths) != 1:

@@ -1,4 +1,4 @@
-"""Made-up clicks held in memory. They touch no file, so a throughput measured on them has no input in it.
+"""Synthetic clicks held in memory. They touch no file, so a throughput measured on them has no input in it.
 
 Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few
 rows are read most of the time, as in real click logs, but hot rows are no neighbours. Labels are coin flips.
@@ -19,12 +19,12 @@ from reference_models.process.errors import DatasetError
 _GOLDEN_RATIO = 0.6180339887498949
 
 
-class MadeUpClicks:
+class SyntheticClicks:
     """`num_samples` samples that are made at the first read, always the same ones for one `data`."""
 
     def __init__(self, data: DataConfig, num_samples: int, stream: int) -> None:
         if data.num_embeddings is None:
-            raise DatasetError(f"data {data.name!r}: made-up data needs data.num_embeddings.")
+            raise DatasetError(f"data {data.name!r}: synthetic data needs data.num_embeddings.")
         self.num_samples = num_samples
         self.num_embeddings, self.multi_hot, self.num_dense = data.num_embeddings, data.multi_hot, data.num_dense
         self._exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
@@ -56,17 +56,17 @@ class MadeUpClicks:
         )
 
 
-def open_made_up(data: DataConfig) -> OpenedDataset:
+def open_synthetic(data: DataConfig) -> OpenedDataset:
     """Both splits; nothing is made before the first read. Raises DatasetError without data.train_samples."""
     if data.train_samples is None:
         raise DatasetError(
-            f"data {data.name!r}: made-up data is for throughput only, where its size follows from the batch. "
+            f"data {data.name!r}: synthetic data is for throughput only, where its size follows from the batch. "
             "Use --throughput STEPS."
         )
     eval_samples = data.eval_samples or data.train_samples
     return OpenedDataset(
-        train=MadeUpClicks(data, data.train_samples, 0),
-        eval=MadeUpClicks(data, eval_samples, 1),
+        train=SyntheticClicks(data, data.train_samples, 0),
+        eval=SyntheticClicks(data, eval_samples, 1),
         dataset_sha256=None,
         files={},
     )

@@ -10,7 +10,7 @@ from ranks_builder import reserve_port
 from waiting import HANG_S
 
 from reference_models.distributed import rendezvous as meeting
-from reference_models.distributed.rendezvous import meet
+from reference_models.distributed.rendezvous import rendezvous
 from reference_models.process.errors import ConfigError, WorldError
 
 
@@ -40,7 +40,7 @@ def patience(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_ranks_that_have_met_read_each_others_notes_and_agree_on_the_first() -> None:
     with reserve_port() as holder, ThreadPoolExecutor(2) as pool:
         port = str(holder.getsockname()[1])
-        first, second = pool.map(lambda rank: meet(world(rank, MASTER_PORT=port), timeout_s=HANG_S), range(2))
+        first, second = pool.map(lambda rank: rendezvous(world(rank, MASTER_PORT=port), timeout_s=HANG_S), range(2))
     assert (first.rank, second.rank, first.size, first.is_host, second.is_host) == (0, 1, 2, True, False)
     assert second.read_note("a") == ""
     first.note("a", "1")
@@ -59,7 +59,7 @@ def test_a_rank_that_does_not_come_is_named(rank: int, waits_for: str, monkeypat
         pytest.raises(WorldError, match=rf"rank {1 - rank}.*Start all ranks at the same time") as lost,
     ):
         port = str(holder.getsockname()[1])
-        meet(world(rank, MASTER_PORT=port), timeout_s=2 * meeting.TELL_AFTER_S, on_waiting=lines.append)
+        rendezvous(world(rank, MASTER_PORT=port), timeout_s=2 * meeting.REPORT_AFTER_S, on_waiting=lines.append)
     assert "\n" not in str(lost.value)
     (line,) = lines
     assert re.search(f"rank {rank}: waiting for {waits_for}", line)
@@ -71,7 +71,7 @@ def test_a_port_in_use_is_said_by_rank_0() -> None:
         other.listen()
         port = other.getsockname()[1]
         with pytest.raises(ConfigError, match=f"MASTER_PORT {port} is in use"):
-            meet(world(0, MASTER_PORT=str(port)), timeout_s=5)
+            rendezvous(world(0, MASTER_PORT=str(port)), timeout_s=5)
 
 
 def test_a_port_where_no_rank_0_answers_is_said_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -83,7 +83,7 @@ def test_a_port_where_no_rank_0_answers_is_said_by_the_others(monkeypatch: pytes
         other.bind(("127.0.0.1", 0))
         other.listen()
         with pytest.raises(WorldError, match="no rank 0 answers at 127"):
-            meet(world(1, MASTER_PORT=str(other.getsockname()[1])), timeout_s=HANG_S)
+            rendezvous(world(1, MASTER_PORT=str(other.getsockname()[1])), timeout_s=HANG_S)
     is_over.set()
 
 
@@ -93,7 +93,7 @@ def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyP
 
     monkeypatch.setattr(socket, "getaddrinfo", refuse)
     with pytest.raises(ConfigError, match=r"MASTER_ADDR is 'nowhere', which this machine cannot resolve .*not known"):
-        meet(world(0, MASTER_ADDR="nowhere"), num_ranks=2)
+        rendezvous(world(0, MASTER_ADDR="nowhere"), num_ranks=2)
 
 
 @pytest.mark.parametrize(
@@ -109,4 +109,4 @@ def test_an_address_that_does_not_resolve_is_refused(monkeypatch: pytest.MonkeyP
 )
 def test_what_cannot_be_is_refused_before_anyone_is_waited_for(other: dict[str, str], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        meet(world(0, **other), num_ranks=2)
+        rendezvous(world(0, **other), num_ranks=2)
