@@ -5,11 +5,23 @@ The axis leaves out the first steep part, which no run ends in, so that what hap
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
+from reports.charts.figure import (
+    FOOT_PX,
+    WIDE_PX,
+    Caption,
+    Figure,
+    Key,
+    Plot,
+    curve_keys,
+    draw_both,
+    hue,
+    reused_curves,
+)
 
 _HEIGHT = 360.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
@@ -30,74 +42,40 @@ def convergence_figure(
     target: float | None,
     x_name: str,
     *,
-    id_: str,
-    title: str,
-    description: str,
     names: Mapping[int, str],
     same_as: str | None = None,
+    **caption: Unpack[Caption],
 ) -> Figure:
-    """`names` are those of the configurations by their hue, where several are drawn.
+    """Draw one line per run; `names` are those of the configurations by their hue, where several are drawn.
 
     `same_as` is the id of another figure on the page whose curves, in px, are these: over the samples instead of
     the epoch only the axis differs.
     """
     fates = {line.fate for line in lines}
-    keys = [Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items()]
-    keys += [] if names else [Key(mark="curve", words="one run")]
+    keys = curve_keys(names)
     keys += [Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
     keys += [Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
-    return draw_both(
-        lambda width, drawn_id: _draw(lines, target, x_name, width, drawn_id, title, description, same_as),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(keys),
-    )
 
+    def draw(width: float, id_: str) -> Plot:
+        low, high = visible_quality(lines, target)
+        x, y = _x_scale(lines, width), svg.Scale(low, high, _HEIGHT - FOOT_PX, _TOP)
+        if same_as is not None and width == WIDE_PX:
+            curves = svg.tag("use", href=f"#{same_as}-w-curves")
+        elif same_as is not None or width != WIDE_PX:
+            curves = reused_curves(f"{same_as}-n" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
+        else:
+            curves = svg.tag("g", *_runs(lines, x, y), id=f"{id_}-curves")
+        axes = (
+            svg.x_axis(x, _TOP - 8, y.start, x_name, most=11 if width > 600 else 5),
+            svg.y_axis(y, x.start, x.stop, most=7),
+            svg.text(0, 12, "ROC AUC on the held-out split", class_="axis"),
+        )
+        marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, [curves])
+        if target is not None:
+            marks.append(svg.text(x.start + 6, y(target) - 7, f"target {target:.5f}", class_="strong halo"))
+        return Plot(marks, _HEIGHT, x, y)
 
-def visible_quality(lines: Sequence[QualityLine], target: float | None) -> tuple[float, float]:
-    """The y domain: from the lowest quality after each run's first third of evaluations to just above all."""
-    late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
-    late += [line.points[-1][1] for line in lines if line.points]
-    late += [target] if target is not None else []
-    return svg.padded(late, 0.08) if late else (0.5, 1.0)
-
-
-def _draw(
-    lines: Sequence[QualityLine],
-    target: float | None,
-    x_name: str,
-    width: float,
-    id_: str,
-    title: str,
-    description: str,
-    same_as: str | None,
-) -> Markup:
-    bottom = _HEIGHT - 44
-    low, high = visible_quality(lines, target)
-    y = svg.Scale(low, high, bottom, _TOP)
-    x = _x_scale(lines, width)
-    clip = f"{id_}-clip"
-    marks: list[Markup] = [
-        svg.tag("clipPath", svg.rect(_LEFT, 0, width - _LEFT, bottom, "clip"), id=clip),
-        svg.x_axis(x, _TOP - 8, bottom, x_name, most=11 if width > 600 else 5),
-        svg.y_axis(y, _LEFT, width - _RIGHT, most=7),
-        svg.text(0, 12, "ROC AUC on the held-out split", class_="axis"),
-    ]
-    drawn = [line for line in lines if line.points]
-    if target is not None:
-        marks.append(svg.line(_LEFT, y(target), width - _RIGHT, y(target), "target"))
-    if same_as is not None and width == WIDE_PX:
-        curves = svg.tag("use", href=f"#{same_as}-w-curves")
-    elif same_as is not None or width != WIDE_PX:
-        curves = reused_curves(f"{same_as}-n" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
-    else:
-        curves = svg.tag("g", *_runs(drawn, x, y), id=f"{id_}-curves")
-    marks.append(svg.tag("g", curves, clip_path=f"url(#{clip})"))
-    marks += [_failed_end(line, x, y) for line in drawn if line.fate == "failed"]
-    if target is not None:
-        marks.append(svg.text(_LEFT + 6, y(target) - 7, f"target {target:.5f}", class_="strong halo"))
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
+    return draw_both(draw, keys, **caption)
 
 
 def small_convergence(
@@ -109,25 +87,45 @@ def small_convergence(
     id_: str,
     description: str,
 ) -> Markup:
-    """One configuration among many: `domain` is (last x, lowest and highest quality) of all of them."""
-    width, height, left = 300.0, 190.0, 44.0
-    x, y = (
-        svg.Scale(0.0, domain[0] * 1.02 or 1.0, left, width - 8),
-        svg.Scale(domain[1], domain[2], height - 24, 26.0),
-    )
-    clip = f"{id_}-clip"
-    marks: list[Markup] = [
-        svg.tag("clipPath", svg.rect(left, 0, width - left, height - 24, "clip"), id=clip),
-        svg.x_axis(x, 24, height - 24, "", most=4),
-        svg.y_axis(y, left, width - 8, most=4),
+    """Draw one configuration among many: `domain` is (last x, lowest and highest quality) of all of them."""
+    width, height = 300.0, 190.0
+    x = svg.Scale(0.0, domain[0] * 1.02 or 1.0, 44.0, width - 8)
+    y = svg.Scale(domain[1], domain[2], height - 24, 26.0)
+    axes = (
+        svg.x_axis(x, 24, y.start, "", most=4),
+        svg.y_axis(y, x.start, x.stop, most=4),
         svg.text(0, 13, svg.fit_bold(name, width), class_="name"),
+    )
+    marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, _runs(lines, x, y))
+    return Plot(marks, height, x, y).drawn(width, id_=id_, title=name, description=description)
+
+
+def visible_quality(lines: Sequence[QualityLine], target: float | None) -> tuple[float, float]:
+    """The y domain: from the lowest quality after each run's first third of evaluations to just above all."""
+    late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
+    late += [line.points[-1][1] for line in lines if line.points]
+    late += [target] if target is not None else []
+    return svg.padded(late, 0.08) if late else (0.5, 1.0)
+
+
+def _plot(
+    lines: Sequence[QualityLine],
+    target: float | None,
+    x: svg.Scale,
+    y: svg.Scale,
+    clip: str,
+    width: float,
+    axes: Sequence[Markup],
+    curves: Sequence[Markup],
+) -> list[Markup]:
+    """Put curves, cut off at the plot's edges, and the ends of failed runs over the axes and the target's line."""
+    return [
+        svg.tag("clipPath", svg.rect(x.start, 0, width - x.start, y.start, "clip"), id=clip),
+        *axes,
+        *([svg.line(x.start, y(target), x.stop, y(target), "target")] if target is not None else []),
+        svg.tag("g", *curves, clip_path=f"url(#{clip})"),
+        *(_failed_end(line, x, y) for line in lines if line.points and line.fate == "failed"),
     ]
-    if target is not None:
-        marks.append(svg.line(left, y(target), width - 8, y(target), "target"))
-    drawn = [line for line in lines if line.points]
-    marks.append(svg.tag("g", *_runs(drawn, x, y), clip_path=f"url(#{clip})"))
-    marks += [_failed_end(line, x, y) for line in drawn if line.fate == "failed"]
-    return svg.drawing(*marks, width=width, height=height, id_=id_, title=name, description=description, x=x, y=y)
 
 
 def _x_scale(lines: Sequence[QualityLine], width: float) -> svg.Scale:
@@ -140,7 +138,8 @@ def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Mark
     the narrow drawing squeezes it."""
     by_hue: dict[int, list[QualityLine]] = {}
     for line in lines:
-        by_hue.setdefault(line.hue, []).append(line)
+        if line.points:
+            by_hue.setdefault(line.hue, []).append(line)
     groups = []
     for number, some in by_hue.items():
         curves = [_curve(line, x, y) for line in some]

@@ -7,11 +7,12 @@ length of the bar of the whole.
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Figure, Key, draw_both
+from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both
 from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
@@ -45,20 +46,15 @@ class FactorPanel:
 
 
 def factors_figure(
-    panels: Sequence[FactorPanel], *, id_: str, title: str, description: str, interval_name: str = "95 % interval"
+    panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
+    """Draw the panels from the first down."""
     kinds = {kind_of(bar.verdict) for panel in panels for bar in panel.bars if bar.time_ratio is not None}
-    words = {"slower": "slower", "faster": "faster", "undecided": "no difference shown, or inconclusive"}
-    keys = [Key(mark=kind, words=told) for kind, told in words.items() if kind in kinds]
+    names = {"slower": "slower", "faster": "faster", "undecided": "no difference shown, or inconclusive"}
+    keys = [Key(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):
         keys.append(Key(mark="whisker", words=interval_name))
-    return draw_both(
-        lambda width, drawn_id: _draw(panels, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(keys),
-    )
+    return draw_both(lambda width, _: _draw(panels, width), keys, **caption)
 
 
 def kind_of(verdict: str) -> str:
@@ -67,13 +63,10 @@ def kind_of(verdict: str) -> str:
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
     """Around 0 (no change): all ratios, and of their intervals what lies within 64 times."""
-    found = [0.0]
-    for panel in panels:
-        for bar in panel.bars:
-            if bar.time_ratio is not None:
-                found.append(math.log2(bar.time_ratio))
-            ends = [_log2(end) for end in (bar.low, bar.high) if end is not None]
-            found += [max(-_MOST_LOG2, min(end, _MOST_LOG2)) for end in ends]
+    bars = [bar for panel in panels for bar in panel.bars]
+    ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
+    found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
+    found += [max(-_MOST_LOG2, min(end, _MOST_LOG2)) for end in ends]
     low, high = min(found), max(found)
     reach = max(high - low, math.log2(1.04))
     return low - 0.1 * reach, high + 0.1 * reach
@@ -91,7 +84,7 @@ def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
     return sorted(chosen)
 
 
-def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, description: str) -> Markup:
+def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
     is_wide = width > 600
     left, right = (190.0, 196.0) if is_wide else (184.0, 76.0)
     low, high = log2_domain(panels)
@@ -114,19 +107,16 @@ def _draw(panels: Sequence[FactorPanel], width: float, id_: str, title: str, des
         for at in (x(math.log2(tick)) for tick in ticks)
         for start, stop in _beside_heads(at, 22, top, heads)
     )
-    labels = (svg.tag("text", f"{tick:.3g}×", x=x(math.log2(tick)), y=top + 18) for tick in ticks)
     zero = x(0.0)
     backdrop = svg.group(
         svg.tag("path", d=hairlines, class_="grid"),
-        svg.tag("g", *labels, class_="tick", text_anchor="middle"),
+        svg.labels([(f"{tick:.3g}×", x(math.log2(tick)), top + 18) for tick in ticks], "middle"),
         *(svg.line(zero, start, zero, stop, "zero") for start, stop in _beside_heads(zero, 16, top, heads)),
         svg.text(zero - 8, 12, "← faster", class_="axis", anchor="end"),
         svg.text(zero + 8, 12, "slower →", class_="axis"),
         svg.text(x.stop, top + 36, "effect on the time, against the baseline", class_="axis", anchor="end"),
     )
-    return svg.drawing(
-        backdrop, *marks, width=width, height=top + 44, id_=id_, title=title, description=description, x=x
-    )
+    return Plot([backdrop, *marks], top + FOOT_PX, x)
 
 
 def _beside_heads(
@@ -156,10 +146,9 @@ def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *,
         words = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)
     else:
         # The verdict's words need a line of their own.
-        told = _SHORT.get(bar.verdict, bar.verdict)
         words = (
             svg.text(width, middle + 0.5, ratio(bar.time_ratio), class_=weight, anchor="end"),
-            svg.text(width, middle + 11, told, class_="tiny", anchor="end"),
+            svg.text(width, middle + 11, _SHORT.get(bar.verdict, bar.verdict), class_="tiny", anchor="end"),
         )
     return svg.group(name, box, _whisker(bar, x, middle), *words)
 

@@ -1,14 +1,26 @@
 """What every chart of a page is made of: two drawings of the same facts, and the words around them."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypedDict, Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
+from reports.text.formatting import TimeUnit
 
 WIDE_PX = 960.0
 NARROW_PX = 380.0
+FOOT_PX = 44.0
+"""Room below a plot for the x axis' labels and name."""
+
+
+class Caption(TypedDict):
+    """What names a figure on its page, and describes it to those who do not see it."""
+
+    id_: str
+    title: str
+    description: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -32,27 +44,54 @@ class Figure:
     keys: tuple[Key, ...] = ()
 
 
-def draw_both(
-    draw: Callable[[float, str], Markup], *, id_: str, title: str, description: str, keys: tuple[Key, ...] = ()
-) -> Figure:
+@dataclass(frozen=True, slots=True)
+class Plot:
+    """The marks of one drawing from back to front, its height, and the scales from which values can be read back."""
+
+    marks: Sequence[str]
+    height: float
+    x: svg.AnyScale | None = None
+    y: svg.AnyScale | None = None
+
+    def drawn(self, width: float, **caption: Unpack[Caption]) -> Markup:
+        """Draw the marks as one image of `width` px."""
+        return svg.drawing(*self.marks, width=width, height=self.height, x=self.x, y=self.y, **caption)
+
+
+def draw_both(draw: Callable[[float, str], Plot], keys: Sequence[Key] = (), **caption: Unpack[Caption]) -> Figure:
     """Call `draw(width, id)` for both widths."""
-    return Figure(
-        id=id_,
-        title=title,
-        description=description,
-        wide=draw(WIDE_PX, f"{id_}-w"),
-        narrow=draw(NARROW_PX, f"{id_}-n"),
-        keys=keys,
+    id_, title, description = caption["id_"], caption["title"], caption["description"]
+    wide, narrow = (
+        draw(width, drawn_id).drawn(width, id_=drawn_id, title=title, description=description)
+        for width, drawn_id in ((WIDE_PX, f"{id_}-w"), (NARROW_PX, f"{id_}-n"))
     )
+    return Figure(id=id_, title=title, description=description, wide=wide, narrow=narrow, keys=tuple(keys))
 
 
 def hue(index: int) -> str:
-    """Class of the colour (and dash) of configuration `index`; five are told apart, then they repeat."""
+    """Name the class of the colour (and dash) of configuration `index`; after five they repeat."""
     return f"hue{index % 5}"
 
 
+def curve_keys(names: Mapping[int, str]) -> list[Key]:
+    """Explain the curves: by configuration (`names` by hue) where several are drawn, else as one run each."""
+    return [Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items()] or [
+        Key(mark="curve", words="one run")
+    ]
+
+
+def num_ticks(width: float) -> int:
+    """Say how many labels an x axis may have."""
+    return 8 if width > 600 else 4
+
+
+def time_axis_name(scale: svg.AnyScale, unit: TimeUnit) -> str:
+    """Name an axis of times to train."""
+    return f"time to train, {unit.name}" + (", logarithmic" if isinstance(scale, svg.LogScale) else "")
+
+
 def reused_curves(id_: str, x: svg.Scale, wide_x: svg.Scale) -> Markup:
-    """The wide drawing's curves, squeezed: they are most of a chart's size, and only their width differs."""
+    """Squeeze the wide drawing's curves: they are most of a chart's size, and only their width differs."""
     squeeze = (x.stop - x.start) / (wide_x.stop - wide_x.start)
     return svg.tag(
         "use",

@@ -5,12 +5,20 @@ Gaps, overlaps and attempts that left no result are what a reader looks for who 
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
-
-from markupsafe import Markup
+from typing import Literal, Unpack
 
 from reports.charts import svg
-from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, reused_curves
+from reports.charts.figure import (
+    FOOT_PX,
+    WIDE_PX,
+    Caption,
+    Figure,
+    Key,
+    Plot,
+    draw_both,
+    num_ticks,
+    reused_curves,
+)
 from reports.text.formatting import TimeUnit
 
 _BAR, _GAP, _LEFT = 10.0, 6.0, 92.0
@@ -34,36 +42,29 @@ KEYS = (
 )
 
 
-def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
+    """Draw the bars in the order of `spans`."""
     kinds = {span.kind for span in spans}
-    return draw_both(
-        lambda width, drawn_id: _draw(spans, unit, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(key for key in KEYS if key.mark.removeprefix("span-") in kinds),
-    )
+    keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
+    return draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)
 
 
-def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> Plot:
     last = max(span.start_s if span.stop_s is None else span.stop_s for span in spans) / unit.seconds
     x = svg.Scale(0.0, last or 1.0, _LEFT, width - 14)
     bottom = 6 + len(spans) * (_BAR + _GAP)
-    marks: list[Markup] = [
-        svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=8 if width > 600 else 4)
-    ]
-    names: list[Markup] = []
+    marks = [svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=num_ticks(width))]
+    names: list[tuple[str, float, float]] = []
     bars: dict[str, list[tuple[float, float, float, float]]] = {}
     for index, span in enumerate(spans):
         top = 6 + index * (_BAR + _GAP)
         left = x(span.start_s / unit.seconds)
         right = left if span.stop_s is None else x(span.stop_s / unit.seconds)
-        names.append(svg.tag("text", svg.fit(span.label, _LEFT - 10), x=_LEFT - 8, y=top + 9.5))
+        names.append((svg.fit(span.label, _LEFT - 10), _LEFT - 8, top + 9.5))
         bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
     if width == WIDE_PX:
         drawn = (svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items())
         marks.append(svg.tag("g", *drawn, id=f"{id_}-curves"))
     else:
         marks.append(reused_curves(id_, x, svg.Scale(0.0, last or 1.0, _LEFT, WIDE_PX - 14)))
-    marks.append(svg.tag("g", *names, class_="tick", text_anchor="end"))
-    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)
+    return Plot([*marks, svg.labels(names, "end")], bottom + FOOT_PX, x)

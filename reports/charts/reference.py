@@ -6,11 +6,12 @@ Several results carry numbers that the legend names; those that would hide each 
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both, hue
 from reports.text.formatting import epochs
 
 _HEIGHT = 330.0
@@ -31,6 +32,8 @@ class Point:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Result:
+    """One result's mean epochs to converge, and whether the convergence rules accept it."""
+
     name: str
     hue: int
     batch_size: int
@@ -38,81 +41,56 @@ class Result:
     is_passed: bool
 
 
-def reference_figure(
-    points: Sequence[Point], results: Sequence[Result], *, id_: str, title: str, description: str
-) -> Figure:
+def reference_figure(points: Sequence[Point], results: Sequence[Result], **caption: Unpack[Caption]) -> Figure:
+    """Draw the reference, its limit and the results over the batch size."""
     keys = [
         Key(mark="reference", words="reference mean"),
         Key(mark="reference-band", words="± 1 standard deviation"),
         Key(mark="limit", words="fewest acceptable epochs"),
     ]
     if 1 < len(results) <= MOST_NUMBERED:
-        keys += [
-            Key(
-                mark="end" if result.is_passed else "dot-failed",
-                words=f"{number}: {result.name}, {epochs(result.mean_epochs)}"
-                + ("" if result.is_passed else ", faster than is acceptable"),
-                hue=hue(result.hue),
-            )
-            for number, result in enumerate(results, start=1)
-        ]
+        for number, result in enumerate(results, start=1):
+            words = f"{number}: {result.name}, {epochs(result.mean_epochs)}"
+            words += "" if result.is_passed else ", faster than is acceptable"
+            keys.append(Key(mark="end" if result.is_passed else "dot-failed", words=words, hue=hue(result.hue)))
     else:
         if any(result.is_passed for result in results):
             keys.append(Key(mark="end", words="this result" if len(results) == 1 else "results"))
         if any(not result.is_passed for result in results):
             keys.append(Key(mark="dot-failed", words="converges faster than is acceptable"))
-    return draw_both(
-        lambda width, drawn_id: _draw(points, results, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(keys),
-    )
+    return draw_both(lambda width, _: _draw(points, results, width), keys, **caption)
 
 
-def _draw(
-    points: Sequence[Point], results: Sequence[Result], width: float, id_: str, title: str, description: str
-) -> Markup:
-    sizes = [math.log2(size) for size in (*(p.batch_size for p in points), *(r.batch_size for r in results))]
-    x = svg.Scale(min(sizes) - 0.35, max(sizes) + 0.35, _LEFT, width - _RIGHT)
+def _draw(points: Sequence[Point], results: Sequence[Result], width: float) -> Plot:
+    sizes = sorted({point.batch_size for point in points} | {result.batch_size for result in results})
+    domain = math.log2(sizes[0]) - 0.35, math.log2(sizes[-1]) + 0.35
+    x = svg.Scale(*domain, _LEFT, width - _RIGHT)
     levels = [level for p in points for level in (p.mean - p.deviation, p.mean + p.deviation, p.least)]
-    low, high = svg.padded([*levels, *(r.mean_epochs for r in results)], 0.08)
-    bottom = _HEIGHT - 44
+    low, high = svg.padded([*levels, *(result.mean_epochs for result in results)], 0.08)
+    bottom = _HEIGHT - FOOT_PX
     y = svg.Scale(max(low, 0.0), high, bottom, _TOP)
-    marks: list[Markup] = [
-        _size_axis(sorted({2.0**size for size in sizes}), x, bottom),
+    labelled: list[tuple[float, str]] = []
+    for size in sizes:
+        at = x(math.log2(size))
+        if all(abs(at - other) >= 52 for other, _ in labelled):
+            labelled.append((at, f"{size:,}"))
+    marks = [
+        svg.x_axis_at(labelled, _TOP - 8, bottom, x.stop, "global batch size, logarithmic"),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=6),
         svg.text(0, 12, "epochs to converge", class_="axis"),
         _band(points, x, y),
         *(_line(points, x, y, which) for which in ("reference", "limit")),
         *(svg.circle(x(math.log2(p.batch_size)), y(p.mean), 3.5, "reference-dot") for p in points),
+        *_results(results, x, y),
     ]
-    marks += _results(results, x, y)
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
-
-
-def _size_axis(sizes: Sequence[float], x: svg.Scale, bottom: float) -> Markup:
-    labelled: list[float] = []
-    for size in sizes:
-        if all(abs(x(math.log2(size)) - x(math.log2(other))) >= 52 for other in labelled):
-            labelled.append(size)
-    lines = "".join(f"M{x(math.log2(size)):.1f} {_TOP - 8:.0f}V{bottom:.0f}" for size in labelled)
-    texts = (svg.tag("text", f"{round(size):,}", x=x(math.log2(size)), y=bottom + 18) for size in labelled)
-    return svg.group(
-        svg.tag("path", d=lines, class_="grid"),
-        svg.tag("g", *texts, class_="tick", text_anchor="middle"),
-        svg.text(x.stop, bottom + 36, "global batch size, logarithmic", class_="axis", anchor="end"),
-    )
+    return Plot(marks, _HEIGHT, x, y)
 
 
 def _band(points: Sequence[Point], x: svg.Scale, y: svg.Scale) -> Markup:
     if len(points) == 1:
         (point,) = points
-        at, upper, lower = (
-            x(math.log2(point.batch_size)),
-            y(point.mean + point.deviation),
-            y(point.mean - point.deviation),
-        )
+        at = x(math.log2(point.batch_size))
+        upper, lower = y(point.mean + point.deviation), y(point.mean - point.deviation)
         return svg.rect(at - _STUB, upper, 2 * _STUB, lower - upper, "reference-band")
     upper_edge = [(x(math.log2(p.batch_size)), y(p.mean + p.deviation)) for p in points]
     lower_edge = [(x(math.log2(p.batch_size)), y(p.mean - p.deviation)) for p in reversed(points)]

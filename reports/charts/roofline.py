@@ -3,12 +3,12 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Figure, Key, draw_both
+from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both
 from reports.text.formatting import si
 
 _HEIGHT = 380.0
@@ -50,31 +50,25 @@ class LogScale(svg.Scale):
         return tuple(float(decade) for decade in range(first, last + 1, step))
 
 
-def roofline_figure(
-    dots: Sequence[RooflineDot], ceilings: RooflineCeilings, *, id_: str, title: str, description: str
-) -> Figure:
+_KEYS = {
+    "phase": Key(mark="dot-counted", words="phase of the step"),
+    "operator": Key(mark="dot-dropped", words="operator under torch.profiler"),
+}
+
+
+def roofline_figure(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, **caption: Unpack[Caption]) -> Figure:
+    """Draw the dots under their roof."""
     kinds = {dot.kind for dot in dots}
-    keys = [
-        Key(mark="dot-counted", words="phase of the step") if "phase" in kinds else None,
-        Key(mark="dot-dropped", words="operator under torch.profiler") if "operator" in kinds else None,
-    ]
-    return draw_both(
-        lambda width, drawn_id: _draw(dots, ceilings, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(key for key in keys if key is not None),
-    )
+    keys = [key for kind, key in _KEYS.items() if kind in kinds]
+    return draw_both(lambda width, _: _draw(dots, ceilings, width), keys, **caption)
 
 
-def _draw(
-    dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float, id_: str, title: str, description: str
-) -> Markup:
+def _draw(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float) -> Plot:
     ridge = ceilings.flop_per_s / ceilings.memory_bytes_per_s
-    bottom = _HEIGHT - 44
+    bottom = _HEIGHT - FOOT_PX
     x = LogScale(*_decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4]), _LEFT, width - _RIGHT)
     y = LogScale(*_decades([*(dot.flop_per_s for dot in dots), ceilings.flop_per_s]), bottom, _TOP)
-    marks: list[Markup] = [
+    marks = [
         svg.x_axis(x, _TOP - 6, bottom, "FLOP per byte, computed", most=8, words=_power),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=6, words=_prefixed),
         svg.text(0, 12, "FLOP/s reached", class_="axis"),
@@ -92,7 +86,7 @@ def _draw(
     marks.append(svg.group(*(_mark(dot, x, y) for dot in drawn), class_="hue0"))
     phases = [dot for dot in drawn if dot.kind == "phase"]
     marks.append(_labels(phases, x, y, width, below=y.at(ceilings.flop_per_s) + 16))
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description)
+    return Plot(marks, _HEIGHT)
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:

@@ -8,12 +8,23 @@ One strip numbers its runs; a few have their name above; many have it at their l
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Literal, Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import NARROW_PX, Figure, Key, draw_both, hue
+from reports.charts.figure import (
+    FOOT_PX,
+    NARROW_PX,
+    Caption,
+    Figure,
+    Key,
+    Plot,
+    draw_both,
+    hue,
+    num_ticks,
+    time_axis_name,
+)
 from reports.text.formatting import TimeUnit
 
 _LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
@@ -44,6 +55,15 @@ class RunStrip:
     low_s: float | None
     high_s: float | None
 
+    @property
+    def timed(self) -> list[tuple[RunDot, float]]:
+        """The runs that have a time, each with its seconds."""
+        return [(dot, dot.time_s) for dot in self.dots if dot.time_s is not None and math.isfinite(dot.time_s)]
+
+    @property
+    def untimed(self) -> list[RunDot]:
+        return [dot for dot in self.dots if dot.time_s is None or not math.isfinite(dot.time_s)]
+
 
 KEYS = (
     Key(mark="dot-counted", words="counted run"),
@@ -55,28 +75,22 @@ KEYS = (
 _KEYS_WITHOUT_SCORE = (Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
 
 
-def runs_figure(
-    strips: Sequence[RunStrip], unit: TimeUnit, *, id_: str, title: str, description: str, has_score: bool
-) -> Figure:
+def runs_figure(strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, **caption: Unpack[Caption]) -> Figure:
+    """Draw the strips from the first down."""
     fates = {dot.fate for strip in strips for dot in strip.dots}
     shown = {
         "dot-counted": "counted" in fates,
         "dot-dropped": "dropped" in fates,
-        "dot-failed": any(not _is_finite(dot.time_s) or dot.fate == "failed" for s in strips for dot in s.dots),
+        "dot-failed": "failed" in fates or any(strip.untimed for strip in strips),
         "mean": any(strip.mean_s is not None for strip in strips),
         "band": any(strip.low_s is not None for strip in strips),
     }
-    return draw_both(
-        lambda width, drawn_id: _draw(strips, unit, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(
-            replace(key, words=_mean_words(strips)) if key.mark == "mean" else key
-            for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE)
-            if shown[key.mark]
-        ),
-    )
+    keys = [
+        replace(key, words=_mean_words(strips)) if key.mark == "mean" else key
+        for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE)
+        if shown[key.mark]
+    ]
+    return draw_both(lambda width, _: _draw(strips, unit, width), keys, **caption)
 
 
 def _mean_words(strips: Sequence[RunStrip]) -> str:
@@ -87,7 +101,27 @@ def _mean_words(strips: Sequence[RunStrip]) -> str:
     return alone if kinds == {False} else f"Olympic mean; where there is none, {alone}"
 
 
-def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Layout:
+    """What all strips of a drawing share: the seconds' scale, the size of the dots, room at top, left and right."""
+
+    x: svg.AnyScale
+    unit: TimeUnit
+    width: float
+    radius: float
+    head: float
+    gutter: float
+    """Where the runs without a time stand."""
+
+    @property
+    def spacing(self) -> float:
+        return 2 * self.radius + 2
+
+    def at(self, time_s: float) -> float:
+        return self.x(time_s / self.unit.seconds)
+
+
+def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> Plot:
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
     radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
     head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
@@ -98,99 +132,60 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float, id_: str, ti
         for value in (*(dot.time_s for dot in strip.dots), strip.mean_s, strip.low_s, strip.high_s)
         if value is not None and math.isfinite(value)
     ]
-    failed = any(not _is_finite(dot.time_s) for strip in strips for dot in strip.dots)
-    gutter = 92.0 if failed else 0.0
-    scale = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4)
+    gutter = 92.0 if any(strip.untimed for strip in strips) else 0.0
+    x = svg.value_scale(finite, margin + radius + 4, width - gutter - radius - 4)
+    layout = _Layout(x=x, unit=unit, width=width, radius=radius, head=head, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
     for strip in strips:
-        height = _strip_height(strip, scale, unit, radius) + head
-        rows.append(_strip(strip, scale, unit, top, height, width, gutter, radius, head))
+        row, height = _strip(strip, layout, top)
+        rows.append(row)
         top += height + (3 if radius == _TINY else 10)
-    backdrop = svg.x_axis(scale, 8, top, _axis_name(scale, unit), most=8 if width > 600 else 4) if finite else ""
-    gutter_words = ""
-    if failed:
-        gutter_words = svg.group(
-            svg.line(width - gutter + 8, 8, width - gutter + 8, top, "edge"),
-            svg.text(width, top + 18, "no time", class_="tick", anchor="end"),
-        )
-    return svg.drawing(
-        backdrop, *rows, gutter_words, width=width, height=top + 44, id_=id_, title=title, description=description,
-        x=scale,
-    )  # fmt: skip
+    marks = [svg.x_axis(x, 8, top, time_axis_name(x, unit), most=num_ticks(width)), *rows] if finite else rows
+    if gutter:
+        edge = svg.line(width - gutter + 8, 8, width - gutter + 8, top, "edge")
+        marks.append(svg.group(edge, svg.text(width, top + 18, "no time", class_="tick", anchor="end")))
+    return Plot(marks, top + FOOT_PX, x)
 
 
-def _axis_name(scale: svg.AnyScale, unit: TimeUnit) -> str:
-    return f"time to train, {unit.name}" + (", logarithmic" if isinstance(scale, svg.LogScale) else "")
-
-
-def _strip_height(strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit, radius: float) -> float:
-    spacing = 2 * radius + 2
-    rows = svg.swarm(_positions(strip, scale, unit), spacing)
-    extent = max((abs(row) for row in rows), default=0)
-    num_failed = sum(not _is_finite(dot.time_s) for dot in strip.dots)
-    extent = max(extent, math.ceil((math.ceil(num_failed / 3) - 1) / 2))
-    return (2 * extent + 1) * spacing + (10 if radius == _TINY else 34)
-
-
-def _positions(strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit) -> list[float]:
-    return [
-        scale(dot.time_s / unit.seconds) for dot in strip.dots if dot.time_s is not None and _is_finite(dot.time_s)
-    ]
-
-
-def _strip(
-    strip: RunStrip,
-    scale: svg.AnyScale,
-    unit: TimeUnit,
-    top: float,
-    height: float,
-    width: float,
-    gutter: float,
-    radius: float,
-    head: float,
-) -> Markup:
+def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]:
+    """Draw one strip; returns its height, too."""
+    radius, positions = layout.radius, [layout.at(time_s) for _, time_s in strip.timed]
+    swarm = svg.swarm(positions, layout.spacing)
+    extent = max(math.ceil((math.ceil(len(strip.untimed) / 3) - 1) / 2), *map(abs, swarm), 0)
+    height = (2 * extent + 1) * layout.spacing + (10 if radius == _TINY else 34) + layout.head
     marks: list[Markup] = []
     # Where the dots stand; the rest of the height above them is for the mean's label.
-    body = top + head + (0 if radius == _TINY else 18)
+    body = top + layout.head + (0 if radius == _TINY else 18)
     middle = (body + top + height) / 2
-    if head:
-        marks.append(svg.text(0, top + 14, svg.fit_bold(strip.name, width), class_="name"))
+    if layout.head:
+        marks.append(svg.text(0, top + 14, svg.fit_bold(strip.name, layout.width), class_="name"))
     elif radius == _TINY:
         marks.append(svg.text(0, middle + 4.5, svg.fit(strip.name, 240), class_="label"))
     if strip.low_s is not None and strip.high_s is not None:
-        left, right = scale(strip.low_s / unit.seconds), scale(strip.high_s / unit.seconds)
+        left, right = layout.at(strip.low_s), layout.at(strip.high_s)
         marks.append(svg.rect(left, body, max(right - left, 1.0), top + height - body, "band", rx=3))
     if strip.mean_s is not None and math.isfinite(strip.mean_s):
-        x = scale(strip.mean_s / unit.seconds)
+        x = layout.at(strip.mean_s)
         marks.append(svg.line(x, body - 2, x, top + height, "mean"))
         if radius != _TINY:
             half = svg.text_width(strip.mean_label) / 2 + 8
-            at = min(max(x, half), width - gutter - half)
+            at = min(max(x, half), layout.width - layout.gutter - half)
             marks.append(svg.text(at, body - 7, strip.mean_label, class_="strong", anchor="middle"))
-    placed = _placed(strip, scale, unit, radius, middle, width - gutter)
+    placed = [
+        (dot, x, middle + row * layout.spacing)
+        for (dot, _), x, row in zip(strip.timed, positions, swarm, strict=True)
+    ]
+    # Runs without a time stand at the right, in columns of three.
+    first_row = -(((len(strip.untimed) + 2) // 3) - 1) / 2
+    for index, dot in enumerate(strip.untimed):
+        x = layout.width - layout.gutter + 28 + index % 3 * (layout.spacing + 6)
+        placed.append((dot, x, middle + (index // 3 + first_row) * layout.spacing))
     if radius == _LARGE:
-        marks += [_numbered(dot, x, y, hinted=width > NARROW_PX) for dot, x, y in placed]
+        marks += [_numbered(dot, x, y, hinted=layout.width > NARROW_PX) for dot, x, y in placed]
     else:
         marks += _plain(placed, radius)
-    return svg.group(*marks, class_=hue(strip.hue))
-
-
-def _placed(
-    strip: RunStrip, scale: svg.AnyScale, unit: TimeUnit, radius: float, middle: float, edge: float
-) -> list[tuple[RunDot, float, float]]:
-    """Where each dot stands; runs without a time stand right of the `edge`, in columns of three."""
-    spacing = 2 * radius + 2
-    timed = [dot for dot in strip.dots if _is_finite(dot.time_s)]
-    positions = _positions(strip, scale, unit)
-    rows = svg.swarm(positions, spacing)
-    placed = [(dot, x, middle + row * spacing) for dot, x, row in zip(timed, positions, rows, strict=True)]
-    untimed = [dot for dot in strip.dots if not _is_finite(dot.time_s)]
-    num_rows = (len(untimed) + 2) // 3
-    for index, dot in enumerate(untimed):
-        y = middle + (index // 3 - (num_rows - 1) / 2) * spacing
-        placed.append((dot, edge + 28 + index % 3 * (spacing + 6), y))
-    return placed
+    return svg.group(*marks, class_=hue(strip.hue)), height
 
 
 def _numbered(dot: RunDot, x: float, y: float, *, hinted: bool) -> Markup:
@@ -213,7 +208,3 @@ def _plain(placed: Sequence[tuple[RunDot, float, float]], radius: float) -> list
             marks += [svg.tag("path", d=path, class_=f"spots {size} hole")] if fate == "dropped" else []
     marks += [svg.cross(x, y, radius * 0.7, "dot-failed") for dot, x, y in placed if dot.fate == "failed"]
     return marks
-
-
-def _is_finite(value: float | None) -> bool:
-    return value is not None and math.isfinite(value)

@@ -2,13 +2,13 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.charts.figure import Caption, Figure, Key, Plot, draw_both, hue, num_ticks
 
-_LOG_FROM = 8.0
 _SMALL = (300.0, 200.0)
 _HEIGHT = 260.0
 
@@ -44,47 +44,38 @@ class Axes:
 
 
 def small_scaling(series: Sequence[Series], axes: Axes, *, id_: str, description: str) -> Markup:
-    """One of several drawings side by side."""
-    return _draw(series, axes, *_SMALL, 56.0, id_, axes.y_name, description)
+    """Draw one of several drawings side by side."""
+    width, height = _SMALL
+    plot = _draw(series, axes, width, height, 56.0)
+    return plot.drawn(width, id_=id_, title=axes.y_name, description=description)
 
 
 def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
-    """The names of the lines, as one more of the drawings."""
+    """Name the lines, as one more of the drawings."""
+    width, height = _SMALL
     marks: list[Markup] = [svg.text(0, 13, "Lines", class_="axis")]
-    for number, entry in enumerate(series):
+    for number, line in enumerate(series):
         at = 36.0 + 30.0 * number
         mark = (svg.line(4, at, 30, at, "curve"), svg.circle(17, at, 4.5, "dot-counted"))
-        words = svg.text(38, at + 4, svg.fit(entry.name, _SMALL[0] - 38))
-        marks.append(svg.group(*mark, words, class_=hue(entry.hue), hint=entry.name))
-    about = f"Names of the lines: {'; '.join(entry.name for entry in series)}"
-    width, height = _SMALL
-    return svg.drawing(*marks, width=width, height=height, id_=id_, title="Lines", description=about)
+        words = svg.text(38, at + 4, svg.fit(line.name, width - 38))
+        marks.append(svg.group(*mark, words, class_=hue(line.hue), hint=line.name))
+    about = f"Names of the lines: {'; '.join(line.name for line in series)}"
+    return Plot(marks, height).drawn(width, id_=id_, title="Lines", description=about)
 
 
-def link_figure(series: Sequence[Series], axes: Axes, *, id_: str, title: str, description: str) -> Figure:
-    return draw_both(
-        lambda width, drawn_id: _draw(series, axes, width, _HEIGHT, 62.0, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(Key(mark="dot-counted", words=entry.name, hue=hue(entry.hue)) for entry in series),
-    )
+def link_figure(series: Sequence[Series], axes: Axes, **caption: Unpack[Caption]) -> Figure:
+    """Draw one quantity as large as the other charts."""
+    keys = [Key(mark="dot-counted", words=line.name, hue=hue(line.hue)) for line in series]
+    return draw_both(lambda width, _: _draw(series, axes, width, _HEIGHT, 62.0), keys, **caption)
 
 
-def _draw(
-    series: Sequence[Series],
-    axes: Axes,
-    width: float,
-    height: float,
-    left: float,
-    id_: str,
-    title: str,
-    description: str,
-) -> Markup:
-    dots = [dot for entry in series for dot in entry.dots]
+def _draw(series: Sequence[Series], axes: Axes, width: float, height: float, left: float) -> Plot:
+    dots = [dot for line in series for dot in line.dots]
     bottom, right = height - 42, width - 14
-    y = _from_zero([dot.y for dot in dots] + ([axes.reference] if axes.reference is not None else []), bottom, 30.0)
-    x = _x_scale([dot.x for dot in dots], left, right)
+    levels = [dot.y for dot in dots] + ([axes.reference] if axes.reference is not None else [])
+    y = _from_zero(levels, bottom, 30.0)
+    # Twice the ranks, or twice the speed, is one step.
+    x = svg.LogScale(min(dot.x for dot in dots) / 1.15, max(dot.x for dot in dots) * 1.15, left, right)
     marks = [
         svg.text(0, 13, svg.fit(axes.y_name, width), class_="axis"),
         svg.y_axis(y, left, right, most=5, words=axes.y_words),
@@ -95,26 +86,22 @@ def _draw(
         ]
         marks.append(svg.text(right, bottom + 36, axes.x_name, class_="axis", anchor="end"))
     else:
-        marks.append(svg.x_axis(x, 22.0, bottom, axes.x_name, most=8 if width > 600 else 4, words=axes.x_words))
+        marks.append(svg.x_axis(x, 22.0, bottom, axes.x_name, most=num_ticks(width), words=axes.x_words))
     if axes.reference is not None:
         marks.append(svg.line(left, y(axes.reference), right, y(axes.reference), "reference"))
-    marks += [_series(entry, x, y) for entry in series]
-    return svg.drawing(*marks, width=width, height=height, id_=id_, title=title, description=description, x=x, y=y)
-
-
-def _series(entry: Series, x: svg.AnyScale, y: svg.AnyScale) -> Markup:
-    line = [svg.polyline([(x(dot.x), y(dot.y)) for dot in entry.dots], "curve")] if len(entry.dots) > 1 else []
-    dots = [svg.group(svg.circle(x(dot.x), y(dot.y), 4.5, "dot-counted"), hint=dot.hint) for dot in entry.dots]
-    return svg.group(*line, *dots, class_=hue(entry.hue))
-
-
-def _x_scale(values: Sequence[float], start: float, stop: float) -> svg.AnyScale:
-    """Logarithmic: twice the ranks, or twice the speed, is one step."""
-    return svg.LogScale(min(values) / 1.15, max(values) * 1.15, start, stop)
+    for line in series:
+        places = [(x(dot.x), y(dot.y)) for dot in line.dots]
+        curve = [svg.polyline(places, "curve")] if len(places) > 1 else []
+        spots = [
+            svg.group(svg.circle(*place, 4.5, "dot-counted"), hint=dot.hint)
+            for place, dot in zip(places, line.dots, strict=True)
+        ]
+        marks.append(svg.group(*curve, *spots, class_=hue(line.hue)))
+    return Plot(marks, height, x, y)
 
 
 def _from_zero(values: Sequence[float], start: float, stop: float) -> svg.AnyScale:
-    """Linear from 0, so that lengths compare; logarithmic where the values differ by a factor of 8 or more."""
-    if min(values) > 0 and max(values) / min(values) >= _LOG_FROM:
+    """Start at 0, so that lengths compare; a logarithmic scale where the values differ by a factor of 8 or more."""
+    if svg.are_far_apart(values):
         return svg.value_scale(values, start, stop)
     return svg.Scale(0.0, max(values) * 1.1, start, stop)

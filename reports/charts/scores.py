@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-from markupsafe import Markup
+from typing import Unpack
 
 from reports.charts import svg
-from reports.charts.figure import Figure, Key, draw_both, hue
+from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both, hue, num_ticks, time_axis_name
 from reports.text.formatting import TimeUnit
 
 _ROW = 46.0
@@ -25,22 +24,17 @@ class ScoreRow:
     words: str
 
 
-def scores_figure(rows: Sequence[ScoreRow], unit: TimeUnit, *, id_: str, title: str, description: str) -> Figure:
+def scores_figure(rows: Sequence[ScoreRow], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
+    """Draw the rows in their order."""
     keys = [Key(mark="mean", words="Olympic mean, as measured")]
     if any(row.low_s is not None for row in rows):
         keys.append(Key(mark="band", words="95 % interval of the Olympic mean"))
     if any(row.score_s is not None for row in rows):
         keys.append(Key(mark="end", words="score, after the RCP factor"))
-    return draw_both(
-        lambda width, drawn_id: _draw(rows, unit, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=tuple(keys),
-    )
+    return draw_both(lambda width, _: _draw(rows, unit, width), keys, **caption)
 
 
-def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, title: str, description: str) -> Markup:
+def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float) -> Plot:
     known = [
         value / unit.seconds
         for row in rows
@@ -48,14 +42,11 @@ def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, titl
         if value is not None
     ]
     x = svg.value_scale(known, 6.0, width - 6.0)
-    scaled = ", logarithmic" if isinstance(x, svg.LogScale) else ""
     bottom = 8 + len(rows) * _ROW
-    marks: list[Markup] = [
-        svg.x_axis(x, 4, bottom, f"time to train, {unit.name}{scaled}", most=8 if width > 600 else 4)
-    ]
+    marks = [svg.x_axis(x, 4, bottom, time_axis_name(x, unit), most=num_ticks(width))]
     for number, row in enumerate(rows):
         top = 8 + number * _ROW
-        name = svg.fit_bold(row.name, width - svg.text_width(f"  {row.words}") * 1.12)
+        name = svg.fit_bold(row.name, width - svg.text_width(f"  {row.words}") * svg.BOLD)
         drawn = [svg.text(0, top + 13, f"{name}  {row.words}", class_="name halo")]
         if row.low_s is not None and row.high_s is not None:
             left, right = x(row.low_s / unit.seconds), x(row.high_s / unit.seconds)
@@ -66,4 +57,4 @@ def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float, id_: str, titl
         if row.score_s is not None:
             drawn.append(svg.circle(x(row.score_s / unit.seconds), top + 29, 5, "end"))
         marks.append(svg.group(*drawn, class_=hue(row.hue)))
-    return svg.drawing(*marks, width=width, height=bottom + 44, id_=id_, title=title, description=description, x=x)
+    return Plot(marks, bottom + FOOT_PX, x)

@@ -5,7 +5,7 @@ forced colours and print. No `style` attribute is written, because the page's po
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -22,7 +22,7 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
     Children and values are escaped unless they are Markup already.
     """
     written = "".join(
-        f' {_attribute_name(key)}="{escape(_number(value) if isinstance(value, float | int) else value)}"'
+        f' {key.rstrip("_").replace("_", "-")}="{escape(value if isinstance(value, str) else _number(value))}"'
         for key, value in attributes.items()
         if value is not None
     )
@@ -122,7 +122,7 @@ def text_width(content: str, size_px: float = FONT_PX) -> float:
 
 
 def fit_bold(content: str, width: float) -> str:
-    """As `fit`, for names: bold letters are wider."""
+    """Cut names as `fit` does: bold letters are wider."""
     return fit(content, width / BOLD)
 
 
@@ -193,19 +193,23 @@ class LogScale:
 
 
 AnyScale = Scale | LogScale
-_LOG_FROM = 8.0
 
 
 def value_scale(values: Sequence[float], start: float, stop: float) -> AnyScale:
     """From below the least to above the greatest value; logarithmic where they differ by a factor of 8 or more."""
     if not values:
         return Scale(0.0, 1.0, start, stop)
-    least, greatest = min(values), max(values)
-    if least > 0 and greatest / least >= _LOG_FROM:
+    if are_far_apart(values):
+        least, greatest = min(values), max(values)
         share = (greatest / least) ** 0.05
         return LogScale(least / share, greatest * share, start, stop)
     low, high = padded(values, 0.08)
     return Scale(max(low, 0.0), high, start, stop)
+
+
+def are_far_apart(values: Sequence[float]) -> bool:
+    """Say whether a logarithmic scale serves values better: all positive, by a factor of 8 or more apart."""
+    return min(values) > 0 and max(values) / min(values) >= 8.0
 
 
 def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
@@ -242,31 +246,38 @@ def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
 def x_axis(
     scale: AnyScale, top: float, bottom: float, name: str, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
-    """Vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
-    ticks = scale.ticks(most)
-    labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
-    hairlines = "".join(f"M{_number(scale(tick))} {_number(top)}V{_number(bottom)}" for tick in ticks)
-    texts = (tag("text", label, x=scale(tick), y=bottom + 18) for tick, label in zip(ticks, labels, strict=True))
-    named = (text(scale.stop, bottom + 36, name, class_="axis", anchor="end"),) if name else ()
+    """Draw vertical hairlines, tick labels below `bottom` and the axis' name at its right end."""
+    return x_axis_at(_placed_ticks(scale, most, words), top, bottom, scale.stop, name)
+
+
+def x_axis_at(places: Sequence[tuple[float, str]], top: float, bottom: float, right: float, name: str) -> Markup:
+    """Draw an x axis whose labels are known: `places` are (px, label)."""
     return group(
-        tag("path", d=hairlines, class_="grid"),
-        tag("g", *texts, class_="tick", text_anchor="middle"),
-        *named,
+        tag("path", d="".join(f"M{_number(x)} {_number(top)}V{_number(bottom)}" for x, _ in places), class_="grid"),
+        labels([(label, x, bottom + 18) for x, label in places], "middle"),
+        text(right, bottom + 36, name, class_="axis", anchor="end") if name else Markup(),
     )
 
 
 def y_axis(
     scale: AnyScale, left: float, right: float, *, most: int, words: Callable[[float], str] | None = None
 ) -> Markup:
-    """Horizontal hairlines with their labels left of `left`."""
-    ticks = scale.ticks(most)
-    labels = tick_texts(ticks) if words is None else tuple(words(tick) for tick in ticks)
-    hairlines = "".join(f"M{_number(left)} {_number(scale(tick))}H{_number(right)}" for tick in ticks)
-    texts = (tag("text", label, x=left - 8, y=scale(tick) + 4) for tick, label in zip(ticks, labels, strict=True))
+    """Draw horizontal hairlines with their labels left of `left`."""
+    places = _placed_ticks(scale, most, words)
     return group(
-        tag("path", d=hairlines, class_="grid"),
-        tag("g", *texts, class_="tick", text_anchor="end"),
+        tag("path", d="".join(f"M{_number(left)} {_number(y)}H{_number(right)}" for y, _ in places), class_="grid"),
+        labels([(label, left - 8, y + 4) for y, label in places], "end"),
     )
+
+
+def labels(places: Iterable[tuple[str, float, float]], anchor: str | None = None) -> Markup:
+    """Write small labels, each (words, x, y), as one group."""
+    return tag("g", *(tag("text", words, x=x, y=y) for words, x, y in places), class_="tick", text_anchor=anchor)
+
+
+def _placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | None) -> list[tuple[float, str]]:
+    ticks = scale.ticks(most)
+    return list(zip(map(scale, ticks), tick_texts(ticks) if words is None else map(words, ticks), strict=True))
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
@@ -278,10 +289,6 @@ def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
             row = -row if row < 0 else -row - 1
         rows.append(row)
     return tuple(rows)
-
-
-def _attribute_name(key: str) -> str:
-    return key.rstrip("_").replace("_", "-")
 
 
 def _number(value: float) -> str:

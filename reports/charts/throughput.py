@@ -2,11 +2,23 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Unpack
 
 from markupsafe import Markup
 
 from reports.charts import svg
-from reports.charts.figure import WIDE_PX, Figure, Key, draw_both, hue, reused_curves
+from reports.charts.figure import (
+    FOOT_PX,
+    WIDE_PX,
+    Caption,
+    Figure,
+    Plot,
+    curve_keys,
+    draw_both,
+    hue,
+    num_ticks,
+    reused_curves,
+)
 from reports.text.formatting import si
 
 _HEIGHT = 250.0
@@ -23,38 +35,28 @@ class BlockLine:
     hint: str
 
 
-def throughput_figure(
-    lines: Sequence[BlockLine], *, id_: str, title: str, description: str, names: Mapping[int, str]
-) -> Figure:
-    """`names` are those of the configurations by their hue, where several are drawn."""
-    keys = tuple(Key(mark="curve", words=name, hue=hue(index)) for index, name in names.items())
-    return draw_both(
-        lambda width, drawn_id: _draw(lines, width, drawn_id, title, description),
-        id_=id_,
-        title=title,
-        description=description,
-        keys=keys or (Key(mark="curve", words="one run"),),
-    )
+def throughput_figure(lines: Sequence[BlockLine], *, names: Mapping[int, str], **caption: Unpack[Caption]) -> Figure:
+    """Draw one line per run; `names` are those of the configurations by their hue, where several are drawn."""
+    return draw_both(lambda width, id_: _draw(lines, width, id_), curve_keys(names), **caption)
 
 
-def _draw(lines: Sequence[BlockLine], width: float, id_: str, title: str, description: str) -> Markup:
+def _draw(lines: Sequence[BlockLine], width: float, id_: str) -> Plot:
     rates = [rate for line in lines for _, rate in line.points]
     middle = sorted(rates)[len(rates) // 2]
     # At least five percent either way, so that noise of a thousandth does not look like a mountain range.
     low, high = svg.padded([*rates, middle * (1 - _LEAST_EXTENT), middle * (1 + _LEAST_EXTENT)], 0.04)
-    bottom = _HEIGHT - 44
+    bottom = _HEIGHT - FOOT_PX
     y = svg.Scale(max(low, 0.0), high, bottom, _TOP)
     x = _x_scale(lines, width)
-    marks: list[Markup] = [
-        svg.x_axis(x, _TOP - 8, bottom, "samples trained", most=8 if width > 600 else 4, words=si),
+    marks = [
+        svg.x_axis(x, _TOP - 8, bottom, "samples trained", most=num_ticks(width), words=si),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=5, words=si),
         svg.text(0, 12, "samples/s within each block", class_="axis"),
+        svg.tag("g", *(_curve(line, x, y) for line in lines), id=f"{id_}-curves")
+        if width == WIDE_PX
+        else reused_curves(id_, x, _x_scale(lines, WIDE_PX)),
     ]
-    if width == WIDE_PX:
-        marks.append(svg.tag("g", *(_curve(line, x, y) for line in lines), id=f"{id_}-curves"))
-    else:
-        marks.append(reused_curves(id_, x, _x_scale(lines, WIDE_PX)))
-    return svg.drawing(*marks, width=width, height=_HEIGHT, id_=id_, title=title, description=description, x=x, y=y)
+    return Plot(marks, _HEIGHT, x, y)
 
 
 def _x_scale(lines: Sequence[BlockLine], width: float) -> svg.Scale:

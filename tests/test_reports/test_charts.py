@@ -10,12 +10,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from reports.charts.bars import TimeBar, time_figure
 from reports.charts.convergence import QualityLine, convergence_figure, visible_quality
 from reports.charts.figure import Figure
 from reports.charts.order import RunSpan, order_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
-from reports.charts.time import TimeBar, time_figure
 from reports.text.formatting import SECONDS
 
 HOSTILE = "</title><script>alert(1)</script>"

@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_builder import Page, write_run_set
 
+from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.figure import Figure
-from reports.charts.phases import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.facts.profile import ProfileFacts, profile_facts, read_profiles
 from reports.page.figures.profile import headline, limits_table, phases_table

@@ -3,9 +3,9 @@
 import math
 from collections.abc import Iterator, Sequence
 
+from reports.charts.bars import PARTS, TimeBar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
-from reports.charts.time import PARTS, TimeBar, time_figure
 from reports.document.blocks import Cell, Chart, Column, Table
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import log_summary, spread_shares

@@ -1,6 +1,6 @@
 """The page's part about a profile: what it found, two charts, its tables and its conditions."""
 
-from reports.charts.phases import PhaseBar, phases_figure
+from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import ProfileView

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
-from reports.charts.sweep import SweepPanel, SweepPoint, sweep_figure
+from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import sentence, speed, with_sign
 from reports.document.blocks import Cell, Chart, Column, Table
@@ -268,10 +268,12 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
         panels.append(SweepPanel(name=name, points=tuple(points)))
     title = f"{quantity.title} over {_short(key)}"
     lead = _lead(sweep, quantity)
+    axes = SweepAxes(
+        axis=printable(key), positions=positions, quantity=f"{quantity.title}, {quantity.unit}", words=quantity.words
+    )
     return Chart(
         figure=sweep_figure(
-            panels, positions, axis=printable(key), quantity=f"{quantity.title}, {quantity.unit}",
-            words=quantity.words, id_=id_, title=title, description=f"{title}. {lead}",
+            panels, axes, id_=id_, title=title, description=f"{title}. {lead}"
         ),
         heading=title,
         lead=lead,
