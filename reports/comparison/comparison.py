@@ -284,11 +284,11 @@ def _finish(
         if difference is not None and level is not None:
             factors.append(_judge(factor, difference, level, pairing, min_effect))
         elif factor.ratio is not None:
-            told = (
+            text = (
                 f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
                 f"at least {MIN_RUNS} per side are needed to be judged"
             )
-            factors.append(replace(factor, reason=told))
+            factors.append(replace(factor, reason=text))
         else:
             factors.append(factor)
     share = _share_verdict(draft, share_level)
@@ -335,11 +335,11 @@ def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorCompar
     spread = pairing.spread("overhead" if factor.name == "overhead" else "throughput")
     if spread is None or abs(math.log(factor.ratio)) > DRIFT_REACH * spread:
         return factor
-    told = (
+    text = (
         f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system "
         "may explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
     )
-    return replace(factor, verdict="inconclusive", runs_needed=None, reason=told)
+    return replace(factor, verdict="inconclusive", runs_needed=None, reason=text)
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
@@ -358,8 +358,8 @@ def _distrust(factor: FactorComparison, base: Side, new: Side) -> FactorComparis
         return factor
     if favoured.num_runs - favoured.num_converged <= favoured.num_tolerated:
         return factor
-    told = f"{factor.verdict} only among the runs that converged, and too many of {favoured.label} did not"
-    return replace(factor, verdict="inconclusive", reason=told)
+    text = f"{factor.verdict} only among the runs that converged, and too many of {favoured.label} did not"
+    return replace(factor, verdict="inconclusive", reason=text)
 
 
 def _ratio(base: float | None, new: float | None) -> float | None:

@@ -119,31 +119,31 @@ def p_text(p: float) -> str:
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
-    told = [status_line(comparison.status), *circumstances(comparison)]
+    texts = [status_line(comparison.status), *circumstances(comparison)]
     scores = olympic_words(comparison)
-    told += [scores] if scores else []
+    texts += [scores] if scores else []
     reasons: dict[str, list[str]] = {}
     for one in comparison.factors:
         if one.reason:
             reasons.setdefault(one.reason, []).append(NAMES[one.name])
-    told += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
-    return tuple(told)
+    texts += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
+    return tuple(texts)
 
 
 def circumstances(comparison: Comparison) -> tuple[str, ...]:
     """How the sides were measured, as far as it bears on what is compared: systems, pairs, runs without a time."""
-    told = []
+    texts = []
     if comparison.is_cross_system:
-        told.append("cross-system: the sides' systems are described or named differently.")
+        texts.append("cross-system: the sides' systems are described or named differently.")
     if comparison.is_paired:
-        told.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
+        texts.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
         least_p = 2.0 / 2**comparison.num_shared_seeds
         if comparison.factors and least_p > 1.0 - comparison.confidence:
-            told.append(
+            texts.append(
                 f"perm. p: cannot fall below {least_p:.4g} with {plural(comparison.num_shared_seeds, 'pair')}, "
                 "however far apart they are."
             )
-    return (*told, *(f"{note}." for note in comparison.notes))
+    return (*texts, *(f"{note}." for note in comparison.notes))
 
 
 def olympic_words(comparison: Comparison) -> str:

@@ -62,7 +62,7 @@ def _side(one: SetMember) -> Side:
 
 
 def _run_result(one: SetMember, run: RunMember) -> RunResult:
-    """A run as its log told it, as far as the export holds it."""
+    """A run as its log has it, as far as the export holds it."""
     known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
     known |= {name: value for name, value in asdict(run).items() if name in known}
     lists = run.evaluations

@@ -18,9 +18,9 @@ def sentence(comparison: Comparison) -> str:
 
     What compares with a set that the rules reject says so first: no verdict on it stands by itself.
     """
-    told = plain_sentence(comparison)
+    text = plain_sentence(comparison)
     names = " and ".join(comparison.invalid_sides)
-    return f"INVALID by the rules: {names}. {told}" if names else told
+    return f"INVALID by the rules: {names}. {text}" if names else text
 
 
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
@@ -46,8 +46,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         )
     settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
     but = ", ".join(_settled(one) for one in settled)
-    told = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
-    return f"{told} Settled: {but}." if but else told
+    text = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
+    return f"{text} Settled: {but}." if but else text
 
 
 def _settled(factor: FactorComparison) -> str:
@@ -106,7 +106,7 @@ def _range(whole: FactorComparison) -> str:
 def _parts(comparison: Comparison) -> str:
     """The factors with a verdict, largest effect first, then the others that make half a percent or more.
 
-    One that works against the whole is told by its own size: '1.18x the other way from convergence' divides. What no
+    One that works against the whole is given by its own size: '1.18x the other way from convergence' divides. What no
     verdict supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
     """
     whole = comparison.whole

@@ -39,7 +39,7 @@ class Cell:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Column:
-    """`is_below`: too long for a terminal's line, so it stands on a line of its own below its row there."""
+    """`is_below`: too long for a terminal's line, so it has a line of its own below its row there."""
 
     name: str
     is_number: bool = False
@@ -96,7 +96,7 @@ def text_table(
 class Chart:
     """A figure with the sentence it supports and the table of the same facts, or where on the page they stand.
 
-    The heading is empty where the chart stands alone below that of its section.
+    The heading is empty where that of the section is enough.
     `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
     `series` are the hues of the figure that a reader may hide, with the names of what they show.
     """
@@ -173,7 +173,7 @@ class Bullets:
 
     block: ClassVar[str] = "bullets"
     items: tuple[str, ...]
-    kind: Literal["warnings", "missing", "told"] = "missing"
+    kind: Literal["warnings", "missing", "list"] = "missing"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,4 +1,4 @@
-"""What the page is made of: groups of comparable results, sections, and what stands above and below them."""
+"""What the page is made of: groups of comparable results, sections, and what is above and below them."""
 
 from dataclasses import dataclass
 from typing import Literal

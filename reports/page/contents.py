@@ -83,9 +83,9 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         others = [other for other in scored if other is not entry]
         overlapping = [other.label for other in others if _do_overlap(entry, other)]
         if entry.interval is None:
-            told = MISSING
+            text = MISSING
         else:
-            told = names(overlapping, most=6) if overlapping else "none of the others"
+            text = names(overlapping, most=6) if overlapping else "none of the others"
         bounds = (
             interval(unit.number(entry.interval.low), unit.number(entry.interval.high)) if entry.interval else MISSING
         )
@@ -98,7 +98,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
                 Cell(text=bounds),
                 Cell(text=f"{factor:.4f}" if factor is not None else MISSING),
                 Cell(text=unit.number(entry.result.score_s), kind="strong"),
-                Cell(text=told),
+                Cell(text=text),
             )
         )
         drawn.append(

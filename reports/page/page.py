@@ -83,7 +83,7 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
 
 
 def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
-    """Own run sets by the name that somebody chose, without benchmark and moment, where that tells them apart."""
+    """Own run sets by the name that somebody chose, without benchmark and moment, where that is unique."""
     brief = [brief_name(facts) for facts in sets]
     return tuple(
         replace(facts, label=name) if brief.count(name) == 1 else facts
@@ -161,9 +161,9 @@ def _why_apart(facts: SetFacts, other: SetFacts) -> str:
 
 def _many_headline(sets: Sequence[SetFacts]) -> str:
     names = sorted({facts.benchmark for facts in sets})
-    told = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
     unverified = ", unverified" if any(facts.status == "official" for facts in sets) else ""
-    return f"{plural(len(sets), 'configuration')} of {told}{unverified}"
+    return f"{plural(len(sets), 'configuration')} of {text}{unverified}"
 
 
 def _dek(sets: Sequence[SetFacts], groups: Sequence[Sequence[SetFacts]], *, titled: bool, head: str) -> str:

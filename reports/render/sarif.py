@@ -58,18 +58,18 @@ def _result(finding: Finding, index: int, root: Path) -> dict[str, Any]:
     place: dict[str, Any] = {"artifactLocation": {"uri": uri}}
     if finding.line_num is not None:
         place["region"] = {"startLine": finding.line_num}
-    told = [finding.message]
+    texts = [finding.message]
     if finding.found is not None:
-        told.append(f"Found: {finding.found}.")
+        texts.append(f"Found: {finding.found}.")
     if finding.expected is not None:
-        told.append(f"Expected: {finding.expected}.")
-    told.append(f"Fix: {finding.remedy}")
+        texts.append(f"Expected: {finding.expected}.")
+    texts.append(f"Fix: {finding.remedy}")
     identity = "\0".join((finding.code, uri, str(finding.line_num), finding.message, finding.found or ""))
     return {
         "ruleId": finding.code,
         "ruleIndex": index,
         "level": _LEVELS[finding.severity],
-        "message": {"text": "\n".join(told)},
+        "message": {"text": "\n".join(texts)},
         "locations": [{"physicalLocation": place}],
         "partialFingerprints": {"finding/v1": hashlib.sha256(identity.encode("utf-8", "replace")).hexdigest()},
     }

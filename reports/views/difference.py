@@ -22,7 +22,7 @@ def difference_blocks(difference: SettingsDifference, *, with_identical: bool) -
 
 
 def _tables(rows: Sequence[SettingRow]) -> Iterator[Table]:
-    """A table per section; where a side's values all have one source, that stands in the heading."""
+    """A table per section; a source that all values of a side share is in the heading."""
     for section, grouped in groupby(rows, key=lambda row: row.section):
         of_section = list(grouped)
         (head_a, a), (head_b, b) = (

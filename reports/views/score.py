@@ -71,7 +71,7 @@ def describe_score(
 
 
 def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
-    """Why an Olympic mean stands without its interval; None where there is no mean either."""
+    """Why an Olympic mean has no interval; None where there is no mean either."""
     if result.olympic_mean_s is None:
         return None
     if num_times < len(result.runs):

@@ -76,7 +76,7 @@ def _moments(facts: SetFacts) -> list[_Moment]:
 def _lead(moments: list[_Moment], extent_s: float) -> str:
     overlapping = sum(a.took_s is not None and a.start_s + a.took_s > b.start_s for a, b in pairwise(moments))
     gaps = [b.start_s - a.start_s - a.took_s for a, b in pairwise(moments) if a.took_s is not None]
-    told = f"{plural(len(moments), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
+    text = f"{plural(len(moments), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
     if overlapping:
-        return told + f"{overlapping} began before the one above had ended."
-    return told + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
+        return text + f"{overlapping} began before the one above had ended."
+    return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")

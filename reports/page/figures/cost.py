@@ -87,8 +87,8 @@ def cost_columns(group: Sequence[SetFacts]) -> tuple[Column, ...]:
         columns.append(Column(name="Energy", is_number=True, help="measured; mean per run"))
     prices = {facts.price_per_hour for facts in group if facts.price_per_hour is not None}
     if prices:
-        told = " or ".join(f"{price:g}" for price in sorted(prices))
-        columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {told} per hour"))
+        text = " or ".join(f"{price:g}" for price in sorted(prices))
+        columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {text} per hour"))
     return tuple(columns)
 
 

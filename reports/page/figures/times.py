@@ -133,8 +133,8 @@ def strips_sentence(sets: Sequence[SetFacts]) -> str:
     """How many runs, how many without a time, and how much luck there is within a configuration."""
     num_runs = sum(len(facts.runs) for facts in sets)
     failed = sum(not run.result.converged for facts in sets for run in facts.runs)
-    told = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
-    told += f"; {failed} did not converge." if failed else ", all of which converged."
+    text = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
+    text += f"; {failed} did not converge." if failed else ", all of which converged."
     spreads = [log_summary(run.time_s for run in facts.runs if run.result.converged) for facts in sets]
     known = [
         spread.coefficient_of_variation
@@ -142,9 +142,9 @@ def strips_sentence(sets: Sequence[SetFacts]) -> str:
         if spread and spread.coefficient_of_variation is not None
     ]
     if not known:
-        return told
+        return text
     low, high = percent(min(known)), percent(max(known))
-    return f"{told} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
+    return f"{text} Within a configuration, times vary by {low if low == high else f'{low} to {high}'} (CV)."
 
 
 def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
@@ -183,12 +183,12 @@ def spread_sentence(facts: SetFacts) -> str:
         return ""
     names = ("samples to converge", "throughput", "evaluation and overhead")
     # As computed, so that they add up to 100 %: a factor that works against the others has a negative share.
-    told = ", ".join(f"{name} {percent(share, 0)}" for name, share in zip(names, shares, strict=True))
-    return f"Where the difference between runs comes from: {told}."
+    text = ", ".join(f"{name} {percent(share, 0)}" for name, share in zip(names, shares, strict=True))
+    return f"Where the difference between runs comes from: {text}."
 
 
 def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
-    """Timed seconds in parts, per run, or as means per configuration; None when no log tells the parts apart."""
+    """Timed seconds in parts, per run, or as means per configuration; None when no log has the parts."""
     unit = column_unit(sets)
     bars = []
     for facts in sets:

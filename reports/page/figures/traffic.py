@@ -108,6 +108,6 @@ def placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...
 
 
 def _shards_words(entry: PlacementRecord) -> str:
-    """'2 of 25 × 16', rows by columns; shards of another shape are told after a comma."""
+    """'2 of 25 × 16', rows by columns; shards of another shape follow after a comma."""
     shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
     return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())

@@ -30,7 +30,7 @@ from reports.text.formatting import (
 MAX_PANELS = 8
 MAX_BARS = 50
 MAX_WHOLE = 3
-"""Up to so many comparisons are told in sentences and by factor; more by their whole first."""
+"""Up to so many comparisons are put in sentences and by factor; more by their whole first."""
 _NAMES = {
     "time_to_train": "Time to train",
     "samples_to_converge": "Samples to converge",
@@ -70,7 +70,7 @@ def comparison_sections(
 def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[Block]:
     """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
     is_many = len(comparisons) > MAX_PANELS
-    blocks: list[Block] = _told(comparisons)
+    blocks: list[Block] = _sentences(comparisons)
     for start in range(0, len(comparisons), MAX_BARS) if is_many else ():
         part = comparisons[start : start + MAX_BARS]
         lead = "" if start else _count_verdicts(comparisons, baseline)
@@ -87,9 +87,9 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
 
 def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
     counts = Counter(comparison.verdict for comparison in comparisons)
-    told = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
+    text = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
     drawn = f" Drawn first: {MAX_BARS}." if len(comparisons) > MAX_BARS else ""
-    return f"Against {baseline}: {told}.{drawn}"
+    return f"Against {baseline}: {text}.{drawn}"
 
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
@@ -123,14 +123,14 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         )
         for comparison in comparisons
     ]
-    told = " ".join(_one_told(comparison) for comparison in comparisons[:MAX_WHOLE])
+    text = " ".join(_one_sentence(comparison) for comparison in comparisons[:MAX_WHOLE])
     title = "What the difference is made of"
     return Chart(
         figure=factors_figure(
             panels,
             id_=id_,
             title=title,
-            description=f"Effects on the time against {baseline}. {told}",
+            description=f"Effects on the time against {baseline}. {text}",
             interval_name=interval_name(comparisons),
         ),
         heading="",
@@ -141,15 +141,15 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     )
 
 
-def _told(comparisons: Sequence[Comparison]) -> list[Block]:
+def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
     """Each comparison in a sentence, where they are few."""
     if len(comparisons) > MAX_WHOLE:
         return []
-    told = tuple(_one_told(comparison) for comparison in comparisons)
-    return [Prose(text=told[0])] if len(told) == 1 else [Bullets(items=told, kind="told")]
+    texts = tuple(_one_sentence(comparison) for comparison in comparisons)
+    return [Prose(text=texts[0])] if len(texts) == 1 else [Bullets(items=texts, kind="list")]
 
 
-def _one_told(comparison: Comparison) -> str:
+def _one_sentence(comparison: Comparison) -> str:
     rejected = _rejected(comparison)
     return with_sign(
         f"{comparison.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
@@ -199,8 +199,8 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     """What must be known beside the table; what several comparisons share is said once, with their names."""
     said: dict[str, list[str]] = {}
     for comparison in comparisons:
-        told = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
-        for note in told:
+        texts = [*circumstances(comparison), *([olympic_words(comparison)] if len(comparisons) <= MAX_WHOLE else [])]
+        for note in texts:
             is_of_base = note.startswith("base: ")
             said.setdefault(f"{comparison.base}{note[4:]}" if is_of_base else note, []).append(comparison.new)
     found = []
@@ -251,12 +251,12 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
     """What the intervals shown are: the adjusted ones that decide, unless there are too few runs for any."""
     adjusted = [factor.adjusted_interval for comparison in comparisons for factor in comparison.factors]
-    told = percent(comparisons[0].confidence, 0) if comparisons else ""
-    return f"{told} interval" + (", Holm-adjusted" if any(adjusted) else "")
+    text = percent(comparisons[0].confidence, 0) if comparisons else ""
+    return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
 
 
 def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
-    told, bounds = _words(factor, unit), factor.shown_interval
+    text, bounds = _words(factor, unit), factor.shown_interval
     shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
     quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(comparison)))
@@ -273,8 +273,8 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         else Cell(text=_NAMES[factor.name], kind="factor"),
         Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
         Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
-        sorted_cell(told[0], factor.base_value, sub=str(factor.num_base)),
-        sorted_cell(told[1], factor.new_value, sub=str(factor.num_new)),
+        sorted_cell(text[0], factor.base_value, sub=str(factor.num_base)),
+        sorted_cell(text[1], factor.new_value, sub=str(factor.num_new)),
         Cell(text=_p(factor.permutation_p)),
         Cell(text=MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
     )

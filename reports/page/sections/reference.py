@@ -118,21 +118,21 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
             return f"Not tested: {printable(member.result.no_score_reason or 'the set cannot be scored')}."
         if found.point is None or found.mean_epochs is None:
             return f"No test: {printable(found.reason)}."
-        told = (
+        text = (
             f"{epochs(found.mean_epochs)} epochs (Olympic mean), where the reference needs "
             f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
             f"{found.status}."
         )
         factor = member.result.rcp_factor
-        return told + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
+        return text + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
     tested = [(facts, found) for facts, found in judged if found is not None and found.point is not None]
     passed = sum(found.status == "passed" for _, found in tested)
     scaled = sum(facts.result.rcp_factor not in (None, 1.0) for facts, _ in judged)
-    told = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
+    text = f"{passed} of {len(tested)} tested converge no faster than the reference allows." if tested else ""
     verb = "is" if scaled == 1 else "are"
-    told += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
+    text += f" {scaled} of them {verb} scaled for being faster than its mean." if scaled else ""
     untested = [facts.label for facts, found in judged if found is None or found.point is None]
     reasons = {facts.result.no_score_reason for facts, found in judged if found is None or found.point is None}
     if len(untested) == len(judged) and len(reasons) == 1 and (reason := reasons.pop()):
         return f"Not tested, and no result is drawn: {printable(reason)}."
-    return told + (f" Not tested: {names(untested)}; the table says why." if untested else "")
+    return text + (f" Not tested: {names(untested)}; the table says why." if untested else "")

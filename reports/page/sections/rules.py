@@ -57,9 +57,9 @@ def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
     by = " and ".join(
         ruleset if len(judged) == 1 else f"{ruleset} for {names(labels)}" for ruleset, labels in judged.items()
     )
-    told = _counts(finding.severity for facts in group for finding in facts.verdict.findings)
+    text = _counts(finding.severity for facts in group for finding in facts.verdict.findings)
     num_passed = len({outcome.code for outcome in passed})
-    return f"Judged by {by}: {told or 'no findings'}; {plural(num_passed, 'rule')} passed."
+    return f"Judged by {by}: {text or 'no findings'}; {plural(num_passed, 'rule')} passed."
 
 
 def _counts(severities: Iterable[str]) -> str:
@@ -143,11 +143,11 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
                 kind="note",
             ),
         )
-    told = ", ".join(f"{number} {outcome}" for outcome, number in Counter(o.outcome for *_, o in asked).most_common())
+    text = ", ".join(f"{number} {outcome}" for outcome, number in Counter(o.outcome for *_, o in asked).most_common())
     differing = sum(log.outcome != opinion.outcome for _, _, log, opinion in asked)
     agreement = "It agrees with ours on every log." if not differing else f"It differs from ours on {differing}."
     tool = names(list(dict.fromkeys(f"{o.tool}, ruleset {o.ruleset}" for *_, o in asked)))
-    summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {told}. {agreement}", kind="note")
+    summary = Prose(text=f"{head}{printable(tool)}, on each log by itself: {text}. {agreement}", kind="note")
     worth = [row for row in asked if row[2].outcome != row[3].outcome or row[3].messages]
     if not worth:
         return (summary,)
@@ -197,8 +197,8 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         rows=tuple(rows[:MAX_SHOWN]),
     )
     not_valid = sum(opinion.outcome != "valid" for facts in group for opinion in facts.verdict.official)
-    told = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
-    return (Fold(summary=f"{told}, {not_valid} other than valid" if not_valid else told, blocks=(table,)),)
+    text = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"
+    return (Fold(summary=f"{text}, {not_valid} other than valid" if not_valid else text, blocks=(table,)),)
 
 
 def _factor(theirs: float | None, ours: float | None) -> str:

@@ -70,10 +70,10 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 
 def _counts(facts: SetFacts) -> str:
     failed = sum(run.fate == "failed" for run in facts.runs)
-    told = [plural(len(facts.runs), "run")]
-    told += [f"{failed} did not converge"] if failed else []
-    told += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
-    return ", ".join(told)
+    texts = [plural(len(facts.runs), "run")]
+    texts += [f"{failed} did not converge"] if failed else []
+    texts += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
+    return ", ".join(texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -16,7 +16,7 @@ from reports.text.formatting import MISSING, TimeUnit, count, percent, plural, p
 
 LEARNING_RATE = "train.opt_base_learning_rate"
 _MAX_CHARTS = 4
-_MAX_TOLD = 3
+_MAX_LISTED = 3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -160,10 +160,10 @@ def _series(
 def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
     line = lines[0]
     last = line.sets[-1]
-    told = f"{percent(line.efficiency(last), 0)} efficiency on {plural(last.num_ranks, 'rank')}"
+    text = f"{percent(line.efficiency(last), 0)} efficiency on {plural(last.num_ranks, 'rank')}"
     several = f" Of {len(lines)} lines this is the first." if len(lines) > 1 else ""
     return (
-        f"{told}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
+        f"{text}: samples/s{' of the same threads' if line.shares_threads else ' per rank'}, over those of the "
         f"smallest world ({plural(line.sets[0].num_ranks, 'rank')}).{several} All values are measured, geometric "
         "means over the runs that reached the target. Lines are named by the exchange of embeddings and gradients, "
         "the sharding, the batch and, on CPUs, the threads that all of a line have alike."
@@ -263,17 +263,17 @@ def _cost_words(family: Sequence[RankedSet]) -> str:
     base = _whole_exchange(family)
     if base is None:
         return "Ratios need exactly one configuration that exchanges all in fp32 and dense."
-    told = [
+    texts = [
         f"{printable(ranked.scheme, 80)}: {_ratio(_bytes(ranked), _bytes(base))} the bytes, "
         f"{_ratio(ranked.time_to_train_s, base.time_to_train_s)} the time, "
         f"{_ratio(ranked.samples_to_converge, base.samples_to_converge)} the samples to the target"
         for ranked in family
         if ranked is not base
     ]
-    more = f"; {len(told) - _MAX_TOLD} more in the table" if len(told) > _MAX_TOLD else ""
+    more = f"; {len(texts) - _MAX_LISTED} more in the table" if len(texts) > _MAX_LISTED else ""
     return (
-        f"Of what fp32 and dense take: {'; '.join(told[:_MAX_TOLD])}{more}. Whether times differ beyond chance, the "
-        "comparison says."
+        f"Of what fp32 and dense take: {'; '.join(texts[:_MAX_LISTED])}{more}. "
+        "Whether times differ beyond chance, the comparison says."
     )
 
 

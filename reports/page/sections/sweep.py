@@ -165,8 +165,8 @@ def brief_verdict(row: SweepRow) -> str:
         return against_first(row)
     if whole is None or whole.time_ratio is None:
         return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
-    told = speed(whole.time_ratio)
-    return told if row.comparison.verdict in told else f"{row.comparison.verdict}: {told}"
+    text = speed(whole.time_ratio)
+    return text if row.comparison.verdict in text else f"{row.comparison.verdict}: {text}"
 
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
@@ -189,8 +189,8 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
             notes.append(
                 "The data was made up and in memory: reading input is not in these times. Ids follow a power law."
             )
-        told = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
-        notes.append(f"FLOP and bytes are computed from the configuration.{told}")
+        text = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
+        notes.append(f"FLOP and bytes are computed from the configuration.{text}")
     notes += [f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure]
     notes += [f"{row.label} was not profiled: {row.profile_failure}" for row in sweep.rows if row.profile_failure]
     why = explain_missing(energy for row in sweep.rows for energy in row.energies)

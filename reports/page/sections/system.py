@@ -44,8 +44,8 @@ def noise_section(group: Sequence[SetFacts], id_: str) -> PageSection:
 def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]]) -> str:
     if not disturbing:
         return f"Nothing that disturbs was found: {plural(len(rows), 'check')} before the first run."
-    told = names(list(dict.fromkeys(row[0] for row in disturbing)), most=5)
-    return f"Looked at before the first run, and able to disturb: {told}."
+    text = names(list(dict.fromkeys(row[0] for row in disturbing)), most=5)
+    return f"Looked at before the first run, and able to disturb: {text}."
 
 
 def _checks(
@@ -113,8 +113,8 @@ def _compared(sets: Sequence[SetFacts], entries: Sequence[Entries], title: str, 
     if alike or empty:
         table = _alike(shared, alike, empty, title, f"{id_}-alike")
         words = f"{title}: {plural(len(alike), 'value')}" + (" alike in all" if len(sets) > 1 else "")
-        told = f"{words}, {len(empty)} left empty" if empty else words
-        blocks.append(Fold(summary=told, blocks=(table,)))
+        text = f"{words}, {len(empty)} left empty" if empty else words
+        blocks.append(Fold(summary=text, blocks=(table,)))
     return blocks
 
 

@@ -78,7 +78,7 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
         )
         for number in sorted(by_rank)
     )
-    told = num_bytes(sum(peak for peak, _ in peaks.values() if peak is not None) or None)
+    text = num_bytes(sum(peak for peak, _ in peaks.values() if peak is not None) or None)
     columns = (
         Column(name="Rank"),
         Column(name="Host"),
@@ -86,7 +86,7 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
         Column(name="Device memory", is_number=True, help=f"{unit.name}; measured"),
     )
     return (
-        Table(id=id_, caption=f"Ranks and the most memory that each took; {told} in all", columns=columns, rows=rows),
+        Table(id=id_, caption=f"Ranks and the most memory that each took; {text} in all", columns=columns, rows=rows),
     )
 
 

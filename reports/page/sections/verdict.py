@@ -280,10 +280,10 @@ def _against(comparison: Comparison | None) -> Cell:
     whole = comparison.whole
     if comparison.refusal is not None or whole is None:
         return Cell(text="not compared", kind="quiet")
-    told = with_sign(speed(whole.time_ratio)) if whole.time_ratio is not None else ""
-    if comparison.verdict in told:
-        return Cell(text=told, kind="bad" if comparison.verdict == "slower" else "valid")
-    return Cell(text=comparison.verdict, sub=told)
+    text = with_sign(speed(whole.time_ratio)) if whole.time_ratio is not None else ""
+    if comparison.verdict in text:
+        return Cell(text=text, kind="bad" if comparison.verdict == "slower" else "valid")
+    return Cell(text=comparison.verdict, sub=text)
 
 
 def _spread(fraction: float | None) -> str:
@@ -300,10 +300,10 @@ def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
         (facts.interval.coverage, len(facts.runs)) for facts in group if facts.interval and facts.interval.coverage
     ]
     if known:
-        told = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
+        text = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
         notes.append(
             f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
-            f"{told} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
+            f"{text} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
         )
     if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(
@@ -320,9 +320,9 @@ def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
     for facts in group:
         for sentence in (*_warnings(facts), *facts.records.problems):
             said.setdefault(sentence, []).append(facts.label)
-    told = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
-    hidden = len(told) - MAX_WARNINGS
-    return tuple(told[:MAX_WARNINGS]) + ((f"{hidden} more such remarks.",) if hidden > 0 else ())
+    texts = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
+    hidden = len(texts) - MAX_WARNINGS
+    return tuple(texts[:MAX_WARNINGS]) + ((f"{hidden} more such remarks.",) if hidden > 0 else ())
 
 
 def names(labels: Sequence[str], most: int = 3) -> str:
