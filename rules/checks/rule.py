@@ -5,12 +5,13 @@ letters, those of a family, and three digits; they are never reused.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
 from msgspec import Meta
 
-from rules.logs.log import LogLine
+from rules.logs.log import LogLine, Unparsed
 from rules.logs.text import printable
 
 Severity = Literal["error", "warning", "info"]
@@ -49,14 +50,15 @@ LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
 S = TypeVar("S")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class Problem:
-    """What a rule's function yields. None means: as the rule says (severity, remedy) or unknown (place). `number`:
-    how many problems it counts, where a flood of them was counted and not kept."""
+    """What a rule's function yields. None means: the log or set itself (place), or as the rule says (severity,
+    remedy). `number`: how many problems it counts, where a flood of them was counted and not kept."""
 
     message: str
-    path: str | None = None
-    line_num: int | None = None
+    place: LogLine | Unparsed | Path | str | None = None
+    """A line of a log, or a path."""
+    _: KW_ONLY
     found: str | None = None
     expected: str | None = None
     remedy: str | None = None
@@ -178,13 +180,15 @@ def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
             problem = Problem(
                 message=f"{num_more} more findings of {checked.code} are not listed", severity=problem.severity
             )
+        place = problem.place or path
+        file, line_num = (place.path, place.line_num) if isinstance(place, LogLine | Unparsed) else (str(place), None)
         yield Finding(
             code=checked.code,
             title=checked.title,
             severity=problem.severity or checked.severity,
             message=printable(problem.message),
-            path=printable(problem.path or path),
-            line_num=problem.line_num,
+            path=printable(file),
+            line_num=line_num,
             found=None if problem.found is None else printable(problem.found),
             expected=None if problem.expected is None else printable(problem.expected),
             remedy=problem.remedy or checked.remedy,
@@ -192,27 +196,6 @@ def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
         )
         if count == MAX_FINDINGS_PER_RULE:
             return
-
-
-def at(
-    line: LogLine,
-    message: str,
-    *,
-    found: str | None = None,
-    expected: str | None = None,
-    remedy: str | None = None,
-    severity: Severity | None = None,
-) -> Problem:
-    """A problem at a record's line."""
-    return Problem(
-        message=message,
-        path=line.path,
-        line_num=line.line_num,
-        found=found,
-        expected=expected,
-        remedy=remedy,
-        severity=severity,
-    )
 
 
 def family_of(code: str) -> str:

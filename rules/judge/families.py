@@ -1,5 +1,7 @@
-"""All rules, by the level that they judge: the families of codes concatenated."""
+"""All rules, by the level that they judge: the families of codes one after the other."""
 
+from collections.abc import Iterator
+from types import ModuleType
 from typing import Any
 
 from rules.checks.result_set import convergence, files, logs, power, records, seeds, system_desc, times
@@ -9,27 +11,29 @@ from rules.checks.submission import layout, shared_runs
 from rules.checks.verdict import Level
 from rules.errors import DefinitionError, did_you_mean
 
+
+def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
+    """All rules of the files of families, in their order."""
+    return (value for family in families for value in vars(family).values() if isinstance(value, Rule))
+
+
 RULES: dict[Level, tuple[Rule[Any], ...]] = {
     "log": (
-        *structure.RULES,
-        *hyperparameters.RULES,
-        *timing.RULES,
-        *cadence.RULES,
-        *quality.RULES,
-        *seeds.LOG_RULES,
+        *_rules_of(structure, hyperparameters, timing, cadence, quality),
+        seeds.seed_is_logged,
+        seeds.one_seed,
     ),
     "set": (
-        *logs.RULES,
-        *files.RULES,
-        *records.RULES,
-        *times.RULES,
-        *seeds.SET_RULES,
-        *system_desc.RULES,
-        *power.RULES,
-        *convergence.RULES,
+        *_rules_of(logs, files, records, times),
+        seeds.seeds_differ,
+        *_rules_of(system_desc, power, convergence),
     ),
-    "submission": (*layout.RULES, *shared_runs.SUBMISSION_RULES),
-    "round": shared_runs.ROUND_RULES,
+    "submission": (*_rules_of(layout), shared_runs.runs_belong_to_one_set),
+    "round": (
+        shared_runs.runs_belong_to_one_submission,
+        shared_runs.directories_are_submissions,
+        shared_runs.names_differ,
+    ),
 }
 
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 from pathlib import Path
 
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs.log import as_number
 
@@ -43,7 +43,7 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
         severity: Severity = "warning" if subject.is_own else "error"
         point = convergence.point
         yield Problem(
-            message=convergence.reason,
+            convergence.reason,
             found=_amount(convergence.mean_epochs, convergence.unit),
             expected=None if point is None else f"at least {_amount(point.min_epochs, convergence.unit)}",
             severity=severity,
@@ -67,7 +67,7 @@ def reference_exists(subject: SetSubject) -> Iterator[Problem]:
     convergence = subject.convergence
     if convergence is not None and convergence.status in ("missing", "none"):
         severity: Severity = "error" if convergence.status == "missing" and not subject.is_own else "info"
-        yield Problem(message=convergence.reason, severity=severity)
+        yield Problem(convergence.reason, severity=severity)
 
 
 def _has_factor(subject: SetSubject) -> str | None:
@@ -97,11 +97,11 @@ def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     path = _scaling_file(subject)
     given = _read_factor(path)
     if given is None:
-        yield Problem(message="no factor can be read", path=str(path), expected='{"scaling_factor": NUMBER}')
+        yield Problem("no factor can be read", path, expected='{"scaling_factor": NUMBER}')
     elif not math.isclose(given, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
         yield Problem(
-            message="the published factor is another than the runs give",
-            path=str(path),
+            "the published factor is another than the runs give",
+            path,
             found=f"{given:.10g}",
             expected=f"{subject.convergence.factor:.10g}",
         )
@@ -116,6 +116,3 @@ def _read_factor(path: Path) -> float | None:
     except (OSError, ValueError, RecursionError):
         return None
     return as_number(content.get("scaling_factor")) if isinstance(content, dict) else None
-
-
-RULES: tuple[Rule[SetSubject], ...] = (converges_like_reference, reference_exists, factor_agrees)

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.result_set.records import damage_problem
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
 from rules.logs.text import show
@@ -31,7 +31,7 @@ def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
     """What is named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory. Such
     are not followed, so the set is judged without them."""
     for path, reason in subject.result_set.unread:
-        yield Problem(message=reason, path=str(path), expected="a file")
+        yield Problem(reason, path, expected="a file")
 
 
 @rule(
@@ -52,9 +52,11 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
         more = ", …" if len(names) > 3 else ""
         severity: Severity | None = None if in_tree else "info"
         yield Problem(
-            message="names that belong to no log", found=", ".join(show(name) for name in names[:3]) + more,
-            expected="result_<i>.txt", severity=severity,
-        )  # fmt: skip
+            "names that belong to no log",
+            found=", ".join(show(name) for name in names[:3]) + more,
+            expected="result_<i>.txt",
+            severity=severity,
+        )
 
 
 @rule(
@@ -74,12 +76,10 @@ def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
         return
     twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
     if twice:
-        yield Problem(
-            message="numbers occur more than once", found=_some(twice), expected="a number of its own for each log"
-        )
+        yield Problem("numbers occur more than once", found=_some(twice), expected="a number of its own for each log")
     missing = sorted(set(range(1 if min(numbers) else 0, max(numbers))) - set(numbers))
     if missing:
-        yield Problem(message="numbers are missing", found=f"no {_some(missing)}", expected=f"0 to {len(found) - 1}")
+        yield Problem("numbers are missing", found=f"no {_some(missing)}", expected=f"0 to {len(found) - 1}")
 
 
 def _some(numbers: list[int]) -> str:
@@ -102,21 +102,22 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     shipped definition judges in any case. A copy that is not there or cannot be loaded is a warning."""
     path = subject.result_set.definition_file
     if path is None:
-        yield Problem(message="extra/definition.toml is missing", severity="warning")
+        yield Problem("extra/definition.toml is missing", severity="warning")
         return
     try:
         copy = load_benchmark(path)
     except DefinitionError as error:
-        yield Problem(message="cannot be loaded", path=str(path), found=str(error)[:200], severity="warning")
+        yield Problem("cannot be loaded", path, found=str(error)[:200], severity="warning")
         return
     if copy.name in shipped_names():
         shipped = load_benchmark(copy.name)
         if copy.definition_sha256 != shipped.definition_sha256:
             yield Problem(
-                message=f"not the shipped definition of {copy.name}", path=str(path),
+                f"not the shipped definition of {copy.name}",
+                path,
                 found=f"version {copy.version}, digest {copy.definition_sha256[:12]}…",
                 expected=f"version {shipped.version}, digest {shipped.definition_sha256[:12]}…",
-            )  # fmt: skip
+            )
 
 
 @rule(
@@ -135,12 +136,3 @@ def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
     record = decode(path, RunSetRecord) if path.exists() else None
     if isinstance(record, Damage):
         yield damage_problem(record)
-
-
-RULES: tuple[Rule[SetSubject], ...] = (
-    logs_can_be_read,
-    only_logs,
-    numbers_have_no_gap,
-    definition_is_unchanged,
-    record_is_readable,
-)

@@ -3,7 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject
 from rules.logs import keys
@@ -34,7 +34,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
-        yield Problem(message="too few runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs")
+        yield Problem("too few runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs")
 
 
 @rule(
@@ -52,7 +52,7 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
     severity: Severity = "error" if subject.benchmark.status == "official" else "warning"
     if len(subject.logs) > needed:
         yield Problem(
-            message="too many runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs", severity=severity
+            "too many runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs", severity=severity
         )
 
 
@@ -76,9 +76,8 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
             what = "is the same run as"
         if twin is not log:
             yield Problem(
-                message=f"{what} {twin.path}",
-                path=log.path,
-                line_num=start.line_num if start is not None else None,
+                f"{what} {twin.path}",
+                start or log.path,
                 found=f"run_start {show(start.time_ms)}" if start is not None else "equal bytes",
                 expected="a run of its own",
             )
@@ -124,9 +123,8 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
     for logs in (logs for value, logs in groups.items() if value != usual):
         line = logs[0].first(key)
         yield Problem(
-            message=f"{key} differs between the runs" + (f" ({len(logs)} logs)" if len(logs) > 1 else ""),
-            path=logs[0].path,
-            line_num=line.line_num if line is not None else None,
+            f"{key} differs between the runs" + (f" ({len(logs)} logs)" if len(logs) > 1 else ""),
+            line or logs[0].path,
             found="no record" if line is None else show(line.value),
             expected=f"{show(groups[usual][0].value(key))} as in {groups[usual][0].path}",
             severity=severity,
@@ -147,8 +145,8 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     failed = [run for run in subject.runs if not run.converged]
     if len(failed) > subject.benchmark.score.drop:
         yield Problem(
-            message="too many runs did not converge",
-            path=failed[0].path,
+            "too many runs did not converge",
+            failed[0].path,
             found=f"{len(failed)} of {len(subject.runs)} runs",
             expected=f"at most {subject.benchmark.score.drop}",
         )
@@ -166,7 +164,7 @@ def directory_names_benchmark(subject: SetSubject) -> Iterator[Problem]:
     named = Counter(run.benchmark for run in subject.runs if run.benchmark)
     if name is not None and named and name not in named:
         yield Problem(
-            message="the directory's name is not the benchmark's", found=show(name), expected=show(next(iter(named)))
+            "the directory's name is not the benchmark's", found=show(name), expected=show(next(iter(named)))
         )
 
 
@@ -187,9 +185,8 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     if named and not any(_plain(name) == _plain(folder) for name in named):
         line = subject.logs[0].first(keys.SUBMISSION_ORG)
         yield Problem(
-            message="submission_org is not the directory's organisation",
-            path=subject.logs[0].path,
-            line_num=line.line_num if line is not None else None,
+            "submission_org is not the directory's organisation",
+            line or subject.logs[0].path,
             found=show(next(iter(named))),
             expected=show(folder),
         )
@@ -215,9 +212,8 @@ def results_differ(subject: SetSubject) -> Iterator[Problem]:
             continue
         line = log.first(keys.EVAL_ACCURACY)
         yield Problem(
-            message=f"all evaluations have the qualities of {twin.path}",
-            path=run.path,
-            line_num=line.line_num if line is not None else None,
+            f"all evaluations have the qualities of {twin.path}",
+            line or run.path,
             found=f"{len(qualities)} equal qualities",
             expected="qualities of its own",
         )
@@ -225,15 +221,3 @@ def results_differ(subject: SetSubject) -> Iterator[Problem]:
 
 def _plain(name: str) -> str:
     return "".join(character for character in name.casefold() if character.isalnum())
-
-
-RULES: tuple[Rule[SetSubject], ...] = (
-    enough_runs,
-    not_too_many_runs,
-    runs_differ,
-    runs_agree,
-    few_not_converged,
-    directory_names_benchmark,
-    organization_matches,
-    results_differ,
-)

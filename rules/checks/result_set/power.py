@@ -6,8 +6,9 @@ and the summarizer divides by zero where a measurement has no length.
 
 from collections import Counter
 from collections.abc import Iterator
+from functools import partial
 
-from rules.checks.rule import Problem, Rule, at, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs.text import show
 from rules.scoring.energy import Kind, PowerFile, RunPower
@@ -27,6 +28,9 @@ def _has_power(subject: SetSubject) -> str | None:
     return None if subject.power is not None else "no power was measured"
 
 
+_rule = partial(rule, applies=_has_power)
+
+
 def _files(subject: SetSubject, kind: Kind | None = None) -> Iterator[tuple[RunPower, PowerFile]]:
     for run in subject.power.runs if subject.power is not None else ():
         for file in run.files:
@@ -39,12 +43,11 @@ def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
     return ((run, file) for run, file in _files(subject) if file.num_readings)
 
 
-@rule(
+@_rule(
     "PW101",
     "power was measured in every run",
     source=f'{_RULES}, "Measure all Runs"; {_CHECKER}',
     remedy="Put the measurement of every run into power/result_<i>/, or withdraw the power results.",
-    applies=_has_power,
 )
 def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
     """Each log result_<i>.txt has a directory power/result_<i>/ with at least one node's file, and each directory
@@ -54,54 +57,52 @@ def every_run_measured(subject: SetSubject) -> Iterator[Problem]:
         if not run.count("node"):
             what = "no directory" if run.folder is None else "no node_<j>.txt"
             yield Problem(
-                message="the run's power was not measured", path=run.run.path, found=what,
-                expected="power/result_<i>/node_0.txt",
-            )  # fmt: skip
+                "the run's power was not measured", run.run.path, found=what, expected="power/result_<i>/node_0.txt"
+            )
     for name in subject.power.others:
         yield Problem(
-            message="power of a run that is not there",
-            path=str(subject.result_set.folder / "power" / name), severity="warning",
-        )  # fmt: skip
+            "power of a run that is not there", subject.result_set.folder / "power" / name, severity="warning"
+        )
     if subject.power.is_cut:
-        yield Problem(message="more files than are read", severity="warning")
+        yield Problem("more files than are read", severity="warning")
 
 
-@rule(
+@_rule(
     "PW102",
     "power files are named by node and switch",
     source=f"{_LAYOUT}; {_CHECKER}",
     remedy="Name the files node_0.txt, node_1.txt, …, sw_0.txt, ….",
-    applies=_has_power,
 )
 def files_are_named(subject: SetSubject) -> Iterator[Problem]:
     """Nodes and switches are numbered from 0 without a gap, and nothing else is beside them (a warning)."""
     assert subject.power is not None
     for run in subject.power.runs:
-        place = str(run.folder) if run.folder is not None else None
         kinds: tuple[Kind, Kind] = ("node", "sw")
         for kind in kinds:
             indices = [file.index for file in run.files if file.kind == kind]
             if indices and sorted(indices) != list(range(len(indices))):
                 yield Problem(
-                    message=f"{kind} files are not numbered 0 to {len(indices) - 1}", path=place,
+                    f"{kind} files are not numbered 0 to {len(indices) - 1}",
+                    run.folder,
                     found=", ".join(map(str, sorted(indices)[:10])),
-                )  # fmt: skip
+                )
         for path, reason in run.unread:
-            yield Problem(message=reason, path=path, expected="a file")
+            yield Problem(reason, path, expected="a file")
         if run.others:
             yield Problem(
-                message="names that are no node's or switch's", path=place, severity="warning",
+                "names that are no node's or switch's",
+                run.folder,
+                severity="warning",
                 found=", ".join(show(name) for name in run.others[:3]),
-            )  # fmt: skip
+            )
 
 
-@rule(
+@_rule(
     "PW103",
     "the same nodes and switches were measured in every run",
     source=f'{_RULES}, "Measure All Nodes"; {_CHECKER}',
     remedy="Measure every node of every run.",
     requires={"PW101"},
-    applies=_has_power,
 )
 def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
     """The numbers of nodes' and of switches' files are the same in all runs, and of nodes there are as many as the
@@ -114,14 +115,11 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
         for run in subject.power.runs:
             if run.count(kind) != usual:
                 yield Problem(
-                    message=f"another number of {kind} files", path=str(run.folder), found=str(run.count(kind)),
-                    expected=str(usual),
-                )  # fmt: skip
+                    f"another number of {kind} files", run.folder, found=str(run.count(kind)), expected=str(usual)
+                )
         said = _num_nodes(subject) if kind == "node" else None
         if said is not None and counts and usual != said:
-            yield Problem(
-                message="not every node was measured", found=f"{usual} nodes", expected=f"number_of_nodes: {said}"
-            )
+            yield Problem("not every node was measured", found=f"{usual} nodes", expected=f"number_of_nodes: {said}")
 
 
 def _num_nodes(subject: SetSubject) -> int | None:
@@ -130,12 +128,11 @@ def _num_nodes(subject: SetSubject) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-@rule(
+@_rule(
     "PW104",
     "a measurement has a beginning, an end, and readings",
     source=f"{_RULES}; mlperf_logging result_summarizer",
     remedy="Log power_measurement_start, power_reading every second, power_measurement_stop.",
-    applies=_has_power,
 )
 def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
     """A node's file has power_measurement_start, at least one power_reading and power_measurement_stop, the stop
@@ -155,57 +152,51 @@ def measurement_is_whole(subject: SetSubject) -> Iterator[Problem]:
             if there is None
         ]
         if missing:
-            yield Problem(message="records are missing", path=file.path, expected=", ".join(missing))
+            yield Problem("records are missing", file.path, expected=", ".join(missing))
         elif file.start is not None and file.stop is not None and file.stop.time_ms <= file.start.time_ms:
-            yield at(
-                file.stop, "the measurement has no length", found=f"time_ms {show(file.stop.time_ms)}",
-                expected=f"after power_measurement_start, {show(file.start.time_ms)}",
-            )  # fmt: skip
-        if file.num_unparsed:
             yield Problem(
-                message="records that cannot be read",
-                path=file.path,
-                found=f"{file.num_unparsed}",
-                severity="warning",
+                "the measurement has no length",
+                file.stop,
+                found=f"time_ms {show(file.stop.time_ms)}",
+                expected=f"after power_measurement_start, {show(file.start.time_ms)}",
             )
+        if file.num_unparsed:
+            yield Problem("records that cannot be read", file.path, found=f"{file.num_unparsed}", severity="warning")
 
 
-@rule(
+@_rule(
     "PW105",
     "power is a positive number of watts",
     source=f'{_RULES}, "Scoring"',
     remedy="Log watts as plain numbers, and conversion_eff as a fraction of one.",
-    applies=_has_power,
 )
 def values_are_positive(subject: SetSubject) -> Iterator[Problem]:
     """power_reading and interconnect_power_est are positive, conversion_eff is above 0 and at most 1."""
     for _, file in _files(subject):
         for line in file.bad:
-            yield at(line, f"{line.key} is no such number", found=show(line.value), expected="a positive number")
+            yield Problem(f"{line.key} is no such number", line, found=show(line.value), expected="a positive number")
 
 
-@rule(
+@_rule(
     "PW106",
     "readings are in the order of time",
     source=f'{_RULES}, "Scoring": duration between the previous reading and the current',
     remedy="Log readings as they are taken, stamped when they are taken.",
     severity="warning",
-    applies=_has_power,
 )
 def readings_in_order(subject: SetSubject) -> Iterator[Problem]:
     """No reading is stamped before the one above it. The official summarizer sorts them."""
     for _, file in _files(subject):
         if file.disorder is not None:
-            yield at(file.disorder, "stamped before the reading above it", found=show(file.disorder.time_ms))
+            yield Problem("stamped before the reading above it", file.disorder, found=show(file.disorder.time_ms))
 
 
-@rule(
+@_rule(
     "PW107",
     "the whole timed part was measured",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Start measuring before run_start, stop after run_stop, and set the meter's clock by the nodes'.",
     requires={"PW104"},
-    applies=_has_power,
 )
 def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
     """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
@@ -216,9 +207,13 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
             continue
         late_s, early_s = file.start.time_s - bounds[0], bounds[1] - file.stop.time_s
         if late_s > _SLACK_S:
-            yield at(file.start, "begins after run_start", found=f"{late_s:.1f} s later", expected="before run_start")
+            yield Problem(
+                "begins after run_start", file.start, found=f"{late_s:.1f} s later", expected="before run_start"
+            )
         if early_s > _SLACK_S:
-            yield at(file.stop, "ends before run_stop", found=f"{early_s:.1f} s earlier", expected="after run_stop")
+            yield Problem(
+                "ends before run_stop", file.stop, found=f"{early_s:.1f} s earlier", expected="after run_stop"
+            )
 
 
 def _bounds(run: RunResult) -> tuple[float, float] | None:
@@ -227,13 +222,12 @@ def _bounds(run: RunResult) -> tuple[float, float] | None:
     return run.started_ms / 1e3, run.started_ms / 1e3 + run.time_to_train_s
 
 
-@rule(
+@_rule(
     "PW108",
     "power was read once a second",
     source=f'{_RULES}, "Report 1 Measurement per Second"',
     remedy="Read the meter at least once a second, evenly.",
     requires={"PW104", "PW107"},
-    applies=_has_power,
 )
 def read_every_second(subject: SetSubject) -> Iterator[Problem]:
     """The timed part holds at least one reading for every second. Gaps of more than two seconds where there are
@@ -244,59 +238,47 @@ def read_every_second(subject: SetSubject) -> Iterator[Problem]:
             continue
         if file.num_in_run < int(took_s) - 1:
             yield Problem(
-                message="too few readings", path=file.path, found=f"{file.num_in_run} in {took_s:.0f} s",
+                "too few readings",
+                file.path,
+                found=f"{file.num_in_run} in {took_s:.0f} s",
                 expected=f"at least {int(took_s)}",
-            )  # fmt: skip
+            )
         elif file.longest_gap_s is not None and file.longest_gap_s > MAX_GAP_S:
             yield Problem(
-                message="readings are not evenly distributed", path=file.path,
-                found=f"a gap of {file.longest_gap_s:.1f} s", expected=f"at most {MAX_GAP_S:g} s", severity="warning",
-            )  # fmt: skip
+                "readings are not evenly distributed",
+                file.path,
+                found=f"a gap of {file.longest_gap_s:.1f} s",
+                expected=f"at most {MAX_GAP_S:g} s",
+                severity="warning",
+            )
 
 
-@rule(
+@_rule(
     "PW109",
     "a measurement has 60 readings",
     source=f'{_RULES}, "Measure max(a run, 60 power samples)"',
     remedy="Extend the training loop, with the same code, until 60 readings are taken.",
     requires={"PW104"},
-    applies=_has_power,
 )
 def enough_readings(subject: SetSubject) -> Iterator[Problem]:
     """Runs that are too short for 60 readings are extended until they have them."""
     for _, file in _measured(subject):
         if file.num_readings < MIN_SAMPLES:
             yield Problem(
-                message="too few readings", path=file.path, found=str(file.num_readings),
-                expected=f"at least {MIN_SAMPLES}",
-            )  # fmt: skip
+                "too few readings", file.path, found=str(file.num_readings), expected=f"at least {MIN_SAMPLES}"
+            )
 
 
-@rule(
+@_rule(
     "PW110",
     "the interconnect is measured or estimated",
     source=f'{_RULES}, "Measure or Estimate Interconnects"',
     remedy="Add sw_<k>.txt with readings, or with interconnect_power_est.",
     severity="warning",
-    applies=_has_power,
 )
 def interconnect_is_counted(subject: SetSubject) -> Iterator[Problem]:
     """Where more than one node was measured, files of switches are there. What connects the nodes may be in them;
     then the description says so."""
     assert subject.power is not None
     if any(run.count("node") > 1 and not run.count("sw") for run in subject.power.runs):
-        yield Problem(message="no power of an interconnect", expected="power/result_<i>/sw_0.txt")
-
-
-RULES: tuple[Rule[SetSubject], ...] = (
-    every_run_measured,
-    files_are_named,
-    runs_have_equal_files,
-    measurement_is_whole,
-    values_are_positive,
-    readings_in_order,
-    run_is_covered,
-    read_every_second,
-    enough_readings,
-    interconnect_is_counted,
-)
+        yield Problem("no power of an interconnect", expected="power/result_<i>/sw_0.txt")

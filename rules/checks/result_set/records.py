@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
@@ -26,8 +26,8 @@ _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
 def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
     """The one finding about a file that is not used."""
     return Problem(
-        message=f"{damage.member} is not as expected" if damage.member else "cannot be read",
-        path=str(damage.path),
+        f"{damage.member} is not as expected" if damage.member else "cannot be read",
+        damage.path,
         found=damage.found,
         expected=damage.expected,
         severity=severity,
@@ -58,8 +58,12 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     for log, place in places:
         if place is None:
             if has_any and _RESULT.match(Path(log.path).name):
-                yield Problem(message="no record of this run", path=log.path, severity="warning",
-                              expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}")  # fmt: skip
+                yield Problem(
+                    "no record of this run",
+                    log.path,
+                    severity="warning",
+                    expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}",
+                )
             continue
         record = decode(place, RunRecord)
         if isinstance(record, Damage):
@@ -114,8 +118,8 @@ def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
         for place, status in finished:
             if result not in present or place not in taken:
                 yield Problem(
-                    message=f"run {number} finished ({status}), and its log is not in the set",
-                    path=str(place),
+                    f"run {number} finished ({status}), and its log is not in the set",
+                    place,
                     found=f"no {result}" if result not in present else f"{result} of another attempt",
                     expected=f"{result}: a run may not be discarded",
                 )
@@ -139,11 +143,7 @@ def _compare(log: RunLog, record: RunRecord, place: Path, root: Path) -> Iterato
     name = place.relative_to(root)
     for what, line, found, expected in problems:
         yield Problem(
-            message=f"{what} is not as recorded",
-            path=log.path,
-            line_num=line.line_num if line is not None else None,
-            found=found,
-            expected=f"{expected} as in {name}",
+            f"{what} is not as recorded", line or log.path, found=found, expected=f"{expected} as in {name}"
         )
 
 
@@ -189,6 +189,3 @@ def _durations(log: RunLog, record: RunRecord) -> Iterator[_Contradiction]:
             if said_s < took_s - _ROUNDING_S:
                 yield f"the time of {name}", stop, f"{said_s:.3f} s", f"at least {took_s:.3f} s"
                 break
-
-
-RULES: tuple[Rule[SetSubject], ...] = (logs_match_records, finished_runs_are_kept)

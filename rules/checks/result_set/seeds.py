@@ -4,7 +4,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 
 from rules.benchmarks.rounds import round_number
-from rules.checks.rule import Problem, Rule, Severity, at, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, SetSubject
 from rules.logs import keys
 from rules.logs.log import as_number
@@ -28,9 +28,9 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
     for seed, indices in holders.items():
         for index in indices[1:]:
             line = next(line for line in subject.logs[index].all(keys.SEED) if as_number(line.value) == seed)
-            yield at(
-                line,
+            yield Problem(
                 "the seed is that of another run",
+                line,
                 found=f"{show(line.value)}, also in {subject.logs[indices[0]].path}",
                 expected="a seed of its own",
                 severity=severity,
@@ -59,7 +59,7 @@ def _optional(subject: LogSubject) -> str | None:
 def seed_is_logged(subject: LogSubject) -> Iterator[Problem]:
     """Before round 4.1 a log need not hold a seed; without one nobody can see that runs differ."""
     if not subject.log.all(keys.SEED):
-        yield Problem(message="the log holds no seed", found="no record", expected="seed: a whole number")
+        yield Problem("the log holds no seed", found="no record", expected="seed: a whole number")
 
 
 def _of_others(subject: LogSubject) -> str | None:
@@ -81,10 +81,6 @@ def one_seed(subject: LogSubject) -> Iterator[Problem]:
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
     severity: Severity = "error" if subject.is_closed and not _is_optional(subject.round) else "warning"
     if others:
-        yield at(
-            others[0], "a second seed", found=show(others[0].value), expected=show(lines[0].value), severity=severity
+        yield Problem(
+            "a second seed", others[0], found=show(others[0].value), expected=show(lines[0].value), severity=severity
         )
-
-
-LOG_RULES: tuple[Rule[LogSubject], ...] = (seed_is_logged, one_seed)
-SET_RULES: tuple[Rule[SetSubject], ...] = (seeds_differ,)

@@ -2,10 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any
 
 from rules.benchmarks.rounds import round_number
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs.text import show
 from rules.records.system import SYSTEM_FIELDS
@@ -41,10 +42,6 @@ def _fields(subject: SetSubject) -> Mapping[str, Any]:
     return subject.system_desc.fields or {} if subject.system_desc is not None else {}
 
 
-def _path(subject: SetSubject) -> str | None:
-    return str(subject.result_set.system_json) if subject.result_set.system_json is not None else None
-
-
 @rule(
     "SY101",
     "the system is described",
@@ -57,45 +54,44 @@ def description_exists(subject: SetSubject) -> Iterator[Problem]:
     severity: Severity = "warning" if subject.is_ours else "error"
     if subject.result_set.system_json is None:
         yield Problem(
-            message="the system has no description",
+            "the system has no description",
             found="no file",
             expected=f"systems/{subject.result_set.system}.json",
             severity=severity,
         )
     elif subject.system_desc is not None and not _fields(subject):
         reason = subject.system_desc.error or "an empty object"
-        yield Problem(message=reason, path=_path(subject), expected="a JSON object", severity=severity)
+        yield Problem(reason, subject.result_set.system_json, expected="a JSON object", severity=severity)
 
 
-@rule(
+_rule = partial(rule, requires={"SY101"}, applies=_has_desc)
+
+
+@_rule(
     "SY102",
     "all 33 fields are there",
     source=_SOURCE,
     remedy="Add the field; an empty string is allowed where it does not apply.",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def fields_present(subject: SetSubject) -> Iterator[Problem]:
     """Each of the 33 fields exists; its value may be empty. Before round 3.0 the list was shorter: a warning."""
     missing = [field for field in SYSTEM_FIELDS if field not in _fields(subject)]
     if missing:
         yield Problem(
-            message=f"{len(missing)} of 33 fields are missing",
-            path=_path(subject),
+            f"{len(missing)} of 33 fields are missing",
+            subject.result_set.system_json,
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
             severity="warning" if subject.round is not None and round_number(subject.round) < (3, 0) else "error",
         )
 
 
-@rule(
+@_rule(
     "SY103",
     "fields are strings",
     source=_SOURCE,
     remedy='Write numbers in quotes, such as "8"; an integer accelerators_per_node crashes the official checker.',
     severity="warning",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
     """Every field's value is a string; other_software_stack may be an object or a list. The official checker joins
@@ -108,21 +104,19 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
         if not isinstance(value, allowed):
             crashes = field in _JOINED
             yield Problem(
-                message=f"{field} is no string" + ("; the official checker crashes on it" if crashes else ""),
-                path=_path(subject),
+                f"{field} is no string" + ("; the official checker crashes on it" if crashes else ""),
+                subject.result_set.system_json,
                 found=show(value),
                 expected="a string" if isinstance(value, dict | list) or value is None else show(str(value)[:40]),
                 severity="error" if crashes and not subject.is_own else None,
             )
 
 
-@rule(
+@_rule(
     "SY104",
     "the availability is one that the rules name",
     source="submission_rules.adoc, availability; system_desc_checker from round 4.0 on",
     remedy="Use one of the four words.",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     """From round 4.0 on, status is one of four: available on-premise or in a cloud, RDI, preview. Another spelling of
@@ -134,23 +128,24 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
         is_spelling = isinstance(status, str) and _letters(status) in map(_letters, STATUSES)
         severity: Severity = "info" if subject.round is None else "warning" if is_spelling else "error"
         yield Problem(
-            message="unknown status", path=_path(subject), found=show(status), expected=" | ".join(STATUSES),
+            "unknown status",
+            subject.result_set.system_json,
+            found=show(status),
+            expected=" | ".join(STATUSES),
             severity=severity,
-        )  # fmt: skip
+        )
 
 
 def _letters(text: str) -> str:
     return "".join(character for character in text.casefold() if character.isalnum())
 
 
-@rule(
+@_rule(
     "SY105",
     "the description names the submitter",
     source="mlcommons/logging#241; submission_rules.adoc, system description: submitter",
     remedy="Write the organisation's name as its directory has it.",
     severity="warning",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
     """submitter is the organisation's directory, but for case and punctuation. Links in the results' table are made
@@ -159,18 +154,18 @@ def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
     submitter = _fields(subject).get("submitter")
     if folder is not None and isinstance(submitter, str) and _letters(submitter) != _letters(folder):
         yield Problem(
-            message="submitter is not the directory's organisation", path=_path(subject), found=show(submitter),
+            "submitter is not the directory's organisation",
+            subject.result_set.system_json,
+            found=show(submitter),
             expected=show(folder),
-        )  # fmt: skip
+        )
 
 
-@rule(
+@_rule(
     "SY106",
     "description and logs name one division",
     source="mlperf_logging package_checker: seeds and RCPs are checked where division is 'closed'",
     remedy="Write closed or open, as the logs do.",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def division_matches(subject: SetSubject) -> Iterator[Problem]:
     """division is that of the logs. Any spelling but 'closed' switches the official checks of seeds and reference
@@ -181,18 +176,20 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
         usual = named.most_common(1)[0][0]
         severity: Severity | None = "warning" if _letters(division) == _letters(usual) else None
         yield Problem(
-            message="division is not that of the logs", path=_path(subject), found=show(division),
-            expected=show(usual), severity=severity,
-        )  # fmt: skip
+            "division is not that of the logs",
+            subject.result_set.system_json,
+            found=show(division),
+            expected=show(usual),
+            severity=severity,
+        )
 
 
-@rule(
+@_rule(
     "SY107",
     "counts are whole numbers",
     source=f"{_SOURCE}; mlperf_logging result_summarizer: counts of processors and accelerators",
     remedy='Write a whole number in quotes, such as "8"; "0" where there is none.',
     requires={"SY101", "SY102"},
-    applies=_has_desc,
 )
 def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     """number_of_nodes (at least 1), host_processors_per_node and accelerators_per_node are whole numbers (the
@@ -205,10 +202,12 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
             continue
         if number is None or (field == "number_of_nodes" and number < 1):
             yield Problem(
-                message=f"{field} is no count", path=_path(subject), found=show(value),
+                f"{field} is no count",
+                subject.result_set.system_json,
+                found=show(value),
                 expected="a whole number" + (" of at least 1" if field == "number_of_nodes" else ""),
                 severity="warning" if subject.is_own or field not in _NEEDED_COUNTS else None,
-            )  # fmt: skip
+            )
 
 
 def _whole(value: object) -> int | None:
@@ -216,14 +215,13 @@ def _whole(value: object) -> int | None:
     return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
-@rule(
+@_rule(
     "SY108",
     "the description says what the rules ask for",
     source="submission_rules.adoc, system description: meaningful response required",
     remedy="Fill the field in.",
     severity="info",
     requires={"SY101", "SY102"},
-    applies=_has_desc,
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     """Fields for which the rules require a meaningful response are not empty. The official checker accepts empty
@@ -231,53 +229,40 @@ def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     empty = [field for field in _MEANINGFUL if _fields(subject).get(field) in ("", None, {}, [])]
     if empty:
         yield Problem(
-            message=f"{len(empty)} fields are empty", path=_path(subject),
-            found=", ".join(empty[:5]) + (", …" if len(empty) > 5 else ""), expected="a meaningful response",
-        )  # fmt: skip
+            f"{len(empty)} fields are empty",
+            subject.result_set.system_json,
+            found=", ".join(empty[:5]) + (", …" if len(empty) > 5 else ""),
+            expected="a meaningful response",
+        )
 
 
-@rule(
+@_rule(
     "SY109",
     "every tool reads the same",
     source="RFC 8259; Python's json as the official tools use it",
     remedy="Write plain JSON in UTF-8, each key once.",
     severity="warning",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def plain_json(subject: SetSubject) -> Iterator[Problem]:
     """The file is UTF-8 without a byte order mark, no key occurs twice, and no value is NaN or infinite."""
     for oddity in subject.system_desc.oddities if subject.system_desc is not None else ():
-        yield Problem(message=oddity, path=_path(subject))
+        yield Problem(oddity, subject.result_set.system_json)
 
 
-@rule(
+@_rule(
     "SY110",
     "the system is named as its file",
     source="mlperf_logging system_desc_checker: the link to the details is made of system_name",
     remedy="Nothing, if the name is meant for readers; the link in the results' table is then broken.",
     severity="info",
-    requires={"SY101"},
-    applies=_has_desc,
 )
 def name_matches(subject: SetSubject) -> Iterator[Problem]:
     """system_name is the name of the file and of the directory of results. Many published ones are not."""
     name, system = _fields(subject).get("system_name"), subject.result_set.system
     if not subject.is_own and isinstance(name, str) and system is not None and name != system:
         yield Problem(
-            message="system_name is not the file's name", path=_path(subject), found=show(name), expected=show(system)
+            "system_name is not the file's name",
+            subject.result_set.system_json,
+            found=show(name),
+            expected=show(system),
         )
-
-
-RULES: tuple[Rule[SetSubject], ...] = (
-    description_exists,
-    fields_present,
-    fields_are_strings,
-    status_is_known,
-    submitter_matches,
-    division_matches,
-    counts_are_whole,
-    responses_are_meaningful,
-    plain_json,
-    name_matches,
-)

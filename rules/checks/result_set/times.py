@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.scoring.results import RunResult
 
@@ -65,8 +65,8 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     if overlapping:
         severity: Severity | None = "warning" if subject.is_ours else None
         yield Problem(
-            message="runs overlap in time",
-            path=overlapping[0].run.path,
+            "runs overlap in time",
+            overlapping[0].run.path,
             found=f"{len(overlapping)} of {len(subject.runs)} runs start before an earlier one has ended",
             severity=severity,
         )
@@ -94,12 +94,9 @@ def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
     if gaps:
         longest_ms, span = max(gaps, key=lambda gap: gap[0])
         yield Problem(
-            message="there was time for other runs",
-            path=span.run.path,
+            "there was time for other runs",
+            span.run.path,
             found=f"a gap of {longest_ms / 1e3:.0f} s before this run"
             + (f", and {len(gaps) - 1} shorter ones" if len(gaps) > 1 else ""),
             expected=f"less than {_MIN_GAPS:g} times a run's {usual_ms / 1e3:.0f} s",
         )
-
-
-RULES: tuple[Rule[SetSubject], ...] = (runs_do_not_overlap, no_room_for_another)

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from rules.benchmarks.loader import Quality
-from rules.checks.rule import Problem, Rule, at, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
@@ -70,9 +70,9 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
         return
     line, steps = max(wrong, key=lambda record: abs(record[1] - expected))
     is_material = abs(steps - expected) > _MATERIAL * expected
-    yield at(
-        line,
+    yield Problem(
         f"{len(wrong)} of {len(points)} evaluations do not come after the interval that the rule gives",
+        line,
         found=f"{steps:.0f} iterations ({steps / steps_per_epoch:.4f} epoch) since the evaluation before",
         expected=f"{expected} iterations ({expected / steps_per_epoch:.4f} epoch)",
         severity="error" if is_material and (subject.round is None or subject.is_at_least("3.0")) else "warning",
@@ -108,7 +108,7 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
         count = as_number(line.metadata.get(keys.EPOCH_COUNT))
         if keys.EPOCH_COUNT in line.metadata:
             if count is None or count <= 0:
-                yield at(line, "epoch_count is no positive number", found=show(line.metadata[keys.EPOCH_COUNT]))
+                yield Problem("epoch_count is no positive number", line, found=show(line.metadata[keys.EPOCH_COUNT]))
             yield from _named(line, (keys.FIRST_EPOCH_NUM,))
         else:
             yield from _named(line, (keys.SAMPLES_COUNT,))
@@ -124,12 +124,12 @@ def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
         is_given = True
         number = as_number(line.metadata[key])
         if number is None or number < 0:
-            yield at(
-                line, f"{line.key}: {key} is no number", found=show(line.metadata[key]), expected="a number from 0"
+            yield Problem(
+                f"{line.key}: {key} is no number", line, found=show(line.metadata[key]), expected="a number from 0"
             )
     if not is_given:
         what = " or ".join(wanted)
-        yield at(line, f"{line.key} does not say how far training has come", found=f"no {what}", expected=what)
+        yield Problem(f"{line.key} does not say how far training has come", line, found=f"no {what}", expected=what)
 
 
 @rule(
@@ -148,7 +148,7 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     first, last = names.index(keys.RUN_START), names.index(keys.RUN_STOP)
     for index, line in enumerate(subject.log.lines):
         if line.key in _CYCLE and not first < index < last:
-            yield at(line, f"{line.key} is outside the run", expected="between run_start and run_stop")
+            yield Problem(f"{line.key} is outside the run", line, expected="between run_start and run_stop")
     inside = [line for line in subject.log.lines[first + 1 : last] if line.key in _CYCLE]
     stop = subject.log.lines[last]
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
@@ -160,15 +160,15 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
             continue
         position = next((i for i, (a, b) in enumerate(zip(found, _CYCLE, strict=False)) if a != b), len(found))
         line = cycle[position] if position < len(cycle) else stop
-        yield at(
-            line,
+        yield Problem(
             f"block {index // len(_CYCLE) + 1} is not followed as it should be",
+            line,
             found=line.key,
             expected=_CYCLE[position] if position < len(_CYCLE) else keys.RUN_STOP,
         )
         return
     if not inside:
-        yield at(stop, "the run trained no block", found="no block_start", expected="at least one block")
+        yield Problem("the run trained no block", stop, found="no block_start", expected="at least one block")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -243,9 +243,9 @@ def _position(line: LogLine, place: _Place, samples: int) -> Iterator[Problem]:
 def _equals(line: LogLine, key: str, expected: float) -> Iterator[Problem]:
     number = as_number(line.metadata.get(key))
     if number is None or not math.isclose(number, expected, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        yield at(
-            line,
+        yield Problem(
             f"{line.key}: {key} does not follow the schedule",
+            line,
             found=show(line.metadata.get(key)),
             expected=show(expected),
         )
@@ -271,14 +271,16 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
         elif line.key == keys.TRACKED_STATS and start is not None and stop is not None:
             throughput = as_number(line.value.get("throughput")) if isinstance(line.value, dict) else None
             if throughput is None or throughput <= 0:
-                yield at(line, "no throughput", found=show(line.value), expected='{"throughput": samples/s above 0}')
+                yield Problem(
+                    "no throughput", line, found=show(line.value), expected='{"throughput": samples/s above 0}'
+                )
                 continue
             counts = [as_number(record.metadata.get(keys.SAMPLES_COUNT)) or 0 for record in (start, stop)]
             claimed_s, took_s = (counts[1] - counts[0]) / throughput, stop.time_s - start.time_s
             if not 0.5 * took_s - 0.03 <= claimed_s <= 1.01 * took_s + 0.002:
-                yield at(
-                    line,
+                yield Problem(
                     "the throughput does not fit the time that the block took",
+                    line,
                     found=f"{throughput:.6g} samples/s",
                     expected=f"about {(counts[1] - counts[0]) / max(took_s, 1e-3):.6g} samples/s",
                 )
@@ -315,16 +317,10 @@ def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
     for index, line in enumerate(subject.log.all(keys.EVAL_ACCURACY)):
         count = as_number(line.metadata.get(keys.SAMPLES_COUNT))
         if index == 0 and count != first:
-            yield at(line, "evaluation does not begin where it must", found=show(count), expected=f"{first} samples")
+            yield Problem(
+                "evaluation does not begin where it must", line, found=show(count), expected=f"{first} samples"
+            )
         elif count is not None and count % interval:
-            yield at(line, "evaluation off the grid", found=show(count), expected=f"a multiple of {interval} samples")
-
-
-RULES: tuple[Rule[LogSubject], ...] = (
-    evaluation_frequency,
-    progress_metadata,
-    blocks_alternate,
-    counts_follow_schedule,
-    throughput_fits,
-    evaluations_on_grid,
-)
+            yield Problem(
+                "evaluation off the grid", line, found=show(count), expected=f"a multiple of {interval} samples"
+            )

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, at, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import as_number, as_whole
@@ -52,11 +52,11 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
         for line in () if is_free else log.all(key):
             if not constraint.allows(line.value):
                 expected = str(constraint) if general == constraint else f"{constraint} ({general})"
-                yield at(line, f"{key} is not what {division} allows", found=show(line.value), expected=expected)
+                yield Problem(f"{key} is not what {division} allows", line, found=show(line.value), expected=expected)
             elif other is not None and other.line_num > line.line_num:
-                yield at(
-                    line,
+                yield Problem(
                     f"{key} is above {other.key}, on which it depends",
+                    line,
                     found=f"line {line.line_num}",
                     expected=f"below line {other.line_num}",
                 )
@@ -75,9 +75,9 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.GLOBAL_BATCH_SIZE):
         batch = as_whole(line.value)
         if batch is None or batch < 1 or (samples is not None and batch > samples):
-            yield at(
-                line,
+            yield Problem(
                 "global_batch_size is impossible",
+                line,
                 found=show(line.value),
                 expected="a whole number from 1" + (f" to {samples}" if samples is not None else ""),
             )
@@ -108,9 +108,9 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
             if number != expected and not (dropped and key == keys.TRAIN_SAMPLES and not subject.is_ours):
                 is_close = number is not None and abs(number - expected) <= 0.01 * expected
                 fixed = subject.is_ours or key in subject.benchmark.closed or not is_close
-                yield at(
-                    line,
+                yield Problem(
                     f"{key} is not the benchmark's",
+                    line,
                     found=show(line.value),
                     expected=show(expected),
                     severity="error" if fixed else "warning",
@@ -129,7 +129,7 @@ def known_precision(subject: LogSubject) -> Iterator[Problem]:
     """precision is one of the formats that the rules approve."""
     for line in subject.log.all(keys.PRECISION):
         if line.value not in PRECISIONS:
-            yield at(line, "unknown precision", found=show(line.value), expected=", ".join(PRECISIONS))
+            yield Problem("unknown precision", line, found=show(line.value), expected=", ".join(PRECISIONS))
 
 
 @rule(
@@ -161,10 +161,7 @@ def open_is_said(subject: LogSubject) -> Iterator[Problem]:
     ]
     line = log.first(keys.SUBMISSION_DIVISION)
     yield Problem(
-        message=f"judged by the Open division's rules, without {', '.join(dropped)}",
-        line_num=line.line_num if line is not None else None,
+        f"judged by the Open division's rules, without {', '.join(dropped)}",
+        line,
         found="Open; " + (f"not as in Closed: {', '.join(others)}" if others else "every value is one of Closed"),
     )
-
-
-RULES: tuple[Rule[LogSubject], ...] = (allowed_values, batch_fits, dataset_size, known_precision, open_is_said)

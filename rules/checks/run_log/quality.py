@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Rule, Severity, at, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number
@@ -42,7 +42,7 @@ def status_is_known(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.RUN_STOP):
         status = line.metadata.get(keys.STATUS)
         if status not in (keys.SUCCESS, keys.ABORTED):
-            yield at(line, "run_stop has no known status", found=show(status), expected="'success' or 'aborted'")
+            yield Problem("run_stop has no known status", line, found=show(status), expected="'success' or 'aborted'")
 
 
 @rule(
@@ -62,9 +62,9 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     judged = evaluations[-1:] if subject.is_ours else evaluations
     if not any(target <= quality <= 1.0 for _, quality in judged):
         best = max((quality for _, quality in judged), default=None)
-        yield at(
-            judged[-1][0] if judged else stop,
+        yield Problem(
             "the run claims success without having met the target",
+            judged[-1][0] if judged else stop,
             found="no evaluation" if best is None else _apart(best, target),
             expected=f"at least {target:.6g}" + (", at most 1" if best is not None and best > 1 else ""),
         )
@@ -93,9 +93,9 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     target = _target(subject)
     reason = stop.metadata.get(keys.REASON)
     is_met = best is not None and target is not None and best >= target
-    yield at(
-        stop,
+    yield Problem(
         ("the run says aborted" if is_met else "the run did not converge") + (f" ({show(reason)})" if reason else ""),
+        stop,
         found="status aborted" if is_met else "no evaluation" if best is None else _best(best, target),
         expected="status success" if target is None or is_met else f"at least {target:.6g}",
     )
@@ -120,7 +120,9 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
         return
     for line, quality in _evaluations(subject):
         if quality >= target:
-            yield at(line, "the target was met, yet the run is aborted", found=f"{quality:.6g}", expected="success")
+            yield Problem(
+                "the target was met, yet the run is aborted", line, found=f"{quality:.6g}", expected="success"
+            )
             return
 
 
@@ -142,9 +144,9 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
     if met is not None and (more := len(evaluations) - 1 - met) > 0:
         severity: Severity = "error" if subject.is_ours or subject.is_closed else "info"
-        yield at(
-            evaluations[met][0],
+        yield Problem(
             f"the target was met {more} evaluation{'s' if more > 1 else ''} before the run stopped",
+            evaluations[met][0],
             found=f"{evaluations[met][1]:.6g}",
             expected="run_stop after it",
             severity=severity,
@@ -172,9 +174,9 @@ def within_max_epochs(subject: LogSubject) -> Iterator[Problem]:
         if quality.convergence_unit == keys.SAMPLES_COUNT:
             epoch = count / samples if count is not None and samples is not None and samples > 0 else None
         if epoch is not None and epoch > limit + 1e-6:
-            yield at(
-                line,
+            yield Problem(
                 "evaluated beyond the last epoch",
+                line,
                 found=f"{epoch:.6g}",
                 expected=f"at most {limit:.6g}",
                 severity="error" if subject.is_ours or subject.is_at_least("3.0") else "warning",
@@ -198,17 +200,8 @@ def aborted_has_reason(subject: LogSubject) -> Iterator[Problem]:
     reason = stop.metadata.get(keys.REASON)
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
     if is_aborted and not (isinstance(reason, str) and reason):
-        yield at(stop, "the run does not say why it was aborted", found=show(reason), expected="metadata 'reason'")
+        yield Problem(
+            "the run does not say why it was aborted", stop, found=show(reason), expected="metadata 'reason'"
+        )
     if not is_aborted and reason is not None:
-        yield at(stop, "a successful run gives a reason for aborting", found=show(reason), expected="no reason")
-
-
-RULES: tuple[Rule[LogSubject], ...] = (
-    status_is_known,
-    success_means_met,
-    run_converged,
-    aborted_means_not_met,
-    stops_when_met,
-    within_max_epochs,
-    aborted_has_reason,
-)
+        yield Problem("a successful run gives a reason for aborting", stop, found=show(reason), expected="no reason")

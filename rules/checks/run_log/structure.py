@@ -1,9 +1,10 @@
 """Structure: every record can be read, is of the right type, once, and in its place."""
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import pairwise
 
-from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Rule, Severity, at, rule
+from rules.checks.rule import MAX_FINDINGS_PER_RULE, Problem, Severity, rule
 from rules.checks.run_log.required_keys import (
     EITHER_OR,
     EVENT_TYPES,
@@ -23,6 +24,7 @@ _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
 _BOUNDS = (keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP)
 _COMMON = "compliance_checker training_*/common.yaml"
+_rule = partial(rule, requires={"ST101"})
 
 
 @rule(
@@ -38,14 +40,12 @@ def records_can_be_read(subject: LogSubject) -> Iterator[Problem]:
     if len(kept) > MAX_FINDINGS_PER_RULE:  # the last may say that the rest was not read, which must be listed
         kept = (kept[-1], *kept[:-1])
     for point in kept:
-        yield Problem(
-            message=point.reason, path=point.path, line_num=point.line_num, found=point.excerpt, expected="a record"
-        )
+        yield Problem(point.reason, point, found=point.excerpt, expected="a record")
     if num_more := subject.log.num_unparsed - len(kept):
-        yield Problem(message=f"{num_more} more records that cannot be read", expected="records", number=num_more)
+        yield Problem(f"{num_more} more records that cannot be read", expected="records", number=num_more)
     if not subject.log.lines:
         yield Problem(
-            message="the file holds no MLLOG record" if subject.log.num_bytes else "the file is empty",
+            "the file holds no MLLOG record" if subject.log.num_bytes else "the file is empty",
             expected=":::MLLOG lines",
             remedy="Give a log that was written by mllog; check that the file is the right one.",
         )
@@ -62,15 +62,14 @@ def one_record_per_line(subject: LogSubject) -> Iterator[Problem]:
     but the last."""
     for line in subject.log.lines:
         if line.is_glued:
-            yield at(line, f"{line.key} follows another record", found="2 records", expected="1 record")
+            yield Problem(f"{line.key} follows another record", line, found="2 records", expected="1 record")
 
 
-@rule(
+@_rule(
     "ST103",
     "every record is complete",
     source=_LOGGING,
     remedy="Write logs with mllog, which always gives value, event_type and metadata.",
-    requires={"ST101"},
 )
 def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     """A record without value or metadata crashes the official checker instead of being reported. In
@@ -78,15 +77,16 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.lines:
         for problem in line.problems:
             severity: Severity = "error" if subject.is_ours or problem.startswith("no ") else "warning"
-            yield at(line, f"{line.key}: {problem}", found=problem, expected="a complete record", severity=severity)
+            yield Problem(
+                f"{line.key}: {problem}", line, found=problem, expected="a complete record", severity=severity
+            )
 
 
-@rule(
+@_rule(
     "ST104",
     "required keys are present",
     source=f"{_COMMON}, closed_common.yaml, closed_<benchmark>.yaml (EXACTLY_ONE, AT_LEAST_ONE)",
     remedy="Log the key; a key cannot be added to a log afterwards.",
-    requires={"ST101"},
 )
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
     """Every required key occurs; those required once occur once. The same value twice is a warning
@@ -96,18 +96,16 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
         lines = subject.log.all(required.key)
         if not lines:
             yield Problem(
-                message=f"{required.key} is missing",
-                found="no record",
-                expected=f"{required.key}: {required.kind.name}",
+                f"{required.key} is missing", found="no record", expected=f"{required.key}: {required.kind.name}"
             )
         elif required.count == "once" and len(lines) > 1:
             same = len({repr(line.value) for line in lines}) == 1
             differ = required.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
             is_event = required.key in EVENT_TYPES
-            yield at(
-                lines[1],
+            yield Problem(
                 f"{required.key} occurs {len(lines)} times"
                 + (" with different times or statuses" if differ else "" if is_event or same else _DIFFERENT),
+                lines[1],
                 found=", ".join(dict.fromkeys(_says(line) if differ else show(line.value) for line in lines[:5])),
                 expected="exactly one record",
                 severity="warning" if same and not differ and not (is_event and subject.is_ours) else "error",
@@ -117,7 +115,7 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
         for some in EITHER_OR:
             if not any(subject.log.all(key) for key in some):
                 what = " or ".join(some)
-                yield Problem(message=f"{what} is missing", found="no record", expected=f"at least one {what}")
+                yield Problem(f"{what} is missing", found="no record", expected=f"at least one {what}")
 
 
 def _says(line: LogLine) -> str:
@@ -126,12 +124,11 @@ def _says(line: LogLine) -> str:
     return show(line.time_ms) if status is None else f"{show(line.time_ms)} {show(status)}"
 
 
-@rule(
+@_rule(
     "ST105",
     "values have the right type",
     source=f"{_COMMON}; mllog's usage",
     remedy="Log the value itself, as the type named here.",
-    requires={"ST101"},
 )
 def value_types(subject: LogSubject) -> Iterator[Problem]:
     """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
@@ -139,20 +136,16 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
     for key, kind in kinds_of(subject).items():
         for line in subject.log.all(key):
             if not kind.holds(line.value) and not subject.is_refused_by_division(line):
-                yield at(
-                    line,
-                    f"{key} has a value of the wrong type or range",
-                    found=show(line.value),
-                    expected=kind.name,
+                yield Problem(
+                    f"{key} has a value of the wrong type or range", line, found=show(line.value), expected=kind.name
                 )
 
 
-@rule(
+@_rule(
     "ST106",
     "event types fit their keys",
     source="mllog: start, end and event",
     remedy="Use mllog.start for *_start, mllog.end for *_stop and mllog.event for all else.",
-    requires={"ST101"},
 )
 def event_types(subject: LogSubject) -> Iterator[Problem]:
     """*_start is an INTERVAL_START, *_stop an INTERVAL_END, everything else a POINT_IN_TIME. No official tool looks
@@ -166,9 +159,9 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
     for line in wrong:
         if line.key in required:
             is_of_reference = line.key == keys.INIT_STOP and line.event_type == START
-            yield at(
-                line,
+            yield Problem(
                 f"{line.key} is logged as {show(line.event_type)}",
+                line,
                 found=show(line.event_type),
                 expected=EVENT_TYPES.get(line.key, POINT),
                 severity="warning" if is_of_reference and not subject.is_ours else "error",
@@ -191,14 +184,14 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
         if earlier is None or other is None:
             continue
         if _is_after(earlier, other, log):
-            yield at(
-                earlier, f"{before} is after {after}", found=f"line {earlier.line_num}", expected=f"before {after}"
+            yield Problem(
+                f"{before} is after {after}", earlier, found=f"line {earlier.line_num}", expected=f"before {after}"
             )
         elif (late_ms := earlier.time_ms - other.time_ms) > 0:
             severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
-            yield at(
-                other,
+            yield Problem(
                 f"{after} is earlier than {before}",
+                other,
                 found=f"{after} {late_ms / 1e3:.3f} s before {before}",
                 expected=f"{before} first",
                 severity=severity,
@@ -211,12 +204,11 @@ def _is_after(earlier: LogLine, other: LogLine, log: RunLog) -> bool:
     return next(line for line in log.lines if line is earlier or line is other) is other
 
 
-@rule(
+@_rule(
     "ST110",
     "the benchmark is known",
     source="mlcommons/training_policies, training_rules.adoc, Benchmarks",
     remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
-    requires={"ST101"},
 )
 def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     """Rules on hyperparameters, cadence and quality come from the benchmark's definition; without it only the
@@ -225,16 +217,16 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     if line is None:
         return
     if subject.benchmark is None:
-        yield at(
-            line,
+        yield Problem(
             "no definition of this benchmark",
+            line,
             found=show(line.value),
             expected="a benchmark of 'dlrmbench list'",
         )
     elif line.value != subject.benchmark.name:
-        yield at(
-            line,
+        yield Problem(
             "the log is of another benchmark than the definition it is judged by",
+            line,
             found=show(line.value),
             expected=subject.benchmark.name,
         )
@@ -264,9 +256,9 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
     for key, value in expected.items():
         for line in log.all(key):
             if line.value != value or isinstance(line.value, bool):
-                yield at(
-                    line,
+                yield Problem(
                     f"{key} is not that of the definition {benchmark.name} version {benchmark.version}",
+                    line,
                     found=show(line.value),
                     expected=show(value),
                 )
@@ -280,12 +272,11 @@ def _only_dlrm(subject: LogSubject) -> str | None:
     return None
 
 
-@rule(
+@_rule(
     "ST112",
     "all tensors are initialised once",
     source="compliance_checker training_1.1.0 to 2.1.0/closed_dlrm.yaml",
     remedy="Log weights_initialization once for each of the nine tensors.",
-    requires={"ST101"},
     applies=_only_dlrm,
 )
 def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
@@ -295,24 +286,23 @@ def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
     for tensor in TENSORS_OF_DLRM:
         if named.count(tensor) != 1:
             yield Problem(
-                message=f"tensor {tensor} is initialised {named.count(tensor)} times",
+                f"tensor {tensor} is initialised {named.count(tensor)} times",
                 found=f"{named.count(tensor)} records",
                 expected="1 record",
             )
     for line in lines:
         if line.metadata.get("tensor") not in TENSORS_OF_DLRM:
-            yield at(
-                line, "unknown tensor", found=show(line.metadata.get("tensor")), expected=", ".join(TENSORS_OF_DLRM)
+            yield Problem(
+                "unknown tensor", line, found=show(line.metadata.get("tensor")), expected=", ".join(TENSORS_OF_DLRM)
             )
 
 
-@rule(
+@_rule(
     "ST113",
     "organisation and platform are real names",
     source="mlcommons/logging#241",
     remedy="Set the submission's organisation and platform before running.",
     severity="warning",
-    requires={"ST101"},
 )
 def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
     """Templates of other vendors leave placeholders in submission_org and submission_platform; no official tool
@@ -321,7 +311,7 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
         for line in subject.log.all(key)[:1]:
             text = line.value if isinstance(line.value, str) else ""
             if "PLACEHOLDER" in text.upper() or text == "reference_implementation":
-                yield at(line, f"{key} is a placeholder", found=show(text), expected="a name")
+                yield Problem(f"{key} is a placeholder", line, found=show(text), expected="a name")
 
 
 @rule(
@@ -347,18 +337,17 @@ def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
     )
     for line in subject.log.lines:
         if line.key in settings | {keys.DATASET_SHA256} and not first < position[id(line)] < last:
-            yield at(line, f"{line.key} is outside initialisation", expected="between init_start and init_stop")
+            yield Problem(f"{line.key} is outside initialisation", line, expected="between init_start and init_stop")
     for line in subject.log.all(keys.CACHE_CLEAR):
         if position[id(line)] > first:
-            yield at(line, "cache_clear is after init_start", expected="before init_start")
+            yield Problem("cache_clear is after init_start", line, expected="before init_start")
 
 
-@rule(
+@_rule(
     "ST115",
     "the benchmark is one of the round that was asked for",
     source="training_rules.adoc: each round has its own benchmarks",
     remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
-    requires={"ST101"},
 )
 def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
     """Where several logs are judged by a round that the user names, each is of a benchmark of that round. One that is
@@ -368,26 +357,9 @@ def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
     rounds = ", ".join(subject.benchmark.rounds)
     line = subject.log.first(keys.SUBMISSION_BENCHMARK)
     yield Problem(
-        message=f"ruleset {subject.foreign_round} has no benchmark {subject.benchmark.name}",
-        line_num=line.line_num if line is not None else None,
+        f"ruleset {subject.foreign_round} has no benchmark {subject.benchmark.name}",
+        line,
         found=show(subject.benchmark.name),
         expected=f"a benchmark of round {subject.foreign_round}; this one "
         + (f"was in {rounds}" if rounds else "has its own rules"),
     )
-
-
-RULES: tuple[Rule[LogSubject], ...] = (
-    records_can_be_read,
-    one_record_per_line,
-    records_are_complete,
-    required_keys,
-    value_types,
-    event_types,
-    phases_in_order,
-    benchmark_is_known,
-    definition_matches,
-    weights_initialization,
-    no_placeholders,
-    settings_inside_init,
-    benchmark_of_round,
-)

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from rules.benchmarks.rounds import max_init_s
-from rules.checks.rule import Problem, Rule, Severity, at, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine
@@ -56,9 +56,9 @@ def stamps_in_order(subject: LogSubject) -> Iterator[Problem]:
 
 def _inverted(before: LogLine, line: LogLine, severity: Severity, num_places: int = 1) -> Problem:
     more = "" if num_places == 1 else f"; {num_places} such places"
-    return at(
-        line,
+    return Problem(
         f"{line.key} is stamped before a record above it ({before.key}){more}",
+        line,
         found=show(line.time_ms),
         expected=f"at least {show(before.time_ms)}",
         severity=severity,
@@ -82,15 +82,15 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
     took_s = stop.time_s - min(line.time_s for line in starts)
     limit_s = max_init_s(subject.division, subject.round)
     if took_s >= limit_s:
-        yield at(
-            stop,
+        yield Problem(
             "initialisation took too long",
+            stop,
             found=f"{took_s:.0f} s",
             expected=f"under {limit_s:.0f} s in the {subject.division.name} division",
         )
     named = subject.log.first(keys.SUBMISSION_DIVISION)
     if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):
-        yield at(named, "submission_division is below init_stop", expected=f"above line {stop.line_num}")
+        yield Problem("submission_division is below init_stop", named, expected=f"above line {stop.line_num}")
 
 
 @rule(
@@ -104,7 +104,9 @@ def run_takes_time(subject: LogSubject) -> Iterator[Problem]:
     """run_stop is later than run_start: their difference is the result."""
     start, stop = subject.log.first(keys.RUN_START), subject.log.last(keys.RUN_STOP)
     if start is not None and stop is not None and stop.time_ms <= start.time_ms:
-        yield at(stop, "the run takes no time", found=f"{stop.time_s - start.time_s:.3f} s", expected="more than 0 s")
+        yield Problem(
+            "the run takes no time", stop, found=f"{stop.time_s - start.time_s:.3f} s", expected="more than 0 s"
+        )
 
 
 @rule(
@@ -121,8 +123,8 @@ def cache_cleared_before(subject: LogSubject) -> Iterator[Problem]:
     if not lines or start is None:
         return
     if min(line.time_ms for line in lines) > start.time_ms:
-        yield at(
-            lines[0], "cache_clear comes after run_start", found=show(lines[0].time_ms), expected="before run_start"
+        yield Problem(
+            "cache_clear comes after run_start", lines[0], found=show(lines[0].time_ms), expected="before run_start"
         )
 
 
@@ -143,9 +145,9 @@ def evaluations_inside_run(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.EVAL_ACCURACY):
         is_late = line.line_num > stop.line_num
         if is_late or not start.time_ms <= line.time_ms <= stop.time_ms:
-            yield at(
-                line,
+            yield Problem(
                 "eval_accuracy is outside the timed run",
+                line,
                 found=f"{line.time_s - start.time_s:.3f} s after run_start" + (", below run_stop" if is_late else ""),
                 expected=f"from 0 to {stop.time_s - start.time_s:.3f} s",
                 severity="error" if subject.is_ours or line.time_ms < start.time_ms else "warning",
@@ -166,7 +168,9 @@ def cache_clear_is_true(subject: LogSubject) -> Iterator[Problem]:
         if line.value is not True:
             what = "the cache was not cleared" if line.value is False else "cache_clear does not say whether it was"
             method = line.metadata.get("method")
-            yield at(line, what + (f" ({show(method)})" if method else ""), found=show(line.value), expected="true")
+            yield Problem(
+                what + (f" ({show(method)})" if method else ""), line, found=show(line.value), expected="true"
+            )
 
 
 @rule(
@@ -182,7 +186,9 @@ def cache_clear_method(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.CACHE_CLEAR):
         method = line.metadata.get("method")
         if not isinstance(method, str) or not method:
-            yield at(line, "cache_clear does not say how", found=show(method), expected="metadata 'method', a string")
+            yield Problem(
+                "cache_clear does not say how", line, found=show(method), expected="metadata 'method', a string"
+            )
 
 
 @rule(
@@ -199,22 +205,10 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.lines:
         if not _BEGIN_MS <= line.time_ms <= _END_MS:
             severity: Severity = "error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning"
-            yield at(
-                line,
+            yield Problem(
                 f"{line.key} has an impossible time stamp",
+                line,
                 found=show(line.time_ms),
                 expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
                 severity=severity,
             )
-
-
-RULES: tuple[Rule[LogSubject], ...] = (
-    stamps_in_order,
-    init_within_limit,
-    run_takes_time,
-    cache_cleared_before,
-    evaluations_inside_run,
-    cache_clear_is_true,
-    cache_clear_method,
-    stamps_plausible,
-)

@@ -6,10 +6,10 @@ So what is amiss below systems/ and results/, which the official tools read, is 
 
 import re
 from collections.abc import Iterator
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 
 from rules.benchmarks.loader import shipped_names
-from rules.checks.rule import Problem, Rule, Severity, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
 from rules.tree.result_set import RESULT_FILE
@@ -34,8 +34,8 @@ def _severity(entry: Entry) -> Severity:
     return "error" if _is_read(entry) else "warning"
 
 
-def _at(subject: SubmissionSubject, path: str) -> str:
-    return str(subject.submission.folder.joinpath(*PurePosixPath(path).parts))
+def _at(subject: SubmissionSubject, path: str) -> Path:
+    return subject.submission.folder / path
 
 
 def _systems(subject: SubmissionSubject) -> list[str]:
@@ -60,7 +60,7 @@ def directories_exist(subject: SubmissionSubject) -> Iterator[Problem]:
     for name in (SYSTEMS, RESULTS, BENCHMARKS):
         if name not in folders:
             severity: Severity = "warning" if name == BENCHMARKS else "error"
-            yield Problem(message=f"{name}/ is missing", expected=f"{name}/", severity=severity)
+            yield Problem(f"{name}/ is missing", expected=f"{name}/", severity=severity)
 
 
 @rule(
@@ -79,8 +79,8 @@ def code_exists(subject: SubmissionSubject) -> Iterator[Problem]:
         entries = [entry for entry in subject.submission.entries if entry.parts[:2] == (BENCHMARKS, name)]
         if not any(PurePosixPath(entry.path).suffix.lower() in _SOURCES for entry in entries):
             yield Problem(
-                message=f"no source files of {show(name)}",
-                path=_at(subject, BENCHMARKS),
+                f"no source files of {show(name)}",
+                _at(subject, BENCHMARKS),
                 found="no files" if not any(entry.kind == "file" for entry in entries) else "no source files",
                 expected=f"{BENCHMARKS}/{name}/implementations/<implementation>/",
             )
@@ -104,14 +104,18 @@ def systems_have_results(subject: SubmissionSubject) -> Iterator[Problem]:
     judged = {judged.result_set.system for judged in subject.sets}
     for name in sorted(set(used) - described - judged):
         yield Problem(
-            message="the system has no description", path=_at(subject, f"{RESULTS}/{name}"), found="no file",
+            "the system has no description",
+            _at(subject, f"{RESULTS}/{name}"),
+            found="no file",
             expected=f"{SYSTEMS}/{name}.json",
-        )  # fmt: skip
+        )
     for name in sorted(described - set(used)):
         yield Problem(
-            message="a system without results", path=_at(subject, f"{SYSTEMS}/{name}.json"),
-            expected=f"{RESULTS}/{name}/", severity="warning",
-        )  # fmt: skip
+            "a system without results",
+            _at(subject, f"{SYSTEMS}/{name}.json"),
+            expected=f"{RESULTS}/{name}/",
+            severity="warning",
+        )
 
 
 @rule(
@@ -126,18 +130,21 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
         if not judged.result_set.logs:
             names = ", ".join(judged.result_set.strays[:5])
             yield Problem(
-                message="a result directory without logs", path=str(judged.result_set.folder),
-                found=show(names) if names else "nothing", expected="result_0.txt and so on",
-            )  # fmt: skip
+                "a result directory without logs",
+                judged.result_set.folder,
+                found=show(names) if names else "nothing",
+                expected="result_0.txt and so on",
+            )
     with_sets = {
         entry.parts[1] for entry in subject.submission.entries if entry.kind == "folder" and len(entry.parts) == 3
     }
     for system in _systems(subject):
         if system not in with_sets:
             yield Problem(
-                message="a system without a benchmark", path=_at(subject, f"{RESULTS}/{system}"),
+                "a system without a benchmark",
+                _at(subject, f"{RESULTS}/{system}"),
                 expected=f"{RESULTS}/{system}/<benchmark>/",
-            )  # fmt: skip
+            )
 
 
 @rule(
@@ -151,7 +158,7 @@ def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
     """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
     for entry in subject.submission.entries:
         if entry.kind == "file" and RESULT_FILE.match(entry.parts[-1]) and not _is_result(entry):
-            yield Problem(message="a log that nobody reads", path=_at(subject, entry.path))
+            yield Problem("a log that nobody reads", _at(subject, entry.path))
 
 
 def _is_result(entry: Entry) -> bool:
@@ -171,17 +178,17 @@ def nothing_else(subject: SubmissionSubject) -> Iterator[Problem]:
     tree = subject.submission
     for entry in tree.below():
         if entry.path not in (SYSTEMS, RESULTS, BENCHMARKS) and not _TOP_FILES.match(entry.path):
-            yield Problem(message="a name that the layout does not know", path=_at(subject, entry.path))
+            yield Problem("a name that the layout does not know", _at(subject, entry.path))
     for entry in tree.below(SYSTEMS):
         if entry.kind == "folder" or not entry.path.endswith(".json"):
-            yield Problem(message="systems/ holds more than descriptions", path=_at(subject, entry.path))
+            yield Problem("systems/ holds more than descriptions", _at(subject, entry.path))
     for entry in tree.below(RESULTS):
         if entry.kind == "file":
-            yield Problem(message="results/ holds a file", path=_at(subject, entry.path))
+            yield Problem("results/ holds a file", _at(subject, entry.path))
     for system in _systems(subject):
         for entry in tree.below(RESULTS, system):
             if entry.kind == "file" and entry.parts[-1] not in _SYSTEM_FILES:
-                yield Problem(message="a system's directory holds a file", path=_at(subject, entry.path))
+                yield Problem("a system's directory holds a file", _at(subject, entry.path))
 
 
 @rule(
@@ -196,12 +203,7 @@ def names_suit_git(subject: SubmissionSubject) -> Iterator[Problem]:
     for entry in subject.submission.entries:
         name = entry.parts[-1]
         if " " in name or name.startswith(".") or not name.isprintable():
-            yield Problem(
-                message="an unsuitable name",
-                path=_at(subject, entry.path),
-                found=show(name),
-                severity=_severity(entry),
-            )
+            yield Problem("an unsuitable name", _at(subject, entry.path), found=show(name), severity=_severity(entry))
 
 
 @rule(
@@ -215,9 +217,11 @@ def files_are_small(subject: SubmissionSubject) -> Iterator[Problem]:
     for entry in subject.submission.entries:
         if entry.size_bytes is not None and entry.size_bytes > MAX_FILE_BYTES:
             yield Problem(
-                message="a large file", path=_at(subject, entry.path), found=f"{entry.size_bytes} bytes",
+                "a large file",
+                _at(subject, entry.path),
+                found=f"{entry.size_bytes} bytes",
                 expected=f"at most {MAX_FILE_BYTES} bytes",
-            )  # fmt: skip
+            )
 
 
 @rule(
@@ -234,9 +238,10 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
         if entry.kind in ("broken link", "link out", "other"):
             what = {"broken link": "a broken link", "link out": "a link that leads out of the submission"}
             yield Problem(
-                message=what.get(entry.kind, "neither a file nor a directory"), path=_at(subject, entry.path),
+                what.get(entry.kind, "neither a file nor a directory"),
+                _at(subject, entry.path),
                 severity=_severity(entry),
-            )  # fmt: skip
+            )
 
 
 @rule(
@@ -253,15 +258,18 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
         name = judged.result_set.folder.name
         if name not in shipped_names():
             yield Problem(
-                message="no benchmark of this name is known", path=str(judged.result_set.folder), found=show(name),
+                "no benchmark of this name is known",
+                judged.result_set.folder,
+                found=show(name),
                 expected="dlrm_dcnv2 or another keyword of the round",
-            )  # fmt: skip
+            )
     others = sorted({place.name for place in subject.submission.not_judged})
     if others:
         yield Problem(
-            message=f"{len(subject.submission.not_judged)} result directories of other benchmarks are not judged",
-            found=", ".join(others), severity="info",
-        )  # fmt: skip
+            f"{len(subject.submission.not_judged)} result directories of other benchmarks are not judged",
+            found=", ".join(others),
+            severity="info",
+        )
 
 
 @rule(
@@ -276,9 +284,11 @@ def round_has_benchmark(subject: SubmissionSubject) -> Iterator[Problem]:
         round_name = judged.result_set.round
         if judged.rounds and round_name is not None and round_name not in judged.rounds:
             yield Problem(
-                message=f"round {round_name} has no benchmark {judged.verdict.benchmark}",
-                path=str(judged.result_set.folder), found=round_name, expected=", ".join(judged.rounds),
-            )  # fmt: skip
+                f"round {round_name} has no benchmark {judged.verdict.benchmark}",
+                judged.result_set.folder,
+                found=round_name,
+                expected=", ".join(judged.rounds),
+            )
 
 
 @rule(
@@ -300,15 +310,16 @@ def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
         place = next((each for each in places if each in paths), None)
         if place is None:
             yield Problem(
-                message=f"no directory of the system for {show(benchmark)}", path=_at(subject, BENCHMARKS),
+                f"no directory of the system for {show(benchmark)}",
+                _at(subject, BENCHMARKS),
                 expected=f"{places[0]}/",
-            )  # fmt: skip
+            )
             continue
         missing = [name for name in _SCRIPTS if f"{place}/{name}" not in paths]
         if not any(path.startswith(f"{place}/{system}_") and path.endswith(".json") for path in paths):
             missing.insert(0, f"{system}_<implementation>.json")
         if missing:
-            yield Problem(message="files are missing", path=_at(subject, place), expected=", ".join(missing))
+            yield Problem("files are missing", _at(subject, place), expected=", ".join(missing))
 
 
 @rule(
@@ -321,21 +332,4 @@ def system_directories(subject: SubmissionSubject) -> Iterator[Problem]:
 def tree_is_listed(subject: SubmissionSubject) -> Iterator[Problem]:
     """A submission of more than 200,000 names is looked through only as far as that."""
     if subject.submission.is_cut:
-        yield Problem(message=f"more than {MAX_ENTRIES} names; the rest was not looked at")
-
-
-RULES: tuple[Rule[SubmissionSubject], ...] = (
-    directories_exist,
-    code_exists,
-    systems_have_results,
-    directories_hold_logs,
-    logs_in_place,
-    nothing_else,
-    names_suit_git,
-    files_are_small,
-    links_lead_somewhere,
-    benchmarks_are_known,
-    round_has_benchmark,
-    system_directories,
-    tree_is_listed,
-)
+        yield Problem(f"more than {MAX_ENTRIES} names; the rest was not looked at")

@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from rules.checks.rule import Problem, Rule, rule
+from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
 from rules.logs.text import show
 from rules.records.system import SYSTEM_FIELDS
@@ -42,13 +42,13 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
                 seen.setdefault(mark, (run, judged))
 
 
-def _problem(twin: _Twin, **changes: object) -> Problem:
+def _problem(twin: _Twin, severity: Severity | None = None) -> Problem:
     return Problem(
-        message=f"the same run as {twin.other_run.path}",
-        path=twin.run.path,
+        f"the same run as {twin.other_run.path}",
+        twin.run.path,
         found=None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}",
         expected="a run of its own",
-        **changes,  # type: ignore[arg-type]
+        severity=severity,
     )
 
 
@@ -97,7 +97,7 @@ def directories_are_submissions(subject: RoundSubject) -> Iterator[Problem]:
     for name in subject.round.others:
         place = subject.round.folder / name
         if place.is_dir() and not name.startswith("."):
-            yield Problem(message="a directory that is no submission", path=str(place), expected="results/ in it")
+            yield Problem("a directory that is no submission", place, expected="results/ in it")
 
 
 @rule(
@@ -115,14 +115,4 @@ def names_differ(subject: RoundSubject) -> Iterator[Problem]:
         plain = "".join(character for character in name.casefold() if character.isalnum())
         other = seen.setdefault(plain, name)
         if other != name:
-            yield Problem(
-                message="two names of one organisation", path=str(submission.submission.folder), found=show(other)
-            )
-
-
-SUBMISSION_RULES: tuple[Rule[SubmissionSubject], ...] = (runs_belong_to_one_set,)
-ROUND_RULES: tuple[Rule[RoundSubject], ...] = (
-    runs_belong_to_one_submission,
-    directories_are_submissions,
-    names_differ,
-)
+            yield Problem("two names of one organisation", submission.submission.folder, found=show(other))
