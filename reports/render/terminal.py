@@ -25,7 +25,6 @@ from reports.document.blocks import (
     Prose,
     RuleList,
     Table,
-    text_table,
 )
 from rules.logs.text import printable
 
@@ -158,30 +157,19 @@ def _table(table: Table, width: int, style: Style) -> list[str]:
     return lines
 
 
-def render_table(
-    headers: Sequence[str], rows: Iterable[Sequence[object]], align: str = "", *, width: int | None = None
-) -> str:
-    """Headers, a rule, and one line per row. Lines carry no trailing blanks.
-
-    `align` has one letter per column: 'l' left, 'r' right, 'L' left and never wrapped; columns without one are
-    'l'. With `width`, the widest 'l' columns are wrapped until the table fits, words being cut last of all.
-    Raises ValueError when a row has another number of cells than there are headers.
-    """
-    table = text_table(headers, rows)
-    parts = _aligned(table.columns, table.rows, align.ljust(len(headers), "l"), width, plain)
-    return "\n".join(line.rstrip() for lines in parts for line in lines)
-
-
 def _aligned(
-    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], aligns: str, width: int | None, style: Style
+    columns: Sequence[Column], rows: Sequence[Sequence[Cell]], aligns: str, width: int, style: Style
 ) -> list[list[str]]:
-    """The lines of the head, then those of each row."""
+    """The lines of the head, then those of each row.
+
+    `aligns` has one letter per column: 'l' left, 'r' right, 'L' left and never wrapped. The widest 'l' columns are
+    wrapped until a line takes `width`, words being cut last of all.
+    """
     texts = [[printable(column.name) for column in columns]]
     texts += [[printable(cell.text) for cell in row] for row in rows]
     widths = [max(display_width(row[index]) for row in texts) for index in range(len(columns))]
-    if width is not None:
-        words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(columns))]
-        widths = _shrink(_shrink(widths, words, aligns, width), [0] * len(columns), aligns, width)
+    words = [max(display_width(word) for row in texts for word in row[i].split(" ")) for i in range(len(columns))]
+    widths = _shrink(_shrink(widths, words, aligns, width), [0] * len(columns), aligns, width)
     kinds = [[""] * len(columns), *([cell.kind for cell in row] for row in rows)]
     parts = [_row(row, widths, aligns, kind, style) for row, kind in zip(texts, kinds, strict=True)]
     parts[0].append(GAP.join("-" * column for column in widths))

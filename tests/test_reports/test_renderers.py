@@ -1,0 +1,110 @@
+"""One document, three renderers: what a block says is on the page, the terminal and in Markdown, and stays text."""
+
+from collections.abc import Callable
+from html import unescape
+
+import pytest
+
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    Command,
+    Fact,
+    Facts,
+    FindingGroup,
+    FindingList,
+    FindingRow,
+    Fold,
+    Heading,
+    KeyNumber,
+    Numbers,
+    Part,
+    Prose,
+    RuleList,
+    Table,
+    text_table,
+)
+from reports.render.html import _environment
+from reports.render.markdown import render_markdown
+from reports.render.terminal import ansi, render_terminal
+
+EVIL = "\x1b[2J\u202e|<b>`*_"
+GROUP = FindingGroup(
+    id="g", code="HP101", title="as allowed", severity="error", icon="x", citation="rules.adoc", times="2×",
+    rows=(FindingRow(where="a.txt:3", what="differs", found="1", expected="2", remedy="run again"),), more="7 more",
+)  # fmt: skip
+
+
+def html(blocks: tuple[Block, ...]) -> str:
+    return unescape(str(_environment().get_template("macros.html.j2").module.blocks(blocks, 2)))  # type: ignore[attr-defined]
+
+
+RENDERERS: tuple[Callable[[tuple[Block, ...]], str], ...] = (html, render_terminal, render_markdown)
+
+
+@pytest.mark.parametrize("render", RENDERERS)
+@pytest.mark.parametrize(
+    ("block", "words"),
+    [
+        (Heading(word="VALID", kind="valid", text="results", note="5 logs"), ["VALID", "results", "5 logs"]),
+        (Prose(text="Nothing is known."), ["Nothing is known."]),
+        (Bullets(items=("first", "second")), ["first", "second"]),
+        (Facts(facts=(Fact(name="score", value="7 s", note="measured"),)), ["score", "7 s", "measured"]),
+        (RuleList(rules=(Fact(name="ST101", value="is a log"),)), ["ST101", "is a log"]),
+        (Numbers(numbers=(KeyNumber(name="time", value="7", unit="s", note="mean"),)), ["time", "7", "s", "mean"]),
+        (Command(text="dlrmbench list"), ["dlrmbench list"]),
+        (text_table(("name", "runs"), [("tiny", None)], caption="all"), ["name", "runs", "tiny", "—", "all"]),
+        (FindingList(id="f", groups=(GROUP,)), ["HP101", "a.txt:3", "differs", "1", "2", "run again", "7 more"]),
+        (Fold(summary="more", blocks=(Prose(text="inside"),)), ["more", "inside"]),
+        (Part(heading=Heading(text="head"), blocks=(Prose(text="inside"),)), ["head", "inside"]),
+    ],
+    ids=lambda value: value.block if hasattr(value, "block") else "",
+)
+def test_every_renderer_says_all_that_a_block_says(
+    render: Callable[[tuple[Block, ...]], str], block: Block, words: list[str]
+) -> None:
+    shown = render((block,))
+    assert [word for word in words if word not in shown] == []
+
+
+@pytest.mark.parametrize("render", [render_terminal, render_markdown])
+def test_foreign_text_stays_text(render: Callable[[tuple[Block, ...]], str]) -> None:
+    blocks = (
+        Heading(word=EVIL, text=EVIL, note=EVIL), Prose(text=EVIL), Bullets(items=(EVIL,)), Command(text=EVIL),
+        Facts(facts=(Fact(name=EVIL, value=EVIL, note=EVIL),)), text_table((EVIL,), [(EVIL,)], caption=EVIL),
+        Fold(summary=EVIL, blocks=(Part(heading=Heading(text=EVIL), blocks=(Prose(text=EVIL),)),)),
+    )  # fmt: skip
+    shown = render(blocks)
+    assert all(character.isprintable() or character == "\n" for character in shown)
+
+
+def test_markdown_is_escaped_in_cells_and_texts() -> None:
+    shown = render_markdown((text_table(("a",), [("|<b>`*_[x](y)",)]), Prose(text="# no heading")))
+    assert "| \\|&lt;b&gt;\\`\\*\\_\\[x\\](y) |" in shown
+    assert shown.endswith("\\# no heading")
+
+
+def test_a_wide_table_is_records_and_a_long_column_stands_below_its_row() -> None:
+    columns = (Column(name="set"), Column(name="score", is_number=True), Column(name="folder", is_below=True))
+    rows = ((Cell(text="tiny", sub="results/a"), Cell(text="7 s"), Cell(text="/data/results")),)
+    grid = Table(id="", caption="", columns=columns, rows=rows)
+    assert render_terminal((grid,)) == "set   score\n----  -----\ntiny    7 s\n    /data/results"
+    records = Table(id="", caption="", columns=columns[:2], rows=(rows[0][:2],), layout="records")
+    assert render_terminal((records,)) == "tiny  results/a\n  score  7 s"
+
+
+def test_colours_take_no_room_and_only_verdicts_have_them() -> None:
+    table = Table(
+        id="", caption="", columns=(Column(name="check"), Column(name="value")),
+        rows=((Cell(text="ok", kind="ok"), Cell(text="4 cores")),),
+    )  # fmt: skip
+    shown = render_terminal((table,), style=ansi)
+    assert "\x1b[32mok\x1b[0m     4 cores" in shown
+    assert shown.replace("\x1b[32m", "").replace("\x1b[0m", "") == render_terminal((table,))
+
+
+def test_a_row_of_another_length_is_refused() -> None:
+    with pytest.raises(ValueError, match="2 cells in a table of 1"):
+        text_table(["a"], [["x", "y"]])
