@@ -11,13 +11,14 @@ from typing import Literal
 from reports.comparison.comparison import Comparison, compare_sides
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
-from reports.facts.profile import ProfileFacts, read_profile
+from reports.facts.profile import read_profile
 from reports.facts.records import read_record, read_run_set
 from reports.facts.sides import Side, side_of
 from reports.facts.throughput_sets import process_samples
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord, RunRecord
 from rules.records.run_set import RunSetRecord
 from rules.records.sweep import SweepRecord
@@ -42,7 +43,7 @@ class SweepRow:
     measured: ThroughputRecord | None = None
     run_set: RunSetRecord | None = None
     comparison: Comparison | None = None
-    profile: ProfileFacts | None = None
+    profile: ProfileRecord | None = None
     profile_failure: str | None = None
 
     @property

@@ -75,7 +75,12 @@ class Table:
 
 
 def text_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: Collection[str] = (), caption: str = ""
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    numbers: Collection[str] = (),
+    caption: str = "",
+    id_: str = "",
 ) -> Table:
     """A table of plain values, None being not known; `numbers` names the columns that are set to the right.
 
@@ -85,7 +90,7 @@ def text_table(
     if wrong := next((row for row in made if len(row) != len(columns)), None):
         raise ValueError(f"a row of {len(wrong)} cells in a table of {len(columns)} columns: {wrong!r}")
     return Table(
-        id="",
+        id=id_,
         caption=caption,
         columns=tuple(Column(name=name, is_number=name in numbers) for name in columns),
         rows=tuple(made),

@@ -14,7 +14,6 @@ from reports.document.glossary import GLOSSARY, footnotes, status_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
-from reports.facts.profile import ProfileFacts
 from reports.facts.throughput_sets import ThroughputSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group
@@ -24,6 +23,7 @@ from reports.page.sections.sweep import sweep_view
 from reports.page.sections.throughput import throughput_section
 from reports.page.sections.verdict import badge, headline, tags, verdict_notes, verdict_table
 from reports.text.formatting import plural, printable
+from rules.records.profile import ProfileRecord
 from rules.scoring.comparable import why_not_comparable
 
 
@@ -35,7 +35,7 @@ def build_page(
     now: datetime | None = None,
     baseline: SetFacts | None = None,
     sweeps: Sequence[SweepFacts] = (),
-    profiles: Sequence[ProfileFacts] = (),
+    profiles: Sequence[ProfileRecord] = (),
     measured: Sequence[ThroughputSet] = (),
 ) -> PageView:
     """The view of the whole page; `data` is the JSON for programs, already safe to embed.

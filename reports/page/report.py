@@ -16,7 +16,7 @@ from msgspec.structs import asdict
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
-from reports.facts.profile import ProfileFacts, read_profiles
+from reports.facts.profile import read_profiles
 from reports.facts.throughput_sets import ThroughputSet, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page
@@ -24,6 +24,7 @@ from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
 from rules.errors import InputError
+from rules.records.profile import ProfileRecord
 from rules.tree.inventory import take_inventory
 
 # Of a run, what the page carries for programs.
@@ -41,7 +42,7 @@ class Gathered:
 
     sets: tuple[SetFacts, ...]
     sweeps: tuple[SweepFacts, ...]
-    profiles: tuple[ProfileFacts, ...]
+    profiles: tuple[ProfileRecord, ...]
     measured: tuple[ThroughputSet, ...]
 
 
@@ -101,7 +102,7 @@ def render_report(
     title: str | None = None,
     now: datetime | None = None,
     sweeps: Sequence[SweepFacts] = (),
-    profiles: Sequence[ProfileFacts] = (),
+    profiles: Sequence[ProfileRecord] = (),
     baseline: str | None = None,
     measured: Sequence[ThroughputSet] = (),
 ) -> str:

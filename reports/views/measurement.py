@@ -5,7 +5,6 @@ from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
-from reports.facts.profile import ProfileFacts
 from reports.facts.throughput_sets import ThroughputSet
 from reports.facts.traffic import total_bytes
 from reports.page.figures.profile import (
@@ -20,6 +19,7 @@ from reports.page.figures.profile import (
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, interval, percent, throughput_text
+from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
 
@@ -45,7 +45,7 @@ def traffic_fact(traffic: TrafficRecord) -> Fact:
     return Fact(name="exchange", value=f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted")
 
 
-def profile_blocks(record: ProfileFacts) -> tuple[Block, ...]:
+def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
     """The whole profile: what was found, its tables, its conditions."""
     return (
         Prose(text=f"{record.benchmark}: {headline(record)}"),

@@ -16,7 +16,7 @@ from report_builder import Page, write_run_set
 from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.figure import Figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.facts.profile import ProfileFacts, profile_facts, read_profiles
+from reports.facts.profile import read_profiles
 from reports.page.figures.profile import headline, limits_table, phases_table
 from reports.page.report import write_report
 from reports.page.sections.profile import profile_view
@@ -99,8 +99,8 @@ def document(**more: Any) -> dict[str, Any]:
     } | more  # fmt: skip
 
 
-def facts_of(content: dict[str, Any]) -> ProfileFacts:
-    return profile_facts(convert(json.loads(json.dumps(content)), ProfileRecord))
+def facts_of(content: dict[str, Any]) -> ProfileRecord:
+    return convert(json.loads(json.dumps(content)), ProfileRecord)
 
 
 def write_profile(folder: Path, content: object) -> Path:

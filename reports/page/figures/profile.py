@@ -1,18 +1,12 @@
 """A profile in tables: phases, limits of the step, ceilings, operators; for the page, the terminal and Markdown."""
 
-from reports.document.blocks import Cell, Column, Table
-from reports.facts.profile import OperatorRow, PhaseRow, ProfileFacts
-from reports.text.formatting import (
-    MILLISECONDS,
-    MISSING,
-    count,
-    duration,
-    interval,
-    percent,
-    plural,
-    si,
-    throughput_text,
-)
+from collections.abc import Iterator
+
+from reports.document.blocks import Cell, Column, Table, text_table
+from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
+from reports.text.formatting import MISSING, count, duration, interval, num_bytes, percent, plural, printable, si
+from reports.text.formatting import throughput_text as speed
+from rules.records.profile import LayerProduct, OperatorRecord, PhaseRecord, ProfileRecord, Rate
 
 LIMIT_NAMES = {
     "matmul": "matrix products alone, each at its own shape",
@@ -24,49 +18,54 @@ LIMIT_NAMES = {
 
 def per_second(value: float | None, unit: str) -> str:
     """'41.2 GFLOP/s': prefix and unit together."""
-    text = si(value)
+    text = si(amount(value))
     if text == MISSING:
         return text
     number, _, prefix = text.partition(" ")
     return f"{number} {prefix}{unit}"
 
 
-def headline(record: ProfileFacts) -> str:
+def headline(record: ProfileRecord) -> str:
     """What the profile found, in a few sentences."""
-    step = duration(record.step_s)
-    parts = [f"A step of {count(record.batch_size)} samples takes {step}: {throughput_text(record.samples_per_s)}."]
-    limits = {limit.name: limit for limit in record.limits}
-    if "all_phases" in limits:
-        all_phases = limits["all_phases"]
-        parts.append(
-            f"With every phase at its ceiling it would be {throughput_text(all_phases.samples_per_s)}; the step "
-            f"reaches {percent(all_phases.fraction, 0)} of that."
-        )
-    if record.bound_shares:
-        largest, share = max(record.bound_shares, key=lambda entry: entry[1])
+    step, limit = record.step.measured, record.step.computed.limits.all_phases
+    parts = [
+        f"A step of {count(record.global_batch_size)} samples takes {duration(amount(step.step_s))}: "
+        f"{speed(amount(step.samples_per_s))}.",
+        f"With every phase at its ceiling it would be {speed(amount(limit.samples_per_s))}; the step "
+        f"reaches {percent(amount(limit.fraction), 0)} of that.",
+    ]
+    if shares := bound_shares(record):
+        largest, share = max(shares, key=lambda entry: entry[1])
         parts.append(f"Most of its time, {percent(share, 0)}, is in phases bound by {largest}.")
     return " ".join(parts)
 
 
-def conditions(record: ProfileFacts) -> tuple[str, ...]:
+def conditions(record: ProfileRecord) -> tuple[str, ...]:
     """Under what the numbers were taken, and how far they can be trusted."""
-    cost = f"{percent(record.instrumentation_cost)}"
-    if record.instrumentation_interval is not None:
-        cost += f" (95 % interval {interval(*(percent(end) for end in record.instrumentation_interval))})"
+    step = record.step.measured
+    cost = percent(step.instrumentation_cost)
+    low, high = step.instrumentation_cost_interval
+    if low is not None and high is not None:
+        cost += f" (95 % interval {interval(percent(low), percent(high))})"
+    instrumented, fastest_instrumented, plain, fastest = (
+        duration(amount(time_s))
+        for time_s in (
+            step.instrumented_step_s, step.fastest_instrumented_step_s, step.step_s, step.fastest_step_s,
+        )
+    )  # fmt: skip
     return (
-        f"{record.implementation} on {record.device}, {record.precision}, "
-        f"{plural(record.num_threads, 'thread')}; medians over {count(record.num_steps)} steps.",
-        f"Named phases cover {percent(record.named_share)} of the step. Telling them apart costs {cost} of it: a "
-        f"step takes {duration(record.instrumented_step_s)} with it and {duration(record.step_s)} without "
-        f"(fastest block: {duration(record.fastest_instrumented_step_s)} and {duration(record.fastest_step_s)}), all "
-        "measured.",
+        f"{record.implementation} on {record.device}, {record.precision}, {plural(record.num_threads, 'thread')}; "
+        f"medians over {count(step.num_blocks * step.steps_per_block)} steps.",
+        f"Named phases cover {percent(amount(step.named_share))} of the step. Telling them apart costs {cost} of it: "
+        f"a step takes {instrumented} with it and {plain} without (fastest block: {fastest_instrumented} and "
+        f"{fastest}), all measured.",
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; what stays in a cache can make a phase faster than memory alone would allow.",
         "Bound by overhead: the phase takes more than twice its time at the ceiling.",
     )
 
 
-def phases_table(record: ProfileFacts, id_: str = "phases") -> Table:
+def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
     return Table(
         id=id_,
         caption="Phases of one step; time measured, all else computed",
@@ -80,87 +79,98 @@ def phases_table(record: ProfileFacts, id_: str = "phases") -> Table:
             Column(name="Ceiling", is_number=True, help="reached"),
             Column(name="Bound by"),
         ),
-        rows=tuple(_phase_row(phase) for phase in record.phases),
+        rows=tuple(tuple(Cell(text=text) for text in _phase_row(phase)) for phase in record.phases),
     )
 
 
-def _phase_row(phase: PhaseRow) -> tuple[Cell, ...]:
+def _phase_row(phase: PhaseRecord) -> tuple[str, ...]:
+    computed = phase.computed
+    work = amount(computed.flop_per_byte)
     return (
-        Cell(text=phase.label),
-        Cell(text=MISSING if phase.time_s is None else f"{phase.time_s * 1e3:,.3f}"),
-        Cell(text=percent(phase.share)),
-        Cell(text=_giga(phase.flop_per_s)),
-        Cell(text=_giga(phase.bytes_per_s)),
-        Cell(text=MISSING if phase.flop_per_byte is None else f"{phase.flop_per_byte:.3g}"),
-        Cell(text=percent(phase.ceiling_fraction, 0)),
-        Cell(text=phase.bound or MISSING),
+        phase_label(phase),
+        _milliseconds(phase.measured.time_s),
+        percent(amount(computed.share)),
+        _giga(amount(computed.flop_per_s)),
+        _giga(amount(computed.bytes_per_s)),
+        MISSING if work is None else f"{work:.3g}",
+        percent(amount(computed.ceiling_fraction), 0),
+        computed.bound or MISSING,
     )
+
+
+def _milliseconds(time_s: float | None) -> str:
+    known = amount(time_s)
+    return MISSING if known is None else f"{known * 1e3:,.3f}"
 
 
 def _giga(value: float | None) -> str:
     return MISSING if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
 
 
-def limits_table(record: ProfileFacts, id_: str = "limits") -> Table:
+def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
     """The step as measured, and at its limits."""
-    fastest = record.batch_size / record.fastest_step_s if record.batch_size and record.fastest_step_s else None
-    measured = (
-        (Cell(text="the step, measured"), Cell(text=throughput_text(record.samples_per_s)), Cell(text="")),
-        (Cell(text="its fastest block, measured"), Cell(text=throughput_text(fastest)), Cell(text="")),
-    )
-    return Table(
-        id=id_,
+    step, limits = record.step.measured, record.step.computed.limits
+    fastest_s = amount(step.fastest_step_s)
+    fastest = record.global_batch_size / fastest_s if fastest_s else None
+    at_limits = ((name, getattr(limits, limit)) for limit, name in LIMIT_NAMES.items())
+    return text_table(
+        ("At", "Speed", "Reached"),
+        (
+            ("the step, measured", speed(amount(step.samples_per_s)), ""),
+            ("its fastest block, measured", speed(fastest), ""),
+            *((name, speed(amount(at.samples_per_s)), percent(amount(at.fraction), 0)) for name, at in at_limits),
+        ),
+        numbers=("Speed", "Reached"),
         caption="Speed of the whole step at its limits, computed from measured ceilings",
-        columns=(
-            Column(name="At"),
-            Column(name="Speed", is_number=True),
-            Column(name="Reached", is_number=True),
-        ),
-        rows=(
-            *measured,
-            *(
-                (
-                    Cell(text=LIMIT_NAMES[limit.name]),
-                    Cell(text=throughput_text(limit.samples_per_s)),
-                    Cell(text=percent(limit.fraction, 0)),
-                )
-                for limit in record.limits
-            ),
-        ),
+        id_=id_,
     )
 
 
-def ceilings_table(record: ProfileFacts, id_: str = "ceilings") -> Table:
-    return Table(
-        id=id_,
-        caption="Ceilings of this system, measured in the same process",
-        columns=(
-            Column(name="Ceiling"),
-            Column(name="Size"),
-            Column(name="Best", is_number=True),
-            Column(name="Median", is_number=True),
-            Column(name="Of what"),
-        ),
-        rows=tuple(
+def ceilings_table(record: ProfileRecord, id_: str = "ceilings") -> Table:
+    return text_table(
+        ("Ceiling", "Size", "Best", "Median", "Of what"),
+        (
             (
-                Cell(text=row.name),
-                Cell(text=row.size),
-                Cell(text=per_second(row.best, row.unit)),
-                Cell(text=per_second(row.median, row.unit)),
-                Cell(text=row.detail),
+                name,
+                size,
+                *(per_second(value, unit) for value in ((rate.best, rate.median) if rate else (None, None))),
+                detail,
             )
-            for row in record.ceilings
+            for name, size, rate, unit, detail in _ceilings(record)
         ),
+        numbers=("Best", "Median"),
+        caption="Ceilings of this system, measured in the same process",
+        id_=id_,
     )
 
 
-def operators_table(record: ProfileFacts, id_: str = "operators") -> Table:
-    outside = (
-        "" if record.outside_share is None else f"; {percent(record.outside_share)} lie outside of all operators"
-    )
+def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, str, Rate | None, str, str]]:
+    """Name, size, rate, its unit, and of what."""
+    measured = record.ceilings.measured
+    for product in (*measured.matmul, *measured.square):
+        times = "" if product.num == 1 else f"{product.num} of "
+        layers = product.used_by[:6] if isinstance(product, LayerProduct) else ()
+        detail = ", ".join(printable(layer, 60) for layer in layers) or printable(product.layout, 60)
+        yield "matmul", f"{times}{product.m}×{product.k}×{product.n}", product.flop_per_s, "FLOP/s", detail
+    for copy in measured.copies:
+        yield "copy", num_bytes(copy.bytes), copy.bytes_per_s, "B/s", "read and written"
+    for name, gather in (("gather, uniform", measured.random_rows), ("gather, batches", measured.batch_rows)):
+        detail = f"from {count(gather.table_rows)} rows, by {printable(gather.method, 40)}"
+        yield name, f"{gather.row_bytes} B/row", gather.rows_per_s, "rows/s", detail
+    transfer = measured.transfer
+    # null is what a CPU has: there is nothing to copy to, and nothing was measured.
+    moved, detail = (num_bytes(transfer.bytes), "pinned copy") if transfer else (MISSING, "no device")
+    yield "host to device", moved, transfer.to_device_bytes_per_s if transfer else None, "B/s", detail
+    yield "device to host", moved, transfer.to_host_bytes_per_s if transfer else None, "B/s", detail
+
+
+def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
+    measured = record.operators.measured
+    share = amount(measured.outside_share)
+    outside = "" if share is None else f"; {percent(share)} lie outside of all operators"
     return Table(
         id=id_,
-        caption=f"Operators of most self time, measured over {plural(record.operator_steps or 0, 'step')} under "
+        caption=f"Operators of most self time, measured over {plural(measured.num_steps, 'step')} under "
         f"torch.profiler, which slows small ones{outside}. FLOP and bytes per call are computed",
         columns=(
             Column(name="Operator"),
@@ -171,24 +181,26 @@ def operators_table(record: ProfileFacts, id_: str = "operators") -> Table:
             Column(name="Bytes", is_number=True),
             Column(name="Input shapes"),
         ),
-        rows=tuple(_operator_row(row) for row in record.operators),
+        rows=tuple(tuple(Cell(text=text) for text in _operator_row(operator)) for operator in measured.table),
     )
 
 
-def _operator_row(row: OperatorRow) -> tuple[Cell, ...]:
+def _operator_row(operator: OperatorRecord) -> tuple[str, ...]:
+    calls = amount(operator.calls_per_step)
     return (
-        Cell(text=row.name),
-        Cell(text=MISSING if row.calls_per_step is None else f"{row.calls_per_step:g}"),
-        Cell(text=MILLISECONDS.number(row.self_s) if row.self_s is None else f"{row.self_s * 1e3:,.3f}"),
-        Cell(text=percent(row.share)),
-        Cell(text=si(row.flop)),
-        Cell(text=si(row.bytes)),
-        Cell(text=row.shapes or MISSING),
+        operator_name(operator),
+        MISSING if calls is None else f"{calls:g}",
+        _milliseconds(operator.self_s_per_step),
+        percent(amount(operator.share)),
+        si(amount(operator.flop)),
+        si(amount(operator.bytes)),
+        operator_shapes(operator) or MISSING,
     )
 
 
-def evaluation_sentence(record: ProfileFacts) -> str:
+def evaluation_sentence(record: ProfileRecord) -> str:
+    measured, computed = record.evaluation.measured, record.evaluation.computed
     return (
-        f"Evaluation takes {duration(record.eval_s)}: {throughput_text(record.eval_samples_per_s)}, "
-        f"{per_second(record.eval_flop_per_s, 'FLOP/s')} of forward matrix products."
+        f"Evaluation takes {duration(amount(measured.duration_s))}: {speed(amount(measured.samples_per_s))}, "
+        f"{per_second(computed.flop_per_s, 'FLOP/s')} of forward matrix products."
     )

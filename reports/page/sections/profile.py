@@ -4,7 +4,7 @@ from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import ProfileView
-from reports.facts.profile import PhaseRow, ProfileFacts
+from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
 from reports.page.figures.profile import (
     ceilings_table,
     conditions,
@@ -15,9 +15,10 @@ from reports.page.figures.profile import (
     phases_table,
 )
 from reports.text.formatting import percent, si
+from rules.records.profile import OperatorRecord, PhaseRecord, ProfileRecord
 
 
-def profile_view(record: ProfileFacts, prefix: str) -> ProfileView:
+def profile_view(record: ProfileRecord, prefix: str) -> ProfileView:
     """Everything that the page says about one profile; `prefix` begins every id."""
     made = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
     return ProfileView(
@@ -27,30 +28,30 @@ def profile_view(record: ProfileFacts, prefix: str) -> ProfileView:
         charts=tuple(chart for chart in made if chart is not None),
         tables=(
             limits_table(record, f"{prefix}-limits"),
-            *((ceilings_table(record, f"{prefix}-ceilings"),) if record.ceilings else ()),
-            *((operators_table(record, f"{prefix}-operators"),) if record.operators else ()),
+            ceilings_table(record, f"{prefix}-ceilings"),
+            *((operators_table(record, f"{prefix}-operators"),) if record.operators.measured.table else ()),
         ),
         notes=(*conditions(record), evaluation_sentence(record)),
     )
 
 
-def phases_chart(record: ProfileFacts, id_: str) -> Chart | None:
+def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:
     """Where the time of one step goes; None when no phase has a time."""
     bars = [
         PhaseBar(
-            name=phase.label,
-            share=phase.share,
-            at_ceiling=phase.share * min(phase.ceiling_fraction or 0.0, 1.0),
+            name=phase_label(phase),
+            share=share,
+            at_ceiling=share * min(amount(phase.computed.ceiling_fraction) or 0.0, 1.0),
             words=_bar_words(phase),
         )
         for phase in record.phases
-        if phase.share is not None
+        if (share := amount(phase.computed.share)) is not None
     ]
     if not bars:
         return None
     largest = max(bars, key=lambda bar: bar.share)
     lead = f"The largest phase is {largest.name} with {percent(largest.share, 0)} of the step. "
-    lead += ", ".join(f"{percent(share, 0)} of the time is bound by {name}" for name, share in record.bound_shares)
+    lead += ", ".join(f"{percent(share, 0)} of the time is bound by {name}" for name, share in bound_shares(record))
     title = "Phases of one training step"
     return Chart(
         figure=phases_figure(bars, id_=id_, title=title, description=f"One bar per phase. {lead}."),
@@ -60,43 +61,28 @@ def phases_chart(record: ProfileFacts, id_: str) -> Chart | None:
     )
 
 
-def _bar_words(phase: PhaseRow) -> str:
-    if phase.bound is None:
-        return ""
-    fraction = "" if phase.ceiling_fraction is None else f", {percent(phase.ceiling_fraction, 0)} of its ceiling"
-    return f"{phase.bound}{fraction}"
+def _bar_words(phase: PhaseRecord) -> str:
+    bound, fraction = phase.computed.bound, amount(phase.computed.ceiling_fraction)
+    if bound is None or fraction is None:
+        return bound or ""
+    return f"{bound}, {percent(fraction, 0)} of its ceiling"
 
 
-def roofline_chart(record: ProfileFacts, id_: str) -> Chart | None:
+def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
     """Phases and operators under this system's measured ceilings; None without ceilings or without a dot."""
     dots = [
-        RooflineDot(
-            label=phase.label,
-            flop_per_byte=phase.flop_per_byte,
-            flop_per_s=phase.flop_per_s,
-            kind="phase",
-            hint=f"{phase.label}: {si(phase.flop_per_s)}FLOP/s at {phase.flop_per_byte:.3g} FLOP/byte",
-        )
-        for phase in record.phases
-        if phase.flop_per_byte is not None and phase.flop_per_s is not None
+        *filter(None, map(_phase_dot, record.phases)),
+        *filter(None, map(_operator_dot, record.operators.measured.table)),
     ]
-    dots += [
-        RooflineDot(
-            label=row.name,
-            flop_per_byte=row.flop / row.bytes,
-            flop_per_s=row.flop / row.call_s,
-            kind="operator",
-            hint=f"{row.name} {row.shapes}: {si(row.flop / row.call_s)}FLOP/s",
-        )
-        for row in record.operators
-        if row.flop is not None and row.bytes is not None and row.call_s is not None
-    ]
-    if not dots or record.matmul_flop_per_s is None or record.memory_bytes_per_s is None:
+    reached = record.ceilings.computed
+    best, memory = amount(reached.best_matmul_flop_per_s), amount(reached.memory_bytes_per_s)
+    if not dots or best is None or memory is None:
         return None
+    copies = (amount(copy.bytes_per_s.best) for copy in record.ceilings.measured.copies)
     ceilings = RooflineCeilings(
-        flop_per_s=record.matmul_flop_per_s,
-        memory_bytes_per_s=record.memory_bytes_per_s,
-        cache_bytes_per_s=record.cache_bytes_per_s,
+        flop_per_s=best,
+        memory_bytes_per_s=memory,
+        cache_bytes_per_s=max((rate for rate in copies if rate is not None), default=None),
     )
     lead = _roofline_lead(record)
     title = "Roofline of this system"
@@ -109,11 +95,31 @@ def roofline_chart(record: ProfileFacts, id_: str) -> Chart | None:
     )
 
 
-def _roofline_lead(record: ProfileFacts) -> str:
-    if record.flop_per_byte is None or record.ridge_flop_per_byte is None:
+def _phase_dot(phase: PhaseRecord) -> RooflineDot | None:
+    work, rate = amount(phase.computed.flop_per_byte), amount(phase.computed.flop_per_s)
+    if work is None or rate is None:
+        return None
+    label = phase_label(phase)
+    hint = f"{label}: {si(rate)}FLOP/s at {work:.3g} FLOP/byte"
+    return RooflineDot(label=label, flop_per_byte=work, flop_per_s=rate, kind="phase", hint=hint)
+
+
+def _operator_dot(operator: OperatorRecord) -> RooflineDot | None:
+    flop, num_bytes = amount(operator.flop), amount(operator.bytes)
+    self_s, calls = amount(operator.self_s_per_step), amount(operator.calls_per_step)
+    if flop is None or num_bytes is None or self_s is None or calls is None:
+        return None
+    name, rate = operator_name(operator), flop / (self_s / calls)
+    hint = f"{name} {operator_shapes(operator)}: {si(rate)}FLOP/s"
+    return RooflineDot(label=name, flop_per_byte=flop / num_bytes, flop_per_s=rate, kind="operator", hint=hint)
+
+
+def _roofline_lead(record: ProfileRecord) -> str:
+    work, ridge = amount(record.step.computed.flop_per_byte), amount(record.ceilings.computed.ridge_flop_per_byte)
+    if work is None or ridge is None:
         return "Speed over work per byte, under the measured ceilings."
-    side = "compute" if record.flop_per_byte >= record.ridge_flop_per_byte else "memory"
+    side = "compute" if work >= ridge else "memory"
     return (
-        f"The whole step does {record.flop_per_byte:.3g} FLOP per byte; the measured ceilings meet at "
-        f"{record.ridge_flop_per_byte:.3g}, so that {side} is what would bound it in the end."
+        f"The whole step does {work:.3g} FLOP per byte; the measured ceilings meet at {ridge:.3g}, so that {side} is "
+        "what would bound it in the end."
     )

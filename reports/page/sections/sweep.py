@@ -10,6 +10,7 @@ from reports.comparison.wording import sentence, speed, with_sign
 from reports.document.blocks import Cell, Chart, Column, Table
 from reports.document.page import SweepView
 from reports.facts.energy import explain_missing, source_words
+from reports.facts.profile import bound_shares
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,
@@ -143,7 +144,7 @@ def bound_words(row: SweepRow) -> str:
     """'gather 61 %, compute 30 %': what bounds the phases of a step, those of a tenth of its time and more."""
     if row.profile is None:
         return MISSING
-    shares = sorted(row.profile.bound_shares, key=lambda entry: -entry[1])
+    shares = sorted(bound_shares(row.profile), key=lambda entry: -entry[1])
     return ", ".join(f"{name} {percent(share, 0)}" for name, share in shares if share >= 0.1) or MISSING
 
 
