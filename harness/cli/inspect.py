@@ -85,7 +85,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 )
 def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> None:
     """Check what disturbs measurements on this system, why it matters, and what to do. Changes nothing."""
-    from dataclasses import asdict
+    from msgspec.structs import asdict
 
     from harness.system.preflight import run_checks
     from reports.views.system import preflight_blocks

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import tomli_w
+from msgspec import structs
 
 from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
@@ -88,7 +89,7 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
-        "preflight": [asdict(check) for check in run_checks(request.data_dir, request.output)],
+        "preflight": [structs.asdict(check) for check in run_checks(request.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
     write_system_json(run_set.folder / "systems", system, name=slug)

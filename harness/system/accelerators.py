@@ -1,7 +1,6 @@
 """NVIDIA accelerators through NVML or nvidia-smi, others by their PCI class. Imports no framework."""
 
 import csv
-import subprocess
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -9,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.system.hardware import GIB, MIB, Found
-from harness.system.resources import ROOT, read_text
+from harness.system.resources import ROOT, output_of, read_text
 
 _NVIDIA = "0x10de"
 _DISPLAY, _COMPUTE = "0x0300", ("0x0302", "0x12")
@@ -27,16 +26,16 @@ _FIELDS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
-    """One device; None where it does not tell. `num_links` counts active NVLink links."""
+    """One device; None where it does not say. `num_links` counts active NVLink links."""
 
-    model_name: str | None
-    memory_bytes: int | None
-    max_frequency_mhz: int | None
-    pcie_generation: int | None
-    pcie_width: int | None
-    num_links: int | None
-    num_processes: int | None
-    throttle_reasons: int | None
+    model_name: str | None = None
+    memory_bytes: int | None = None
+    max_frequency_mhz: int | None = None
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    num_links: int | None = None
+    num_processes: int | None = None
+    throttle_reasons: int | None = None
     """NVML's bit mask of why clocks are lowered just now."""
 
 
@@ -135,18 +134,9 @@ def _text(value: Any) -> str | None:
 
 
 def _read_nvidia_smi() -> Accelerators | None:
-    try:
-        done = subprocess.run(
-            ["nvidia-smi", f"--query-gpu={','.join(_SMI_FIELDS)}", "--format=csv,noheader,nounits"],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=20,
-            check=True,
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return parse_nvidia_smi(done.stdout)
+    query = f"--query-gpu={','.join(_SMI_FIELDS)}"
+    text = output_of("nvidia-smi", query, "--format=csv,noheader,nounits", timeout_s=20)
+    return None if text is None else parse_nvidia_smi(text)
 
 
 def parse_nvidia_smi(text: str) -> Accelerators:
@@ -167,9 +157,6 @@ def _parse_smi_row(row: list[str]) -> Accelerator:
         max_frequency_mhz=frequency,
         pcie_generation=generation,
         pcie_width=width,
-        num_links=None,
-        num_processes=None,
-        throttle_reasons=None,
     )
 
 
@@ -178,17 +165,6 @@ def _read_pci(root: Path) -> Accelerators:
     for folder in sorted((root / "sys/bus/pci/devices").glob("*")):
         kind, vendor = read_text(folder / "class") or "", read_text(folder / "vendor")
         if kind.startswith(_COMPUTE) or (kind.startswith(_DISPLAY) and vendor == _NVIDIA):
-            devices.append(
-                Accelerator(
-                    model_name=None,
-                    memory_bytes=None,
-                    max_frequency_mhz=None,
-                    pcie_generation=None,
-                    pcie_width=None,
-                    num_links=None,
-                    num_processes=None,
-                    throttle_reasons=None,
-                )
-            )
+            devices.append(Accelerator())
     source = "PCI bus" if (root / "sys/bus/pci/devices").is_dir() else NOWHERE
     return Accelerators(devices=tuple(devices), driver_version=None, source=source)

@@ -6,13 +6,12 @@ these are the virtual machine's. Sources: proc(5), the kernel's ABI documents fo
 
 import platform
 import re
-import subprocess
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.system.resources import ROOT, read_text
+from harness.system.resources import ROOT, output_of, read_text
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _CPU_FOLDERS = "sys/devices/system/cpu"
@@ -39,7 +38,7 @@ class Processors:
 
 
 def describe_hardware(root: Path = ROOT) -> dict[str, Found]:
-    """The host_processor_*, host_memory_* fields and hw_notes that can be read."""
+    """Return the host_processor_*, host_memory_* fields and hw_notes that can be read."""
     return describe_processors(root) | describe_memory(root) | _describe_product(root)
 
 
@@ -143,19 +142,9 @@ def _cpuinfo(root: Path, key: str) -> str | None:
 def _model_name_elsewhere() -> str | None:
     """ARM kernels print part numbers that lscpu decodes; macOS has sysctl."""
     if platform.system() == "Darwin":
-        return _output("sysctl", "-n", "machdep.cpu.brand_string")
-    match = re.search(r"^Model name:\s*(.+)$", _output("lscpu") or "", re.MULTILINE)
+        return output_of("sysctl", "-n", "machdep.cpu.brand_string") or None
+    match = re.search(r"^Model name:\s*(.+)$", output_of("lscpu", LC_ALL="C") or "", re.MULTILINE)
     return match[1].strip() if match and match[1].strip() != "-" else None
-
-
-def _output(*command: str) -> str | None:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", timeout=10, check=True, env={"LC_ALL": "C"}
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip() or None
 
 
 def _frequency(root: Path) -> Found | None:

@@ -14,6 +14,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from harness.system.resources import filesystem_type
 
 _WINDOW_BYTES = 1 << 30
@@ -62,41 +64,39 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
 
 
 def can_clear() -> bool:
-    """Whether this system has the calls; whether they work on a file system only trying tells."""
+    """Say whether this system has the calls; whether they work on a file system only trying shows."""
     return sys.platform == "linux" and hasattr(os, "posix_fadvise")
 
 
 def resident_bytes(path: Path) -> int | None:
-    """Bytes of one file that the page cache holds, in whole pages but at most its size.
+    """Count the bytes of one file that the page cache holds, in whole pages but at most its size.
 
-    None where the kernel does not tell: on other systems, and on files that this user neither owns nor may
+    None where the kernel does not say: on other systems, and on files that this user neither owns nor may
     write, for which it answers that everything is resident (mincore(2), since Linux 5.0).
     """
     if sys.platform != "linux" or not _may_ask(path):
         return None
     libc = ctypes.CDLL(None, use_errno=True)
-    libc.mmap.restype = ctypes.c_void_p
-    libc.mmap.argtypes = (
-        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
-    )  # fmt: skip
-    libc.munmap.argtypes = (ctypes.c_void_p, ctypes.c_size_t)
     libc.mincore.argtypes = (ctypes.c_void_p, ctypes.c_size_t, ctypes.c_char_p)
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        size = os.fstat(fd).st_size
-        num_pages = 0
+    num_pages = 0
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
         for offset in range(0, size, _WINDOW_BYTES):
-            counted = _resident_pages(libc, fd, offset, min(_WINDOW_BYTES, size - offset))
-            if counted is None:
+            length = min(_WINDOW_BYTES, size - offset)
+            pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
+            try:
+                window = mmap.mmap(file.fileno(), length, access=mmap.ACCESS_READ, offset=offset)
+            except OSError:
                 return None
-            num_pages += counted
-        return min(size, num_pages * mmap.PAGESIZE)
-    finally:
-        os.close(fd)
+            # numpy knows where a read-only buffer is, which ctypes does not.
+            if libc.mincore(np.frombuffer(window, np.uint8).ctypes.data, length, pages) != 0:
+                return None
+            num_pages += pages.raw.translate(_BIT_0).count(1)
+    return min(size, num_pages * mmap.PAGESIZE)
 
 
 def list_files(paths: Iterable[str | Path]) -> list[Path]:
-    """The regular files among `paths` and below the folders among them, each once."""
+    """List the regular files among `paths` and below the folders among them, each once."""
     files: dict[Path, None] = {}
     for path in map(Path, paths):
         below = sorted(path.rglob("*")) if path.is_dir() else [path]
@@ -119,26 +119,10 @@ def _may_ask(path: Path) -> bool:
     return os.geteuid() == 0 or path.stat().st_uid == os.geteuid() or os.access(path, os.W_OK)
 
 
-def _resident_pages(libc: ctypes.CDLL, fd: int, offset: int, length: int) -> int | None:
-    address = libc.mmap(None, length, mmap.PROT_READ, mmap.MAP_SHARED, fd, offset)
-    if address in (None, ctypes.c_void_p(-1).value):
-        return None
-    try:
-        pages = ctypes.create_string_buffer(-(-length // mmap.PAGESIZE))
-        if libc.mincore(address, length, pages) != 0:
-            return None
-        return pages.raw.translate(_BIT_0).count(1)
-    finally:
-        libc.munmap(address, length)
-
-
 def _drop(path: Path) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)  # dirty pages cannot be dropped
-        os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
-    finally:
-        os.close(fd)
+    with path.open("rb", buffering=0) as file:
+        os.fsync(file.fileno())  # dirty pages cannot be dropped
+        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
 
 
 def _why_pages_stay(files: list[Path]) -> str:

@@ -9,7 +9,6 @@ import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
@@ -21,6 +20,7 @@ from harness.system.page_cache import can_clear, clear_page_cache
 from harness.system.requirements import unsupported_versions
 from harness.system.resources import ROOT, cgroup_folders, filesystem_type, free_disk_bytes, read_resources, read_text
 from harness.system.software import container
+from rules.records.run_set import PreflightCheck as Check
 
 Status = Literal["ok", "warning", "unknown"]
 GIB = 1 << 30
@@ -38,18 +38,6 @@ _THROTTLES = {
     0x80: "power brake",
 }
 """NVML clocks-throttle reasons that lower clocks under load; idle and requested clocks are not among them."""
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Check:
-    """One finding about the surroundings of a measurement."""
-
-    name: str
-    value: str
-    status: Status
-    why: str
-    remedy: str
-    """What to do; empty when nothing is to be done."""
 
 
 def run_checks(data: Path | None = None, output: Path | None = None, root: Path = ROOT) -> tuple[Check, ...]:
@@ -78,101 +66,101 @@ def run_checks(data: Path | None = None, output: Path | None = None, root: Path 
 
 
 def check_cores(root: Path = ROOT) -> Check:
+    """Look for a quota of CPU time below the CPUs that may be used."""
     found = read_resources(root)
     quota = "none" if found.quota_cores is None else f"{found.quota_cores:g}"
     throttled = _throttled_periods(root)
     value = f"{found.num_cores} usable of {found.num_logical_cpus} CPUs, quota {quota}"
-    limited = found.quota_cores is not None and found.quota_cores < found.num_affinity_cpus
-    return Check(
-        name="cores",
-        value=value + (f", throttled {throttled} times" if throttled else ""),
-        status="warning" if limited else "ok",
+    return _judge(
+        "cores",
+        value + (f", throttled {throttled} times" if throttled else ""),
+        warns=found.quota_cores is not None and found.quota_cores < found.num_affinity_cpus,
         why="A quota stops all threads for the rest of a period once it is used up, so step times jump.",
-        remedy="Grant whole cores (docker --cpuset-cpus, Slurm --cpus-per-task) instead of a quota."
-        if limited
-        else "",
+        remedy="Grant whole cores (docker --cpuset-cpus, Slurm --cpus-per-task) instead of a quota.",
     )
 
 
 def check_load(load_1min: float, num_cpus: int) -> Check:
-    busy = load_1min > MAX_LOAD_PER_CPU * num_cpus
-    return Check(
-        name="load",
-        value=f"{load_1min:.2f} over the last minute on {num_cpus} CPUs",
-        status="warning" if busy else "ok",
+    """Look for other work on the CPUs."""
+    return _judge(
+        "load",
+        f"{load_1min:.2f} over the last minute on {num_cpus} CPUs",
+        warns=load_1min > MAX_LOAD_PER_CPU * num_cpus,
         why="Other processes take cores, cache and memory bandwidth from the run.",
-        remedy="Stop other work, wait a minute and look again." if busy else "",
+        remedy="Stop other work, wait a minute and look again.",
     )
 
 
 def check_governor(root: Path = ROOT) -> Check:
+    """Look how the kernel chooses the CPUs' clocks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({text for file in files if (text := read_text(file))})
-    slow = [name for name in governors if name != "performance"]
-    return Check(
-        name="governor",
-        value=", ".join(governors) or "not shown",
-        status="unknown" if not governors else "warning" if slow else "ok",
+    return _judge(
+        "governor",
+        ", ".join(governors) or "not shown",
+        warns=any(name != "performance" for name in governors),
+        is_known=bool(governors),
         why="Other governors than 'performance' raise the clock only after load has come.",
-        remedy="cpupower frequency-set -g performance (as root)." if slow else "",
+        remedy="cpupower frequency-set -g performance (as root).",
     )
 
 
 def check_boost(root: Path = ROOT) -> Check:
+    """Look whether clocks may rise above the base frequency."""
     cpu = root / "sys/devices/system/cpu"
     no_turbo, boost = read_text(cpu / "intel_pstate/no_turbo"), read_text(cpu / "cpufreq/boost")
     is_on = no_turbo == "0" if no_turbo is not None else None if boost is None else boost == "1"
-    return Check(
-        name="boost",
-        value="not shown" if is_on is None else "on" if is_on else "off",
-        status="unknown" if is_on is None else "warning" if is_on else "ok",
+    return _judge(
+        "boost",
+        "not shown" if is_on is None else "on" if is_on else "off",
+        warns=is_on is True,
+        is_known=is_on is not None,
         why="Boosted clocks depend on temperature and on how many cores work, so later runs can be slower.",
-        remedy="For comparisons switch boost off, or let it warm up and interleave what is compared."
-        if is_on
-        else "",
+        remedy="For comparisons switch boost off, or let it warm up and interleave what is compared.",
     )
 
 
 def check_smt(root: Path = ROOT) -> Check:
+    """Look whether cores run two threads."""
     active = read_text(root / "sys/devices/system/cpu/smt/active")
-    return Check(
-        name="smt",
-        value={"1": "on, one thread per core is used", "0": "off"}.get(active or "", "not shown"),
-        status="ok" if active in ("0", "1") else "unknown",
+    return _judge(
+        "smt",
+        {"1": "on, one thread per core is used", "0": "off"}.get(active or "", "not shown"),
+        is_known=active in ("0", "1"),
         why="Two threads of one core share its units; more threads than cores make training slower.",
-        remedy="",
     )
 
 
 def check_memory(root: Path = ROOT) -> Check:
+    """Look whether the default benchmark fits in memory."""
     found = read_resources(root)
     limit = "" if found.memory_limit_bytes is None else f", limit {format_bytes(found.memory_limit_bytes)}"
-    short = found.available_memory_bytes < MIN_AVAILABLE_BYTES
-    return Check(
-        name="memory",
-        value=f"{format_bytes(found.available_memory_bytes)} free of {format_bytes(found.memory_bytes)}{limit}",
-        status="warning" if short else "ok",
+    return _judge(
+        "memory",
+        f"{format_bytes(found.available_memory_bytes)} free of {format_bytes(found.memory_bytes)}{limit}",
+        warns=found.available_memory_bytes < MIN_AVAILABLE_BYTES,
         why="Too little memory pushes the dataset out of the page cache, swaps, or ends the run.",
-        remedy="Free memory, or take a smaller benchmark: dlrmbench plan says what it needs." if short else "",
+        remedy="Free memory, or take a smaller benchmark: dlrmbench plan says what it needs.",
     )
 
 
 def check_swap() -> Check:
+    """Look whether memory was swapped out."""
     with warnings.catch_warnings():
         # psutil warns where the kernel hides the swap counters, which are not asked for here
         warnings.simplefilter("ignore", RuntimeWarning)
         swap = psutil.swap_memory()
-    used = swap.used > 0.01 * swap.total
-    return Check(
-        name="swap",
-        value=f"{format_bytes(swap.used)} used of {format_bytes(swap.total)}" if swap.total else "none",
-        status="warning" if used else "ok",
+    return _judge(
+        "swap",
+        f"{format_bytes(swap.used)} used of {format_bytes(swap.total)}" if swap.total else "none",
+        warns=swap.used > 0.01 * swap.total,
         why="A page that comes back from swap takes thousands of times as long as one in memory.",
-        remedy="Free memory; then swapoff -a and swapon -a (as root) bring pages back." if used else "",
+        remedy="Free memory; then swapoff -a and swapon -a (as root) bring pages back.",
     )
 
 
 def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
+    """Look for room on the disk of a folder, and whether it is a local one."""
     free, kind = free_disk_bytes(folder), filesystem_type(folder, root)
     problems = []
     if free < MIN_FREE_DISK_BYTES:
@@ -181,136 +169,139 @@ def check_disk(name: str, folder: Path, root: Path = ROOT) -> Check:
         problems.append("Put it on a local disk.")
     if kind in ("tmpfs", "ramfs"):
         problems.append("It lies in memory: what it holds is taken from the run, and no cache can be cleared.")
-    return Check(
-        name=name,
-        value=f"{format_bytes(free)} free, {kind or 'file system not shown'}",
-        status="warning" if problems else "unknown" if kind is None else "ok",
+    return _judge(
+        name,
+        f"{format_bytes(free)} free, {kind or 'file system not shown'}",
+        warns=bool(problems),
+        is_known=kind is not None,
         why="A full disk ends a run; a network file system makes reading times depend on others.",
         remedy=" ".join(problems),
     )
 
 
 def check_page_cache(data: Path) -> Check:
-    """Tries on one small file: of the dataset where there is one, else of this program."""
-    why = "A dataset that is still in memory from an earlier run is read faster, which no other system repeats."
-    if not can_clear():
-        return Check(name="page_cache", value="cannot be cleared", status="warning", why=why, remedy=_SAY_SO)
-    done = clear_page_cache([_small_file(data) or Path(__file__)])
-    proved = done.resident_bytes_after is not None
-    return Check(
-        name="page_cache",
-        value=done.method,
-        status="ok" if done.cleared else "warning" if proved else "unknown",
-        why=why,
-        remedy="" if done.cleared else _SAY_SO,
+    """Try on one small file: of the dataset where there is one, else of this program."""
+    done = clear_page_cache([_small_file(data) or Path(__file__)]) if can_clear() else None
+    return _judge(
+        "page_cache",
+        "cannot be cleared" if done is None else done.method,
+        warns=done is None or (not done.cleared and done.resident_bytes_after is not None),
+        is_known=done is None or done.cleared,
+        why="A dataset that is still in memory from an earlier run is read faster, which no other system repeats.",
+        remedy="Nothing to do: every run logs what was done. Compare only runs that started alike.",
+        unknown_remedy=True,
     )
 
 
 def check_container(root: Path = ROOT) -> Check:
-    kind = container(root)
-    return Check(
-        name="container",
-        value=kind or "none seen",
-        status="ok",
-        why="A container costs nothing by itself, but its limits apply and others may share its host.",
-        remedy="",
-    )
+    """Look for the marks of a container."""
+    why = "A container costs nothing by itself, but its limits apply and others may share its host."
+    return _judge("container", container(root) or "none seen", why=why)
 
 
 def check_virtualization(root: Path = ROOT) -> Check:
+    """Look for a hypervisor, and for CPU time that it gave to others."""
     kind, steal = virtualization(root), _steal_share(root)
-    stolen = steal is not None and steal > MAX_STEAL
     value = kind or "none seen"
-    return Check(
-        name="virtualization",
-        value=value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen",
-        status="warning" if stolen else "unknown" if kind else "ok",
+    return _judge(
+        "virtualization",
+        value if steal is None or not kind else f"{value}, {steal:.1%} of CPU time stolen",
+        warns=steal is not None and steal > MAX_STEAL,
+        is_known=kind is None,
         why="From inside a virtual machine its neighbours, who share clocks, cache and memory, cannot be seen.",
-        remedy="Use a dedicated or bare-metal system; at least repeat at another time." if kind else "",
+        remedy="Use a dedicated or bare-metal system; at least repeat at another time.",
+        unknown_remedy=True,
     )
 
 
 def check_huge_pages(root: Path = ROOT) -> Check:
+    """Look whether embedding tables may use huge pages."""
     text = read_text(root / "sys/kernel/mm/transparent_hugepage/enabled") or ""
     mode = text.partition("[")[2].partition("]")[0]
-    return Check(
-        name="huge_pages",
-        value=mode or "not shown",
-        status="unknown" if not mode else "warning" if mode == "never" else "ok",
+    return _judge(
+        "huge_pages",
+        mode or "not shown",
+        warns=mode == "never",
+        is_known=bool(mode),
         why="Random rows of large embedding tables miss the TLB far less on huge pages.",
-        remedy="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root)." if mode == "never" else "",
+        remedy="echo madvise > /sys/kernel/mm/transparent_hugepage/enabled (as root).",
     )
 
 
 def check_libraries() -> Check:
+    """Look whether the installed libraries are those that this version supports."""
     wrong = unsupported_versions()
-    return Check(
-        name="libraries",
-        value="not installed as a package" if wrong is None else ", ".join(wrong) or "all in the supported range",
-        status="unknown" if wrong is None else "warning" if wrong else "ok",
+    return _judge(
+        "libraries",
+        "not installed as a package" if wrong is None else ", ".join(wrong) or "all in the supported range",
+        warns=bool(wrong),
+        is_known=wrong is not None,
         why="Other versions are untested here, and scores depend on the pinned rules.",
-        remedy="Install the versions named, for example in a fresh environment: pip install dlrmbench."
-        if wrong
-        else "",
+        remedy="Install the versions named, for example in a fresh environment: pip install dlrmbench.",
     )
 
 
 def check_clock(root: Path = ROOT) -> Check:
+    """Look for a clock source that is slow to read or coarse."""
     source = read_text(root / "sys/devices/system/clocksource/clocksource0/current_clocksource")
-    slow = source in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit")
     resolution_ns = time.get_clock_info("monotonic").resolution * 1e9
-    return Check(
-        name="clock",
-        value=f"{source or 'source not shown'}, resolution {resolution_ns:g} ns",
-        status="warning" if slow or resolution_ns > 1e6 else "ok" if source else "unknown",
+    return _judge(
+        "clock",
+        f"{source or 'source not shown'}, resolution {resolution_ns:g} ns",
+        warns=source in ("hpet", "acpi_pm", "jiffies", "refined-jiffies", "pit") or resolution_ns > 1e6,
+        is_known=bool(source),
         why="A slow clock source adds time to every stamp; a coarse one rounds it.",
-        remedy="Boot with clocksource=tsc where the processor's is stable." if slow else "",
+        remedy="Boot with clocksource=tsc where the processor's is stable.",
     )
 
 
 def check_accelerators(found: Accelerators) -> Check:
+    """Look for other processes on the devices, and for lowered clocks."""
     num_processes = sum(device.num_processes or 0 for device in found.devices)
     reasons = {
         name for device in found.devices for bit, name in _THROTTLES.items() if (device.throttle_reasons or 0) & bit
     }
     seen = all(device.num_processes is not None and device.throttle_reasons is not None for device in found.devices)
-    disturbed = bool(num_processes or reasons)
     value = f"{len(found.devices)}, {num_processes} processes" if found.devices else "none"
-    return Check(
-        name="accelerators",
-        value="not shown" if found.source == NOWHERE else ", ".join([value, *sorted(reasons)]),
-        status="warning" if disturbed else "ok" if seen and found.source != NOWHERE else "unknown",
+    return _judge(
+        "accelerators",
+        "not shown" if found.source == NOWHERE else ", ".join([value, *sorted(reasons)]),
+        warns=bool(num_processes or reasons),
+        is_known=seen and found.source != NOWHERE,
         why="Another process on the device, heat or a power cap slow it down without any message.",
-        remedy="End the other processes (nvidia-smi lists them); check cooling and power limit." if disturbed else "",
+        remedy="End the other processes (nvidia-smi lists them); check cooling and power limit.",
     )
 
 
 def check_power() -> Check:
+    """Look whether the system runs on battery."""
     battery = psutil.sensors_battery() if hasattr(psutil, "sensors_battery") else None
     unplugged = battery is not None and battery.power_plugged is False
-    return Check(
-        name="power",
-        value="no battery" if battery is None else "on battery" if unplugged else "plugged in",
-        status="warning" if unplugged else "ok",
-        why="On battery a system lowers its clocks.",
-        remedy="Plug it in." if unplugged else "",
-    )
+    value = "no battery" if battery is None else "on battery" if unplugged else "plugged in"
+    return _judge("power", value, warns=unplugged, why="On battery a system lowers its clocks.", remedy="Plug it in.")
 
 
-_SAY_SO = "Nothing to do: every run logs what was done. Compare only runs that started alike."
+def _judge(
+    name: str,
+    value: str,
+    *,
+    why: str,
+    remedy: str = "",
+    warns: bool = False,
+    is_known: bool = True,
+    unknown_remedy: bool = False,
+) -> Check:
+    """Make a check. What to do is said with a warning, and with `unknown_remedy` also where nothing is known."""
+    status: Status = "warning" if warns else "ok" if is_known else "unknown"
+    is_said = warns or (unknown_remedy and not is_known)
+    return Check(name=name, value=value, status=status, why=why, remedy=remedy if is_said else "")
 
 
 def _guarded(name: str, check: Callable[[], Check]) -> Check:
     try:
         return check()
     except (OSError, ValueError, psutil.Error) as error:
-        return Check(
-            name=name,
-            value=f"cannot be read: {error}",
-            status="unknown",
-            why="This check found no answer.",
-            remedy="",
-        )
+        return _judge(name, f"cannot be read: {error}", is_known=False, why="This check found no answer.")
 
 
 def _throttled_periods(root: Path) -> int:

@@ -7,6 +7,8 @@ The host's core count is not it: inside a container 64 cores may be seen and 2 b
 import os
 import re
 import shutil
+import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -116,14 +118,9 @@ def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
     """'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where the system does not tell."""
     target = existing_parent(path).resolve()
     deepest, found = -1, None
-    for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
-        before, _, after = line.partition(" - ")
-        left, right = before.split(), after.split()
-        if len(left) < 5 or not right:
-            continue
-        mount = Path(re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), left[4]))
+    for mount, _, kind, _ in _mounts(root):
         if target.is_relative_to(mount) and len(mount.parts) >= deepest:
-            deepest, found = len(mount.parts), right[0]
+            deepest, found = len(mount.parts), kind
     return found
 
 
@@ -131,14 +128,10 @@ def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
     """This process's folder of one controller and its parents up to the mount, cgroup v1 and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
-    for mount, mount_root, controllers in _cgroup_mounts(root):
-        if controllers is None:
-            path = paths.get("")
-        elif controller in controllers:
-            path = paths.get(controller)
-        else:
-            continue
-        folders.extend(_with_parents(mount, mount_root, path or "/"))
+    for mount, mount_root, kind, options in _mounts(root):
+        if kind == "cgroup2" or (kind == "cgroup" and controller in options):
+            path = paths.get("" if kind == "cgroup2" else controller)
+            folders.extend(_with_parents(root / mount.relative_to("/"), mount_root, path or "/"))
     return folders
 
 
@@ -149,6 +142,18 @@ def read_text(path: Path) -> str | None:
             return file.read(1 << 20).decode("utf-8", "replace").strip("\0 \t\r\n")
     except OSError:
         return None
+
+
+def output_of(*command: str, timeout_s: float = 10.0, **environ: str) -> str | None:
+    """Run a command and return its stripped output; None where it is missing, fails or takes too long."""
+    try:
+        done = subprocess.run(
+            command, capture_output=True, text=True, errors="replace", timeout=timeout_s, check=True,
+            env={**os.environ, **environ},
+        )  # fmt: skip
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
 
 
 def _memory_limit_and_headroom(root: Path) -> tuple[int | None, int | None]:
@@ -184,17 +189,14 @@ def _cgroup_paths(root: Path) -> dict[str, str]:
     return paths
 
 
-def _cgroup_mounts(root: Path) -> list[tuple[Path, str, frozenset[str] | None]]:
-    """(mount point, root of the mount in the hierarchy, controllers); controllers None for cgroup v2."""
-    mounts: list[tuple[Path, str, frozenset[str] | None]] = []
+def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
+    """Yield (mount point, root of the mount in its file system, type, options of the file system) of each mount."""
     for line in (read_text(root / "proc/self/mountinfo") or "").splitlines():
         before, _, after = line.partition(" - ")
         left, right = before.split(), after.split()
-        if len(left) < 5 or len(right) < 3 or right[0] not in ("cgroup", "cgroup2"):
-            continue
-        controllers = None if right[0] == "cgroup2" else frozenset(right[2].split(","))
-        mounts.append((root / left[4].lstrip("/"), left[3], controllers))
-    return mounts
+        if len(left) >= 5 and left[4].startswith("/") and right:
+            point = re.sub(r"\\([0-7]{3})", lambda match: chr(int(match[1], 8)), left[4])
+            yield Path(point), left[3], right[0], right[2].split(",") if len(right) > 2 else []
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:

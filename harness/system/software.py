@@ -7,7 +7,6 @@ of known families, and none whose name or value looks like a credential.
 import os
 import platform
 import re
-import subprocess
 import sys
 from collections.abc import Mapping
 from importlib import metadata
@@ -16,7 +15,7 @@ from typing import Any
 
 from harness.system.accelerators import Accelerators
 from harness.system.hardware import Found, virtualization
-from harness.system.resources import ROOT, read_resources, read_text
+from harness.system.resources import ROOT, output_of, read_resources, read_text
 
 PACKAGES = (
     "dlrmbench", "torch", "numpy", "scipy", "pandas", "mlperf-logging", "pyarrow", "psutil", "click", "jinja2",
@@ -146,23 +145,8 @@ def _commit() -> tuple[str | None, bool | None]:
     checkout = Path(__file__).resolve().parents[2]
     if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
         return None, None
-    commit = _git(checkout, "rev-parse", "HEAD")
-    changes = _git(checkout, "status", "--porcelain", "--untracked-files=no")
+    git = ("git", "-C", str(checkout))
+    commit = output_of(*git, "rev-parse", "HEAD")
+    # Asking must not refresh the index of a checkout that may be read-only or in use.
+    changes = output_of(*git, "status", "--porcelain", "--untracked-files=no", GIT_OPTIONAL_LOCKS="0")
     return commit or None, None if changes is None else bool(changes)
-
-
-def _git(checkout: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(checkout), *arguments],
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=10,
-            check=True,
-            # asking must not refresh the index of a checkout that may be read-only or in use
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0"},
-        )
-    except (OSError, subprocess.SubprocessError):
-        return None
-    return done.stdout.strip()
