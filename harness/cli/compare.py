@@ -1,12 +1,16 @@
 """compare, diff, history: results against each other, and over time."""
 
 from pathlib import Path
-from typing import Any
+from string import ascii_letters
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+
+if TYPE_CHECKING:
+    from reports.facts.sides import Side
 
 
 class Fraction(click.ParamType[float]):
@@ -23,6 +27,19 @@ class Fraction(click.ParamType[float]):
         if not 0.0 <= number < 1.0:
             self.fail(f"{value!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.", param, ctx)
         return number
+
+
+class Effect(Fraction):
+    """'3%' or '0.03' of a ratio, '0.001auc' on a scale of differences: (value, unit), None for a fraction's unit."""
+
+    name = "effect"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if isinstance(value, tuple):
+            return value
+        number = str(value).strip().rstrip(ascii_letters)
+        unit = str(value).strip()[len(number) :]
+        return super().convert(number or value, param, ctx), unit or None
 
 
 class Confidence(Fraction):
@@ -42,10 +59,9 @@ class Confidence(Fraction):
 @click.argument("news", metavar="NEW...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--min-effect",
-    type=Fraction(),
-    default="3%",
-    show_default=True,
-    help="Smallest difference of interest, 3% or .03.",
+    type=Effect(),
+    show_default="3%, of quality 0.001auc",
+    help="Smallest difference of interest, 3%, .03 or .001auc.",
 )
 @click.option(
     "--confidence", type=Confidence(), default="95%", show_default=True, help="Of the intervals and of the verdicts."
@@ -58,13 +74,21 @@ class Confidence(Fraction):
     help="regression: exit 5 when new is slower. inconclusive: also exit 7 when that cannot be told.",
 )
 @form_option("table", "json", "csv", "md")
-def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: float, fail_on: str, form: str) -> int:
+def compare(
+    base: Path,
+    news: tuple[Path, ...],
+    min_effect: tuple[float, str | None] | None,
+    confidence: float,
+    fail_on: str,
+    form: str,
+) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
-    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput', or files of
-    'report --format json'; NEW may hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
-    'inconclusive', which takes more runs. A regression is a slower time to train, or an inconclusive one with a
-    slower factor while neither convergence nor throughput is faster. Runs that share seeds are compared in pairs.
+    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', or files
+    of 'report --format json'; NEW may hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
+    'inconclusive', which takes more runs; quality is compared by differences of AUC and is 'better' or 'worse'. A
+    regression is a slower time to train, or an inconclusive one with a slower factor while neither convergence nor
+    throughput is faster, or a worse quality. Runs that share seeds are compared in pairs.
     Other benchmarks, targets, data sets and divisions are refused (exit 2).
     """
     from reports.comparison.comparison import compare_sides
@@ -76,7 +100,8 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
     sides = distinct([first, *others])
-    comparisons = compare_sides(sides[0], sides[1:], min_effect=min_effect, confidence=confidence)
+    effect = None if min_effect is None else _effect_on(sides[0], *min_effect)
+    comparisons = compare_sides(sides[0], sides[1:], min_effect=effect, confidence=confidence)
     if form == "json":
         show_json(comparisons_to_json(comparisons))
     elif form == "csv":
@@ -95,6 +120,17 @@ def compare(base: Path, news: tuple[Path, ...], min_effect: float, confidence: f
     if fail_on == "inconclusive" and any(one.verdict == "inconclusive" for one in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+def _effect_on(side: "Side", effect: float, unit: str | None) -> float:
+    """The smallest effect, where its unit is that of what is compared; else a UsageError."""
+    expected = None if side.measure is None else side.measure.unit
+    if unit != expected:
+        example = "a fraction such as 3%" if expected is None else f"a difference such as 0.001{expected}"
+        raise click.UsageError(
+            f"--min-effect: the unit {unit or 'of a fraction'} does not fit {side.label}. Give {example}."
+        )
+    return effect
 
 
 def _without(base: Any, sides: Any) -> list[Any]:

@@ -16,6 +16,11 @@ _KINDS = {
         "STEPS",
         "Measure samples/s over STEPS in at least 5 processes instead; any key may vary, nothing is scored.",
     ),
+    "quality": (
+        "num_samples",
+        "SAMPLES",
+        "Measure AUC and log loss after SAMPLES in at least 5 processes instead; any key may vary.",
+    ),
 }
 """By kind, which is also the option's name: the member of its job that the option gives, its unit, and its help."""
 
@@ -24,10 +29,11 @@ class Measured(TypedDict):
     """What the options of `measurements` hand to a verb."""
 
     throughput: int | None
+    quality: int | None
 
 
 def measurements(command: F) -> F:
-    """--throughput."""
+    """--throughput and --quality."""
     for name, (_, unit, text) in reversed(_KINDS.items()):
         command = click.option(f"--{name}", type=click.IntRange(min=1), metavar=unit, help=text)(command)
     return command

@@ -71,21 +71,27 @@ def run(
             f"--ranks is {given['ranks']}, but {foreign_ranks} ranks were started. Leave --ranks out."
         )
     suffix = None if kind.is_scored else f"_{kind.name}"
-    config = resolve(benchmark, collect_overrides(given, foreign_ranks), given["name"], derived_suffix=suffix)
+    config = resolve(
+        benchmark,
+        collect_overrides(given, foreign_ranks),
+        given["name"],
+        derived_suffix=suffix,
+        needs_labels=kind.needs_labels,
+    )
     if kind.is_scored:
         refuse_without_target(config)
     refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     data_dir, num_threads = prepare_data(config.workload, given["data_root"], quiet=quiet)
-    refuse_too_large_batch(data_dir, config.workload)
+    size = refuse_too_large_batch(data_dir, config.workload)
     request = RunRequest(
         num_runs=(num_runs or config.benchmark.score.num_runs) if kind.is_scored else num_processes(kind, num_runs),
         base_seed=seed,
         division=given["division"],
         timeout_s=timeout_s,
         kind=kind.name,
-        options=options,
+        options=kind.fit(options, [size]),
         data_dir=data_dir,
         output=output,
         num_threads=num_threads,
@@ -177,22 +183,27 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     """Measure in the processes that are missing, and say the result in a few lines."""
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set, measured_path
+    from reports.facts.measured_sets import read_measured
     from reports.facts.throughput_sets import read_throughput
-    from reports.text.formatting import throughput_text
-    from reports.views.measurement import throughput_blocks
+    from reports.page.sections.measured import in_unit
+    from reports.views.measurement import measured_blocks, throughput_blocks
     from rules.errors import InputError
 
     def on_process(index: int, measured: "Measurement") -> None:
         if not quiet:
-            rate = measured.repetitions()[0].samples_per_s
-            click.echo(f"process {index + 1}: {throughput_text(rate)}", err=True)
+            value = getattr(measured.repetitions()[0], measured.MEASURE.value)
+            text = in_unit(value, measured.MEASURE.unit)
+            click.echo(f"process {index + 1}: {text} {measured.MEASURE.unit}", err=True)
 
     run_set, record = open_run_set(folder)
     with locked(run_set):
         measure_set(run_set, record, on_process)
+    path = measured_path(run_set, record)
     try:
-        measured = read_throughput(run_set.folder)
+        if record.kind == "throughput":
+            num_steps = record.options["num_steps"]
+            show(throughput_blocks(read_throughput(run_set.folder), num_steps=num_steps, path=path))
+        else:
+            show(measured_blocks(read_measured(run_set.folder, record.kind), path))
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
-    num_steps, path = record.options["num_steps"], measured_path(run_set, record)
-    show(throughput_blocks(measured, num_steps=num_steps, path=path))

@@ -80,7 +80,7 @@ def sweep(
     kind, options = asked_kind(given, timeout_s)
     overrides = collect_overrides(given)
     suffix = None if kind.is_scored else f"_{kind.name}"
-    base = resolve(benchmark, overrides, given["name"], derived_suffix=suffix)
+    base = resolve(benchmark, overrides, given["name"], derived_suffix=suffix, needs_labels=kind.needs_labels)
     axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
     points = make_points(axes)
     for override in overrides:
@@ -94,7 +94,16 @@ def sweep(
         num_runs = num_processes(kind, num_runs)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
-    configurations = _configure(benchmark, points, overrides, suffix, given, with_profile=with_profile, quiet=quiet)
+    configurations = _configure(
+        benchmark,
+        points,
+        overrides,
+        suffix,
+        given,
+        needs_labels=kind.needs_labels,
+        with_profile=with_profile,
+        quiet=quiet,
+    )
     folder = start_sweep(
         axes,
         configurations,
@@ -104,7 +113,7 @@ def sweep(
             division=given["division"],
             timeout_s=timeout_s,
             kind=kind.name,
-            options=options,
+            options=kind.fit(options, [one.size for one in configurations if one.size is not None]),
             data_dir=configurations[0].data_dir,
             output=output,
             num_threads=configurations[0].num_threads,
@@ -124,6 +133,7 @@ def _configure(
     suffix: str | None,
     configured: Configured,
     *,
+    needs_labels: bool,
     with_profile: bool,
     quiet: bool,
 ) -> list[Any]:
@@ -140,7 +150,13 @@ def _configure(
 
     configs = []
     for point in points:
-        config = resolve(benchmark, [*overrides, *overrides_of(point)], configured["name"], derived_suffix=suffix)
+        config = resolve(
+            benchmark,
+            [*overrides, *overrides_of(point)],
+            configured["name"],
+            derived_suffix=suffix,
+            needs_labels=needs_labels,
+        )
         refuse_impossible(config.workload)
         if with_profile:
             refuse_unprofilable(config.workload)
@@ -148,13 +164,15 @@ def _configure(
     found = []
     for point, config in zip(points, configs, strict=True):
         data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
-        problem = None
+        problem, size = None, None
         try:
-            refuse_too_large_batch(data_dir, config.workload)
+            size = refuse_too_large_batch(data_dir, config.workload)
         except HarnessError as error:
             problem = (str(error), error.exit_code)
         found.append(
-            Configuration(point=point, config=config, num_threads=num_threads, data_dir=data_dir, problem=problem)
+            Configuration(
+                point=point, config=config, num_threads=num_threads, data_dir=data_dir, size=size, problem=problem
+            )
         )
     return found
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig, parse_workload
-from harness.config.synthetic import use_synthetic_data
+from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
@@ -90,6 +90,7 @@ def resolve(
     name: str | None = None,
     *,
     derived_suffix: str | None = None,
+    needs_labels: bool = False,
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
@@ -116,7 +117,7 @@ def resolve(
         sources[override.key] = override.source
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
-        use_synthetic_data(tables, sources)
+        (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
     return _resolved(original, tables, sources, submission, name, derived_suffix)
 
 

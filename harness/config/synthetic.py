@@ -42,6 +42,18 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
     sources.setdefault("data.kind", f"made up, since {reshaped[0] if reshaped else 'kind'} has no dataset")
 
 
+def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
+    """Where something is to be learnt: a shape that no dataset has would get coin flips. Raises ConfigError."""
+    reshaped = [f"data.{key}" for key in (*_SHAPE, "kind") if f"data.{key}" in sources]
+    if reshaped or tables.get("data", {}).get("kind") == "made_up":
+        what = f"{sources[reshaped[0]]}: {reshaped[0]}" if reshaped else "data.kind = 'made_up'"
+        raise ConfigError(
+            f"{what} has no dataset, and made-up labels are coin flips that nothing can be learnt from. Measure "
+            "quality on a dataset: give the path of a definition whose [data] has this shape, made with 'dlrmbench "
+            "data generate' or 'data prepare'; or measure --throughput STEPS."
+        )
+
+
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
     """`config` with made-up samples for `num_steps` as far as they fit; other data unchanged."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:

@@ -4,7 +4,7 @@ A new kind is a module with a `KIND` and one line in KINDS here, its record and 
 its options.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
@@ -39,13 +39,19 @@ class MeasurementKind:
     file: str = "measured.json"
     """Of the record, in the job's folder."""
     min_processes: int = 1
+    fit: Callable[[Mapping[str, int], Sequence[tuple[int, int]]], Mapping[str, int]] = lambda options, sizes: options
+    """What is asked, made to fit configurations of these global batch sizes and training samples; raises ConfigError
+    where it does not."""
     is_scored: bool = False
+    needs_labels: bool = False
+    """Whether something must be learnt, so that made-up data does not do."""
 
 
 KINDS: Mapping[str, str] = {
     "training": "harness.measure.training",
     "throughput": "harness.measure.throughput",
     "profile": "harness.measure.profile.job",
+    "quality": "harness.measure.quality",
 }
 """The module of each kind, imported when it is asked for."""
 

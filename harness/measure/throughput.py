@@ -48,11 +48,11 @@ def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> 
     meter = EnergyMeter(config.runtime.device)
     workload.build()
     clock = Clock(workload.synchronize)
-    _train(workload.train, spec.warm_up_steps)
+    train_steps(workload.train, spec.warm_up_steps)
     meter.start()
     world.barrier()
     start_s = clock.elapsed_s()
-    num_samples = _train(workload.train, spec.num_steps)
+    num_samples = train_steps(workload.train, spec.num_steps)
     world.barrier()
     duration_s = clock.elapsed_s() - start_s
     energy = meter.stop()
@@ -99,7 +99,7 @@ def describe_counts(counts: ModelCosts) -> dict[str, int]:
     }
 
 
-def _train(train: Callable[[int], Any], num_steps: int) -> int:
+def train_steps(train: Callable[[int], Any], num_steps: int) -> int:
     """Train exactly `num_steps`, over the end of an epoch where need be; returns the samples."""
     done, num_samples = 0, 0
     while done < num_steps:

@@ -265,5 +265,11 @@ def describe_run(
 
 
 KIND = MeasurementKind(
-    name="training", job=TrainingJob, record=RunRecord, run=run_attempt, file="run.json", is_scored=True
+    name="training",
+    job=TrainingJob,
+    record=RunRecord,
+    run=run_attempt,
+    file="run.json",
+    is_scored=True,
+    needs_labels=True,
 )

@@ -93,8 +93,8 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
     )
 
 
-def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
-    """An epoch must hold at least one batch."""
+def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> tuple[int, int]:
+    """An epoch must hold at least one batch; returns the global batch size and the training samples."""
     workload = hold_in_memory(workload, 1)
     num_samples = open_dataset(data_dir, workload.data).train.num_samples
     if workload.train.global_batch_size > num_samples:
@@ -103,6 +103,7 @@ def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> None:
             "training samples. Use a smaller batch.",
             ExitCode.USAGE,
         )
+    return workload.train.global_batch_size, num_samples
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:

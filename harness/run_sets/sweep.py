@@ -39,6 +39,8 @@ class Configuration:
     config: RunConfig
     num_threads: int
     data_dir: Path
+    size: tuple[int, int] | None = None
+    """Global batch size and training samples."""
     problem: tuple[str, ExitCode] | None = None
 
 

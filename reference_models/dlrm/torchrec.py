@@ -4,12 +4,11 @@ The dense part is the reference's own code and every sharding begins with the re
 and many compute the same thing. Each rank reads its part of every batch.
 """
 
-import math
 import os
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 import torch
 import torch.distributed as dist
@@ -45,11 +44,11 @@ from reference_models.dlrm.sharding import (
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop, synthetic_batch
-from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
 from reference_models.training.read_ahead import read_ahead
 
+T = TypeVar("T")
 FILLED_UP = 2
 """The label of a row that is no sample."""
 
@@ -206,8 +205,8 @@ class TorchRecWorkload(TrainingLoop):
 
         yield from read_ahead(read, starts)
 
-    def evaluate(self) -> float:
-        """The exact ROC AUC over the whole split: rank 0 gets all scores and broadcasts it."""
+    def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
+        """`metric` over the whole split: rank 0 gets all scores and broadcasts it."""
         starts = range(0, self.eval_samples, self._spec.train.eval_batch_size)
         self._model.eval()
         scores, labels = [], []
@@ -215,21 +214,18 @@ class TorchRecWorkload(TrainingLoop):
             for batch in self._batches(self._data.eval, "eval", starts, self._spec.train.eval_batch_size):
                 scores.append(self._logits(self._model, batch).cpu())
                 labels.append(batch.labels.to(torch.uint8))
-        outcome = self._world.broadcast(self._judge(torch.cat(scores), torch.cat(labels)))
+        all_scores, all_labels = self._gather(torch.cat(scores)), self._gather(torch.cat(labels))
+        judged: T | Exception | None = None
+        if self._world.rank == 0:
+            is_sample = all_labels != FILLED_UP
+            try:
+                judged = metric(all_labels[is_sample].numpy(), all_scores[is_sample].numpy())
+            except (NotFiniteError, DatasetError) as error:
+                judged = error
+        outcome = self._world.broadcast(judged)
         if isinstance(outcome, Exception):
             raise outcome
-        return outcome
-
-    def _judge(self, scores: torch.Tensor, labels: torch.Tensor) -> float | Exception:
-        """On rank 0 the quality, or why there is none; elsewhere a placeholder."""
-        all_scores, all_labels = self._gather(scores), self._gather(labels)
-        is_sample = all_labels != FILLED_UP
-        if self._world.rank != 0:
-            return math.nan
-        try:
-            return roc_auc(all_labels[is_sample].numpy(), all_scores[is_sample].numpy())
-        except (NotFiniteError, DatasetError) as error:
-            return error
+        return cast(T, outcome)
 
     def _gather(self, values: torch.Tensor) -> torch.Tensor:
         """All ranks' values side by side on rank 0, this rank's own elsewhere."""

@@ -4,9 +4,9 @@ A model's reference implementation is this loop around stock PyTorch; others rep
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
@@ -27,6 +27,7 @@ from reference_models.training.optimizers import (
 from reference_models.training.phases import Enter, Phase, ignore_phase
 from reference_models.training.workload import TrainCounts, WorkloadSpec
 
+T = TypeVar("T")
 WARM_UP_STEPS = 3
 WARM_UP_ROWS = 64
 
@@ -170,6 +171,10 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
+        return self.evaluate_with(roc_auc)
+
+    def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
+        """`metric` of the labels and logits of the whole evaluation split."""
         size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
         scores = torch.empty(size, device=self._device)
         labels = np.empty(size, dtype=bool)
@@ -180,7 +185,7 @@ class TrainingLoop(ABC):
                 stop = start + len(batch.labels)
                 scores[start:stop] = self._logits(self._model, batch)
                 labels[start:stop] = batch.labels.numpy() != 0
-        return roc_auc(labels, scores.cpu().numpy())
+        return metric(labels, scores.cpu().numpy())
 
     def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
         dense = batch.dense.to(self._device, non_blocking=True)

@@ -1,11 +1,13 @@
 """The protocol that every implementation serves; `reference_models.registry` finds one by name."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,6 +71,13 @@ class Workload(Protocol):
 
     def state(self) -> dict[str, Any]:
         """Weights, optimizer and generator state, for equivalence tests."""
+
+
+class EvaluatesMetrics(Workload, Protocol):
+    """A workload whose evaluation can be judged by other metrics than ROC AUC."""
+
+    def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
+        """`metric` of the labels [N] and logits [N] of the whole evaluation split; the same on every rank."""
 
 
 @runtime_checkable

@@ -11,12 +11,16 @@ def why_refused(base: Side, new: Side) -> str | None:
     """Why the two are not alike enough to be compared, or None."""
     if base.kind != new.kind:
         runs, other = (base, new) if base.kind == "runs" else (new, base)
+        if runs.kind != "runs":
+            return f"{base.label} holds a measurement of {base.kind}, {new.label} one of {new.kind}"
         return (
-            f"{runs.label} holds runs to the target, {other.label} a measurement of throughput alone: "
-            "they are timed differently"
+            f"{runs.label} holds runs to the target, {other.label} a measurement of {other.kind} alone: "
+            "they are measured differently"
         )
     if base.kind == "throughput":
         return _why_other_measurement(base, new)
+    if base.kind != "runs":
+        return _why_other_quality(base, new)
     if not base.runs or not new.runs:
         return f"{(new if base.runs else base).label} holds no finished run"
     first = base.runs[0]
@@ -40,6 +44,22 @@ def _why_other_measurement(base: Side, new: Side) -> str | None:
     if one is not None and other is not None and one != other:
         return f"different input: {one} and {other} data; reading a dataset is part of the time"
     return None
+
+
+def _why_other_quality(base: Side, new: Side) -> str | None:
+    """What is learnt compares on one dataset's evaluation split, after equal samples."""
+    one, other = dict(base.settings), dict(new.settings)
+    for name, words in (
+        ("dataset_sha256", "different datasets"), ("eval_samples", "different evaluation splits"),
+        ("num_samples", "trained on different numbers of samples"),
+    ):  # fmt: skip
+        if one.get(name) is not None and other.get(name) is not None and one[name] != other[name]:
+            return f"{words}: {one[name]} and {other[name]}"
+    return (
+        "the same measurement stands on both sides"
+        if base.label == new.label and base.samples == new.samples
+        else None
+    )
 
 
 def systems_differ(base: Side, new: Side) -> bool:

@@ -6,14 +6,14 @@ converged, so they add up exactly. The run is the unit of analysis.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
 from reports.comparison.pairing import Pairing, pair_runs
-from reports.comparison.sample_size import runs_needed
+from reports.comparison.sample_size import runs_beyond, runs_needed
 from reports.facts.facts import SetFacts, Status
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
@@ -23,13 +23,17 @@ from reports.statistics.ratios import (
     Floats,
     Verdict,
     decide,
+    decide_beyond,
     holm_levels,
     paired_difference,
     welch_difference,
 )
 from reports.text.formatting import percent
+from rules.records.measure import Measure
 
 MIN_EFFECT = 0.03
+MIN_EFFECTS: Mapping[str, float] = {"auc": 0.001}
+"""Of what is compared by differences, by its unit."""
 CONFIDENCE = 0.95
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
@@ -42,7 +46,8 @@ _SIGNS = (1.0, 1.0, -1.0, 1.0)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorComparison:
-    """One factor of new against base. Values are geometric means in `unit`; `ratio` is new over base.
+    """One factor of new against base. Values are geometric means in `unit`; `ratio` is new over base. On a scale of
+    differences values are means, `difference` is new minus base, intervals are its own, and there is no ratio.
 
     `interval` is the ratio's at the confidence asked for; `adjusted_interval` is at the level at which Holm's
     procedure tests this factor within its family, and it is what `verdict` goes by, together with the smallest
@@ -60,6 +65,7 @@ class FactorComparison:
     base_value: float | None = None
     new_value: float | None = None
     ratio: float | None = None
+    difference: float | None = None
     interval: Interval | None = None
     adjusted_interval: Interval | None = None
     p_value: float | None = None
@@ -109,6 +115,7 @@ class Comparison:
     status: Status
     min_effect: float
     confidence: float
+    measure: Measure | None = None
     is_cross_system: bool = False
     is_paired: bool = False
     num_shared_seeds: int = 0
@@ -138,7 +145,7 @@ class Comparison:
         """Slower as a whole; or, where the whole is inconclusive, slower in a factor without being faster in
         convergence or throughput. Less overhead excuses nothing: its share falls when the steps get slower."""
         if self.verdict != "inconclusive":
-            return self.verdict == "slower"
+            return self.verdict in ("slower", "worse")
         is_slower = any(one.verdict == "slower" for one in self.factors)
         return is_slower and not any(one.verdict == "faster" for one in self.factors if one.name != "overhead")
 
@@ -181,9 +188,11 @@ def compare_all(
 
 
 def compare_sides(
-    base: Side, news: Sequence[Side], *, min_effect: float = MIN_EFFECT, confidence: float = CONFIDENCE
+    base: Side, news: Sequence[Side], *, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> tuple[Comparison, ...]:
-    """As `compare_all`, for sides of any source."""
+    """As `compare_all`, for sides of any source; the smallest effect is that of base's scale where none is given."""
+    if min_effect is None:
+        min_effect = MIN_EFFECT if base.measure is None else MIN_EFFECTS[base.measure.unit]
     drafts = [_draft(base, new, confidence) for new in news]
     p_values = [draft.factors[index].p_value for draft in drafts for index in draft.tested]
     p_values += [draft.converged_p for draft in drafts if draft.converged_p is not None]
@@ -204,8 +213,11 @@ def _draft(base: Side, new: Side, confidence: float) -> _Draft:
     pairing = pair_runs(base.samples, new.samples)
     if refusal is not None:
         return _Draft(base=base, new=new, refusal=refusal, pairing=pairing)
-    names = ("throughput",) if base.kind == "throughput" else FACTOR_NAMES
-    made = [_factor(name, pairing, confidence) for name in names]
+    if base.measure is not None:
+        made = [_measured_factor(base.kind, base.measure, pairing, confidence)]
+    else:
+        names = ("throughput",) if base.kind == "throughput" else FACTOR_NAMES
+        made = [_factor(name, pairing, confidence) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     return _Draft(
         base=base,
@@ -246,6 +258,57 @@ def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorCompa
     ), difference
 
 
+def _measured_factor(
+    name: str, measure: Measure, pairing: Pairing, confidence: float
+) -> tuple[FactorComparison, Difference | None]:
+    """What a kind of measurement compares by differences; more of the difference is better."""
+    (base, new), unit = pairing.values, measure.unit
+    factor = FactorComparison(name=name, unit=unit, num_base=len(pairing.base), num_new=len(pairing.new))
+    if base is None or new is None:
+        return replace(factor, reason=f"not known of {'base' if base is None else 'new'}"), None
+    factor = replace(
+        factor,
+        base_value=float(base.mean()),
+        new_value=float(new.mean()),
+        difference=float(new.mean() - base.mean()),
+        cliffs_delta=cliffs_delta(base, new),
+    )
+    if min(len(base), len(new)) < 2:
+        return factor, None
+    if pairing.is_paired:
+        difference = paired_difference(base, new, step=0.0)
+    else:
+        difference = welch_difference(base, new, base_step=0.0, new_step=0.0)
+    return replace(
+        factor,
+        interval=_plain_interval(difference, 1.0 - confidence, pairing),
+        p_value=float(difference.p_value()),
+        permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
+    ), difference
+
+
+def _plain_interval(difference: Difference, level: float, pairing: Pairing) -> Interval:
+    """The difference's own."""
+    reach, middle = float(difference.reach(level)), float(difference.mean)
+    low, high = middle - reach, middle + reach
+    return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method)
+
+
+def _judge_measured(
+    factor: FactorComparison, difference: Difference, level: float, pairing: Pairing, margin: float, measure: Measure
+) -> FactorComparison:
+    found = str(decide_beyond(difference, np.asarray(level), margin))
+    more, less = ("better", "worse") if measure.direction == "higher" else ("worse", "better")
+    # `decide_beyond` is of times: "slower" is a difference above zero.
+    verdict: Verdict = {"slower": more, "faster": less}.get(found, found)  # type: ignore[assignment]
+    return replace(
+        factor,
+        adjusted_interval=_plain_interval(difference, level, pairing),
+        verdict=verdict,
+        runs_needed=runs_beyond(difference, level, margin, pairing) if verdict == "inconclusive" else None,
+    )
+
+
 def _difference(pairing: Pairing, name: str, base: Floats, new: Floats) -> Difference:
     base_step, new_step = pairing.steps(name)
     if pairing.is_paired:
@@ -271,7 +334,7 @@ def _finish(
     base, new, pairing = draft.base, draft.new, draft.pairing
     comparison = Comparison(
         base=base.label, new=new.label, refusal=draft.refusal, status=base.status,
-        min_effect=min_effect, confidence=confidence,
+        min_effect=min_effect, confidence=confidence, measure=base.measure,
         is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
         num_base_converged=base.num_converged, num_new_converged=new.num_converged,
     )  # fmt: skip
@@ -281,9 +344,11 @@ def _finish(
     factors = []
     for index, (factor, difference) in enumerate(zip(draft.factors, draft.differences, strict=True)):
         level = by_factor.get(index)
-        if difference is not None and level is not None:
+        if difference is not None and level is not None and base.measure is not None:
+            factors.append(_judge_measured(factor, difference, level, pairing, min_effect, base.measure))
+        elif difference is not None and level is not None:
             factors.append(_judge(factor, difference, level, pairing, min_effect))
-        elif factor.ratio is not None:
+        elif factor.base_value is not None:
             text = (
                 f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
                 f"at least {MIN_RUNS} per side are needed to be judged"

@@ -8,7 +8,7 @@ import pandas as pd
 
 from reports.comparison.comparison import DRIFT_REACH, Comparison, FactorComparison
 from reports.comparison.records import Change, ComparisonDocument, ComparisonMember, FactorMember, FactorRow
-from reports.comparison.wording import sentence
+from reports.comparison.wording import difference_text, sentence
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import record_frame
@@ -84,12 +84,15 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "
 def factor_cells(factor: FactorComparison) -> list[str | None]:
     """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
     interval = factor.shown_interval
-    reach = f" ({ratio_text(interval.low)} – {ratio_text(interval.high)})" if interval else ""
+    is_difference = factor.difference is not None
+    words = difference_text if is_difference else ratio_text
+    change = factor.difference if is_difference else factor.ratio
+    reach = f" ({words(interval.low)} – {words(interval.high)})" if interval else ""
     return [
-        NAMES[factor.name],
+        NAMES.get(factor.name, factor.unit.upper()),
         value_text(factor, factor.base_value),
         value_text(factor, factor.new_value),
-        f"{ratio_text(factor.ratio)}{reach}" if factor.ratio is not None else None,
+        None if change is None else f"{words(change)}{reach}",
         None if factor.permutation_p is None else p_text(factor.permutation_p),
         None if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}",
         factor.verdict,
@@ -100,6 +103,8 @@ def value_text(factor: FactorComparison, value: float | None) -> str | None:
     """A geometric mean with its unit, short."""
     if value is None:
         return None
+    if factor.difference is not None:
+        return f"{value:.5f}"
     if factor.name == "time_to_train":
         return duration(value)
     if factor.name == "overhead":
@@ -125,7 +130,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     reasons: dict[str, list[str]] = {}
     for one in comparison.factors:
         if one.reason:
-            reasons.setdefault(one.reason, []).append(NAMES[one.name])
+            reasons.setdefault(one.reason, []).append(NAMES.get(one.name, one.unit.upper()))
     texts += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
     return tuple(texts)
 
@@ -168,6 +173,12 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     if num_tests:
         which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
+    if comparisons[0].measure is not None:
+        return (
+            f"Intervals of the difference, new minus base: {'; '.join(methods)}; the process is the unit. {which} A "
+            f"verdict goes by the interval and by a smallest effect of {effect:g} {comparisons[0].measure.unit}. The "
+            "permutation test's p and Cliff's delta decide nothing."
+        )
     return (
         f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
         "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "

@@ -44,9 +44,15 @@ class Pairing:
 
     @property
     def method(self) -> str:
+        on = " on the logarithms" if self.values[0] is None else ""
         if self.is_paired:
-            return f"Student's t on the logarithms, {len(self.base)} pairs of equal seeds"
-        return "Welch's t on the logarithms"
+            return f"Student's t{on}, {len(self.base)} pairs of equal seeds"
+        return f"Welch's t{on}"
+
+    @property
+    def values(self) -> tuple[Floats | None, Floats | None]:
+        """What is compared as it is, on a scale of differences; None for what is compared by logarithms."""
+        return _values(self.base), _values(self.new)
 
     def logs(self, factor: str) -> tuple[Floats | None, Floats | None]:
         """The factor's logarithms of both sides; None where a run lacks what they are made of."""
@@ -75,6 +81,11 @@ def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
     """Samples by their seed; none where two share one, because it is then unknown who is whose partner."""
     found = {sample.seed: sample for sample in samples if sample.seed is not None}
     return found if len(found) == len(samples) else {}
+
+
+def _values(samples: Sequence[Sample]) -> Floats | None:
+    known = [sample.value for sample in samples if sample.value is not None]
+    return np.asarray(known, dtype=np.float64) if known and len(known) == len(samples) else None
 
 
 def _logs(samples: Sequence[Sample], factor: str) -> Floats | None:

@@ -9,12 +9,13 @@ from reports.statistics.ratios import Verdict
 from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
 
 Positive = Annotated[float, Meta(gt=0)] | None
-FactorName = Literal["time_to_train", "samples_to_converge", "throughput", "overhead"]
+FactorName = Literal["time_to_train", "samples_to_converge", "throughput", "overhead", "quality"]
 _BASE_VALUE = meaning("geometric mean of base, in the factor's unit")
 _NEW_VALUE = meaning("geometric mean of new, in the factor's unit")
 _TIME_RATIO = meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
 _CLIFFS_DELTA = meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
-_MIN_EFFECT = meaning("smallest effect of interest, as a fraction")
+_DIFFERENCE = meaning("new minus base, of what has no ratio (quality); the intervals are then the difference's")
+_MIN_EFFECT = meaning("smallest effect of interest, as a fraction; in the factor's unit where that has no ratio")
 _REFUSAL = meaning("why the two may not be compared; there are no factors then")
 _IS_REGRESSION = meaning(
     "slower as a whole, or inconclusive as a whole with a slower factor while neither convergence nor throughput is "
@@ -37,6 +38,7 @@ class FactorMember(Row, kw_only=True, frozen=True):
     base_value: Annotated[Positive, _BASE_VALUE]
     new_value: Annotated[Positive, _NEW_VALUE]
     ratio: Annotated[Positive, meaning("new over base")]
+    difference: Annotated[float | None, _DIFFERENCE]
     interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")]
     adjusted_interval: Annotated[
         Interval | None, meaning("of the ratio, at Holm's level within the family; the verdict goes by it")
@@ -112,6 +114,7 @@ class FactorRow(Row, kw_only=True, frozen=True):
     base_value: Annotated[Number, _BASE_VALUE] = None
     new_value: Annotated[Number, _NEW_VALUE] = None
     ratio: Annotated[Number, meaning("new over base")] = None
+    difference: Annotated[float | None, _DIFFERENCE] = None
     time_ratio: Annotated[Number, _TIME_RATIO] = None
     interval_low: Annotated[Number, meaning("of the ratio, at the confidence asked for")] = None
     interval_high: Number = None

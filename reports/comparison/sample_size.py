@@ -14,12 +14,18 @@ MAX_RUNS = 1_000
 
 
 def runs_needed(difference: Difference, level: float, min_effect: float, pairing: Pairing) -> int | None:
-    """Runs per side (or pairs) after which a verdict is reached with 80 % probability, if the ratio is as measured.
+    """As `runs_beyond`, of logarithms, with the smallest effect on their ratio."""
+    return runs_beyond(difference, level, math.log1p(min_effect), pairing)
 
-    Beyond the smallest effect, the interval has to leave out 'no difference'; within it, the interval has to lie
-    inside. None where more than 1,000 would be needed, as for a ratio right at the smallest effect.
+
+def runs_beyond(difference: Difference, level: float, margin: float, pairing: Pairing) -> int | None:
+    """Runs per side (or pairs) after which a verdict has 80 % probability, if the difference is as measured.
+
+    `margin` is the smallest effect on the scale of the differences. Beyond it, the interval has to leave out 'no
+    difference'; within it, the interval has to lie inside. None where more than 1,000 would be needed, as for one
+    right at the smallest effect.
     """
-    size, margin = abs(float(difference.mean)), math.log1p(min_effect)
+    size = abs(float(difference.mean))
     room = size if size >= margin else margin - size
     # What one run on each side would have, so that n runs have it over the square root of n.
     spread = float(difference.standard_error) * math.sqrt(_effective_runs(pairing))

@@ -8,12 +8,14 @@ from typing import Any
 from msgspec.structs import asdict
 
 from reports.facts.facts import SetFacts, gather
+from reports.facts.measured_sets import measured_side
 from reports.facts.sides import Side, converged_samples, logged_settings, side_of
 from reports.facts.throughput_sets import throughput_side
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
 from rules.tree.inventory import take_inventory
 
@@ -23,7 +25,11 @@ def read_sides(path: Path) -> tuple[Side, ...]:
     if is_document(path):
         return tuple(sides_of(read_document(path)))
     inventory = take_inventory(path)
-    measured = tuple(throughput_side(folder) for folder in inventory.throughput)
+    measured = tuple(
+        throughput_side(folder) if kind == "throughput" else measured_side(folder, kind)
+        for kind in IN_PROCESSES
+        for folder in inventory.measurements.get(kind, ())
+    )
     if measured and not inventory.result_sets:
         return measured
     sets: tuple[SetFacts, ...] = gather([inventory], second_opinion=False)

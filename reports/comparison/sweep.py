@@ -6,11 +6,12 @@ Its folders are names inside the sweep, whoever wrote them; a configuration with
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import Any
 
 from reports.comparison.comparison import Comparison, compare_sides
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
+from reports.facts.measured_sets import MeasuredSet, measured_side, read_measured
 from reports.facts.profile import read_profile
 from reports.facts.records import read_record, read_run_set
 from reports.facts.sides import Side, side_of
@@ -18,8 +19,9 @@ from reports.facts.throughput_sets import process_samples
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.errors import InputError
+from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
-from rules.records.run import EnergyRecord, RunRecord
+from rules.records.run import EnergyRecord
 from rules.records.run_set import RunSetRecord
 from rules.records.sweep import SweepRecord
 from rules.records.throughput import ModelCosts, ProcessRecord, ThroughputRecord
@@ -45,6 +47,8 @@ class SweepRow:
     comparison: Comparison | None = None
     profile: ProfileRecord | None = None
     profile_failure: str | None = None
+    measurement: MeasuredSet | None = None
+    """Of a kind that is compared by differences."""
 
     @property
     def processes(self) -> tuple[ProcessRecord, ...]:
@@ -70,11 +74,13 @@ class SweepRow:
 
     @property
     def num_runs(self) -> int:
+        if self.measurement is not None:
+            return len(self.measurement.values)
         return len(self.facts.runs) if self.facts else len(self.processes)
 
     @property
     def num_converged(self) -> int:
-        return sum(run.result.converged for run in self.facts.runs) if self.facts else len(self.processes)
+        return sum(run.result.converged for run in self.facts.runs) if self.facts else self.num_runs
 
     @property
     def score_s(self) -> float | None:
@@ -100,7 +106,7 @@ class SweepRow:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of any process: the accelerator's where there is one, else the process's own."""
-        parts: list[RunRecord | ProcessRecord] = list(self.processes)
+        parts: list[Any] = [*self.processes, *(self.measurement.record.repetitions() if self.measurement else ())]
         parts += [run.record for run in self.facts.runs if run.record] if self.facts else []
         peaks = (part.peak_device_bytes or part.peak_rss_bytes for part in parts)
         return max((peak for peak in peaks if peak), default=None)
@@ -131,7 +137,8 @@ class SweepFacts:
 
     name: str
     folder: str
-    mode: Literal["to_target", "throughput"]
+    mode: str
+    """to_target, throughput, or another kind of measurement."""
     num_steps: int | None
     command: str | None
     axes: tuple[tuple[str, tuple[str, ...]], ...]
@@ -169,11 +176,13 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         if sweep.kind == "throughput" and set_folder is not None:
             measured = read_record(set_folder / "extra" / "throughput.json", ThroughputRecord, problems)
             row = replace(row, measured=measured, run_set=read_run_set(set_folder, problems) if measured else None)
+        elif sweep.kind in IN_PROCESSES and set_folder is not None:
+            row = _with_measurement(row, set_folder, sweep.kind, problems)
         rows.append(row)
     return SweepFacts(
         name=sweep.name or folder.name,
         folder=printable(folder),
-        mode="throughput" if sweep.kind == "throughput" else "to_target",
+        mode=sweep.kind if sweep.kind in IN_PROCESSES else "to_target",
         num_steps=sweep.options.get("num_steps"),
         command=sweep.command,
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
@@ -207,6 +216,16 @@ def _gather_sets(
     return found
 
 
+def _with_measurement(row: SweepRow, folder: Path, kind: str, problems: list[str]) -> SweepRow:
+    if not (folder / "extra" / f"{kind}.json").exists():
+        return row
+    try:
+        return replace(row, measurement=read_measured(folder, kind))
+    except InputError as error:
+        problems.append(str(error))
+        return row
+
+
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     """Each row with its comparison against the first that has results; all of them are one family of tests."""
     sides = {row.index: side for row in rows if (side := _side(row)) is not None}
@@ -220,6 +239,8 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
 def _side(row: SweepRow) -> Side | None:
     if row.facts is not None:
         return replace(side_of(row.facts), label=row.label)
+    if row.measurement is not None:
+        return replace(measured_side(row.measurement.folder, row.measurement.kind), label=row.label)
     samples = process_samples(row.processes, row.run_set)
     if not samples:
         return None

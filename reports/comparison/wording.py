@@ -6,6 +6,7 @@ import re
 from reports.comparison.comparison import Comparison, FactorComparison
 from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
+from rules.records.measure import Measure
 
 # What a factor of the time is called in a sentence.
 _CAUSES = {"samples_to_converge": "convergence", "throughput": "throughput", "overhead": "evaluation and overhead"}
@@ -34,6 +35,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     )
     if comparison.verdict != whole.verdict:
         return f"{_capital(comparison.verdict)}: {converged}."
+    if comparison.measure is not None:
+        return _measured_sentence(comparison, whole, comparison.measure)
     if whole.time_ratio is None:
         return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
     made_of = _parts(comparison)
@@ -48,6 +51,28 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     but = ", ".join(_settled(one) for one in settled)
     text = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
     return f"{text} Settled: {but}." if but else text
+
+
+def _measured_sentence(comparison: Comparison, whole: FactorComparison, measure: Measure) -> str:
+    """'AUC 0.0012 higher, better: +0.0010 to +0.0014 (95 % interval, Holm-adjusted).'"""
+    name, interval = measure.unit.upper(), whole.adjusted_interval
+    if whole.difference is None or interval is None:
+        return f"Inconclusive: {whole.reason or 'not measured'}."
+    between = (
+        f"{difference_text(interval.low)} to {difference_text(interval.high)} "
+        f"({percent(interval.confidence)} interval, Holm-adjusted)"
+    )
+    if comparison.verdict == "no difference shown":
+        return f"No difference of {comparison.min_effect:g} or more in {name}: {between}."
+    apart = f"{name} {difference_text(whole.difference)}"
+    if comparison.verdict == "inconclusive":
+        return f"Inconclusive: {apart}, and {between} is possible; {needs(whole)}."
+    return f"{_capital(comparison.verdict)}: {apart}, {between}."
+
+
+def difference_text(value: float) -> str:
+    """'+0.00123', five decimals as AUCs have them."""
+    return f"{value:+.5f}".replace("-", "−")
 
 
 def _settled(factor: FactorComparison) -> str:

@@ -83,4 +83,5 @@ class PageView:
     data: Markup
     sweeps: tuple[SweepView, ...] = ()
     profiles: tuple[ProfileView, ...] = ()
-    throughput: PageSection | None = None
+    measured: tuple[PageSection, ...] = ()
+    """One per kind of measurement that is no score."""

@@ -3,11 +3,11 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 from reports.facts.facts import SetFacts, Status
 from reports.facts.records import config_texts, software_of
 from reports.text.formatting import printable
+from rules.records.measure import Measure
 from rules.scoring.results import Evaluation, RunResult
 
 _CLOCK_STEP_S = 1e-3
@@ -30,6 +30,8 @@ class Sample:
     samples_step: float
     clock_step: float
     started_ms: float | None = None
+    value: float | None = None
+    """Of a measurement on a scale of differences: what is compared."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,7 +44,8 @@ class Side:
     """
 
     label: str
-    kind: Literal["runs", "throughput"]
+    kind: str
+    """runs, throughput, or another kind of measurement: `measure` then says what is compared."""
     status: Status
     benchmark: str | None
     samples: tuple[Sample, ...]
@@ -56,6 +59,7 @@ class Side:
     round: str | None = None
     num_tolerated: int = 1
     outcome: str | None = None
+    measure: Measure | None = None
 
     @property
     def num_converged(self) -> int:

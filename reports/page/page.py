@@ -11,12 +11,14 @@ from reports.comparison.comparison import Comparison
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import speed, with_sign
 from reports.document.glossary import GLOSSARY, footnotes, status_line
-from reports.document.page import GroupView, PageView
+from reports.document.page import GroupView, PageSection, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
+from reports.facts.measured_sets import MeasuredSet
 from reports.facts.throughput_sets import ThroughputSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group
+from reports.page.sections.measured import measured_section
 from reports.page.sections.profile import profile_view
 from reports.page.sections.rules import rule_index
 from reports.page.sections.sweep import sweep_view
@@ -36,7 +38,7 @@ def build_page(
     baseline: SetFacts | None = None,
     sweeps: Sequence[SweepFacts] = (),
     profiles: Sequence[ProfileRecord] = (),
-    measured: Sequence[ThroughputSet] = (),
+    measured: Sequence[ThroughputSet | MeasuredSet] = (),
 ) -> PageView:
     """The view of the whole page; `data` is the JSON for programs, already safe to embed.
 
@@ -48,9 +50,12 @@ def build_page(
     views = tuple(group_view(group, index, groups[:index], baseline) for index, group in enumerate(groups))
     sweep_views = tuple(sweep_view(sweep, index) for index, sweep in enumerate(sweeps))
     profile_views = tuple(profile_view(profile, f"profile{index + 1}") for index, profile in enumerate(profiles))
+    measured_sections = _measured_sections(measured)
     alone = [*(view.heading for view in sweep_views), *(view.heading for view in profile_views)]
     head = (
-        _headline(sets, views) if sets else (alone or [f"Throughput of {plural(len(measured), 'configuration')}"])[0]
+        _headline(sets, views)
+        if sets
+        else (alone or [f"{measured_sections[0].name} of {plural(len(measured), 'configuration')}"])[0]
     )
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     num_official = sum(facts.status == "official" for facts in sets)
@@ -69,8 +74,19 @@ def build_page(
         data=data,
         sweeps=sweep_views,
         profiles=profile_views,
-        throughput=throughput_section(measured) if measured else None,
+        measured=measured_sections,
     )
+
+
+def _measured_sections(measured: Sequence[ThroughputSet | MeasuredSet]) -> tuple[PageSection, ...]:
+    """One per kind, in the order of what was measured."""
+    speeds = [one for one in measured if isinstance(one, ThroughputSet)]
+    others: dict[str, list[MeasuredSet]] = {}
+    for one in measured:
+        if isinstance(one, MeasuredSet):
+            others.setdefault(one.kind, []).append(one)
+    first = (throughput_section(speeds),) if speeds else ()
+    return (*first, *(measured_section(kind, found) for kind, found in others.items()))
 
 
 def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:

@@ -16,6 +16,7 @@ from msgspec.structs import asdict
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
+from reports.facts.measured_sets import MeasuredSet, read_measured
 from reports.facts.profile import read_profiles
 from reports.facts.throughput_sets import ThroughputSet, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
@@ -24,6 +25,7 @@ from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
 from rules.errors import InputError
+from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.tree.inventory import take_inventory
 
@@ -38,12 +40,12 @@ FORMATS = ("html", "json", "csv", "md")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """Everything that a report shows: result sets, sweeps, profiles, and throughput measured alone."""
+    """Everything that a report shows: result sets, sweeps, profiles, and what was measured alone."""
 
     sets: tuple[SetFacts, ...]
     sweeps: tuple[SweepFacts, ...]
     profiles: tuple[ProfileRecord, ...]
-    measured: tuple[ThroughputSet, ...]
+    measured: tuple[ThroughputSet | MeasuredSet, ...]
 
 
 def gather_everything(
@@ -56,7 +58,14 @@ def gather_everything(
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
     swept = {folder.resolve() for found in inventories for folder in found.sweeps}
     profiles = read_profiles(_outside(swept, [folder for found in inventories for folder in found.profiles]))
-    measured = _read_measured(_outside(swept, [folder for found in inventories for folder in found.throughput]))
+    measured = tuple(
+        one
+        for kind in IN_PROCESSES
+        for one in _read_measured(
+            kind,
+            _outside(swept, [folder for found in inventories for folder in found.measurements.get(kind, ())]),
+        )
+    )
     if not (sets or sweeps or profiles or measured):
         for found in inventories:
             found.require_result_sets()
@@ -69,12 +78,12 @@ def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
     return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]
 
 
-def _read_measured(folders: Iterable[Path]) -> tuple[ThroughputSet, ...]:
-    """Measurements of throughput; broken ones are left out of the page."""
-    found = []
+def _read_measured(kind: str, folders: Iterable[Path]) -> tuple[ThroughputSet | MeasuredSet, ...]:
+    """Measurements of a kind; broken ones are left out of the page."""
+    found: list[ThroughputSet | MeasuredSet] = []
     for folder in folders:
         with contextlib.suppress(InputError):
-            found.append(read_throughput(folder))
+            found.append(read_throughput(folder) if kind == "throughput" else read_measured(folder, kind))
     return tuple(found)
 
 
@@ -104,7 +113,7 @@ def render_report(
     sweeps: Sequence[SweepFacts] = (),
     profiles: Sequence[ProfileRecord] = (),
     baseline: str | None = None,
-    measured: Sequence[ThroughputSet] = (),
+    measured: Sequence[ThroughputSet | MeasuredSet] = (),
 ) -> str:
     """The report's text in one of FORMATS; `now` is the moment that the page names.
 

@@ -112,6 +112,16 @@ def log_summary(values: Iterable[float | None], *, confidence: float = 0.95) -> 
     )
 
 
+def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+    """Student's t for the mean of values as they are; None for fewer than two, or where one is not finite."""
+    num, array = len(values), np.asarray(values, dtype=np.float64)
+    if num < 2 or not np.isfinite(array).all():
+        return None
+    mean = float(array.mean())
+    reach = float(stdtrit(num - 1, (1 + confidence) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
+    return Interval(low=mean - reach, high=mean + reach, confidence=confidence, coverage=None, method="Student's t")
+
+
 @cache
 def _resample_weights(num_runs: int, drop: int) -> NDArray[np.float64]:
     """Weights [10,000, num_runs] that give each resample's Olympic mean from the sorted times.

@@ -3,6 +3,7 @@
 Everything works on whole arrays, so that the simulations that verify it run the very code that judges results.
 """
 
+import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -11,7 +12,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 Floats = NDArray[np.float64]
-Verdict = Literal["faster", "slower", "no difference shown", "inconclusive"]
+Verdict = Literal["faster", "slower", "better", "worse", "no difference shown", "inconclusive"]
+"""Of times and speeds faster or slower, of quality better or worse."""
 
 _TINY = 1e-12
 
@@ -88,7 +90,12 @@ def decide(difference: Difference, levels: Floats, min_effect: float) -> NDArray
     faster or slower: the interval excludes no difference and the ratio itself lies beyond `min_effect`.
     no difference shown: the whole interval lies within `min_effect`. Anything else is inconclusive.
     """
-    reach, margin = difference.reach(levels), np.log1p(min_effect)
+    return decide_beyond(difference, levels, math.log1p(min_effect))
+
+
+def decide_beyond(difference: Difference, levels: Floats, margin: float) -> NDArray[np.str_]:
+    """As `decide`, with the smallest effect on the scale of the differences."""
+    reach = difference.reach(levels)
     is_apart = np.abs(difference.mean) > reach
     is_large = np.abs(difference.mean) >= margin
     is_within = np.abs(difference.mean) + reach <= margin

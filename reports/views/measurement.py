@@ -5,6 +5,7 @@ from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
+from reports.facts.measured_sets import MeasuredSet
 from reports.facts.throughput_sets import ThroughputSet
 from reports.facts.traffic import total_bytes
 from reports.page.figures.profile import (
@@ -16,6 +17,7 @@ from reports.page.figures.profile import (
     operators_table,
     phases_table,
 )
+from reports.page.sections.measured import measured_cells, measured_columns
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, interval, percent, throughput_text
@@ -36,6 +38,17 @@ def throughput_blocks(measured: ThroughputSet, *, num_steps: int, path: Path) ->
     facts += [traffic_fact(traffic) for traffic in measured.traffic[:1]]
     facts.append(Fact(name="file", value=str(path)))
     title = f"{measured.benchmark} on {measured.system}: throughput, measured; not a score"
+    return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)
+
+
+def measured_blocks(measured: MeasuredSet, path: Path) -> tuple[Block, ...]:
+    """What one measurement found: the mean of what is compared with its interval, the means beside it, the file."""
+    measure = measured.measure
+    names = [column.name for column in measured_columns(measure)]
+    texts = [cell.text for cell in measured_cells(measure, measured)]
+    facts = [Fact(name=name, value=text) for name, text in zip(names, texts, strict=True)]
+    facts += [Fact(name="processes", value=str(len(measured.values))), Fact(name="file", value=str(path))]
+    title = f"{measured.title}: {measured.kind}, measured; not a score"
     return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)
 
 

@@ -8,7 +8,7 @@ from command import Command
 from ranks_builder import needs_torchrec
 
 from harness.config.run_config import Override, resolve
-from harness.measure.throughput import _train
+from harness.measure.throughput import train_steps
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.measurement import measure_process
@@ -74,10 +74,10 @@ def test_steps_go_over_the_end_of_an_epoch() -> None:
         done = min(num_steps, next(left))
         return TrainCounts(num_steps=done, num_samples=done * 10)
 
-    assert _train(train, 7) == 70
+    assert train_steps(train, 7) == 70
     assert asked == [7, 4, 2]
 
 
 def test_a_dataset_without_one_batch_is_an_error() -> None:
     with pytest.raises(ConfigError, match="less than one batch"):
-        _train(lambda num_steps: TrainCounts(num_steps=0, num_samples=0), 1)
+        train_steps(lambda num_steps: TrainCounts(num_steps=0, num_samples=0), 1)

@@ -1,14 +1,15 @@
-"""ROC AUC is exact, counts ties half, and takes any finite float32 scores."""
+"""ROC AUC is exact and counts ties half; log loss and normalised entropy are those of scikit-learn and torchrec."""
 
 import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
+from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.metrics import roc_auc_score
 
 from reference_models.process.errors import DatasetError, NotFiniteError
-from reference_models.training.metrics import roc_auc
+from reference_models.training.metrics import log_loss, measure_quality, roc_auc
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -86,3 +87,42 @@ def test_one_class_alone_has_no_auc(label: int, message: str) -> None:
 def test_shapes_must_agree() -> None:
     with pytest.raises(ValueError, match="expected the same"):
         roc_auc(np.zeros(2), np.zeros(3, dtype=np.float32))
+
+
+def labelled_logits(size: int = 4000) -> tuple[np.ndarray, np.ndarray]:
+    rng = np.random.default_rng(3)
+    logits = rng.normal(-1, 2, size).astype(np.float32)
+    return (rng.random(size) < 1 / (1 + np.exp(-logits))).astype(np.uint8), logits
+
+
+def test_log_loss_is_scikit_learns() -> None:
+    labels, logits = labelled_logits()
+    probabilities = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    assert log_loss(labels, logits) == pytest.approx(sklearn_log_loss(labels, probabilities), rel=1e-13)
+
+
+def test_log_loss_of_chunks_is_that_of_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    labels, logits = labelled_logits()
+    whole = log_loss(labels, logits)
+    monkeypatch.setattr("reference_models.training.metrics._CHUNK", 7)
+    assert log_loss(labels, logits) == pytest.approx(whole, rel=1e-14)
+
+
+def test_log_loss_of_a_certain_mistake_does_not_saturate() -> None:
+    assert log_loss(np.array([0, 1]), np.array([1000.0, 1000.0], dtype=np.float32)) == 500.0
+
+
+def test_normalised_entropy_is_one_for_the_base_rate_and_the_definitions_otherwise() -> None:
+    labels, logits = labelled_logits()
+    rate = labels.mean()
+    constant = np.full(labels.size, np.log(rate / (1 - rate)), dtype=np.float32)
+    constant[0] += np.float32(1e-6)  # ties alone would have no ROC AUC other than a half
+    assert measure_quality(labels, constant).normalised_entropy == pytest.approx(1, abs=1e-6)
+    # He et al. (2014), as torchrec.metrics.ne computes it: mean cross entropy over that of the base rate, in bits.
+    p = 1 / (1 + np.exp(-logits.astype(np.float64)))
+    cross_entropy = -np.mean(labels * np.log2(p) + (1 - labels) * np.log2(1 - p))
+    expected = cross_entropy / -(rate * np.log2(rate) + (1 - rate) * np.log2(1 - rate))
+    found = measure_quality(labels, logits)
+    assert found.normalised_entropy == pytest.approx(expected, rel=1e-12)
+    assert found.auc == roc_auc(labels, logits)
+    assert type(found.normalised_entropy) is float

@@ -6,11 +6,18 @@ from itertools import product
 
 from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import sentence, speed, with_sign
+from reports.comparison.wording import difference_text, sentence, speed, with_sign
 from reports.document.blocks import Cell, Chart, Column, Table
 from reports.document.page import SweepView
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
+from reports.page.sections.measured import (
+    measured_cells,
+    measured_columns,
+    measured_ends,
+    measured_notes,
+    measured_record,
+)
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import (
     MISSING,
@@ -25,6 +32,8 @@ from reports.text.formatting import (
     throughput,
     time_unit,
 )
+from rules.records.kinds import KINDS
+from rules.records.measure import Measure
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +53,7 @@ def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
     id_ = f"sweep{index + 1}"
     failed = [row for row in sweep.rows if row.failure]
     done = [row for row in sweep.rows if row.num_runs]
-    what = "throughput" if sweep.mode == "throughput" else "time to train"
+    what = "time to train" if sweep.mode == "to_target" else sweep.mode
     axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
     lead = (
         f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
@@ -84,12 +93,15 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
             Column(name=f"95 % interval, {unit.name}", is_number=True, help="of that mean"),
             Column(name="Samples to converge", is_number=True, help="geometric mean"),
         ]
-    columns += [
-        Column(name="Samples/s", is_number=True, help="geometric mean"),
-        Column(name="95 % interval, samples/s", is_number=True, help="of that mean"),
-        Column(name="Peak memory", is_number=True, help="of a process"),
-        Column(name="J/sample", is_number=True, help="measured"),
-    ]
+    if (measure := _measure(sweep)) is not None:
+        columns += measured_columns(measure)
+    else:
+        columns += [
+            Column(name="Samples/s", is_number=True, help="geometric mean"),
+            Column(name="95 % interval, samples/s", is_number=True, help="of that mean"),
+            Column(name="Peak memory", is_number=True, help="of a process"),
+            Column(name="J/sample", is_number=True, help="measured"),
+        ]
     if sweep.mode == "throughput":
         columns += [
             Column(name="GFLOP/s", is_number=True, help="computed FLOP × measured samples/s"),
@@ -119,12 +131,15 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
             Cell(text=count(samples.geometric_mean) if samples else MISSING),
         ]
     speed, peak = row.throughput, row.peak_bytes
-    cells += [
-        Cell(text=throughput(speed.geometric_mean) if speed else MISSING),
-        Cell(text=_ends(speed)),
-        Cell(text=num_bytes(peak), sort="" if peak is None else f"{peak:.9g}"),
-        Cell(text=_small(row.energy_per_sample_j)),
-    ]
+    if (measure := _measure(sweep)) is not None:
+        cells += measured_cells(measure, row.measurement)
+    else:
+        cells += [
+            Cell(text=throughput(speed.geometric_mean) if speed else MISSING),
+            Cell(text=_ends(speed)),
+            Cell(text=num_bytes(peak), sort="" if peak is None else f"{peak:.9g}"),
+            Cell(text=_small(row.energy_per_sample_j)),
+        ]
     if sweep.mode == "throughput":
         flop, rows_bytes = row.training_flop, row.embedding_bytes
         cells += [
@@ -164,6 +179,8 @@ def brief_verdict(row: SweepRow) -> str:
         return "failed"
     if row.comparison is None or row.num_runs == 0:
         return against_first(row)
+    if whole is not None and whole.difference is not None:
+        return f"{row.comparison.verdict}: {difference_text(whole.difference)}"
     if whole is None or whole.time_ratio is None:
         return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
     text = speed(whole.time_ratio)
@@ -172,6 +189,8 @@ def brief_verdict(row: SweepRow) -> str:
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     """What must be known beside the table."""
+    if (measure := _measure(sweep)) is not None:
+        return (*measured_notes(measure, sweep), *sweep.problems)
     means = (
         "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
         "converged"
@@ -207,6 +226,17 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
 
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     found = []
+    if (measure := _measure(sweep)) is not None:
+        return [
+            _Quantity(
+                key=sweep.mode,
+                title=measure.title,
+                unit=measure.unit.upper(),
+                value=lambda row: row.measurement.mean(measure.value) if row.measurement else None,
+                ends=lambda row: measured_ends(row.measurement),
+                words=lambda value: f"{value:.5f}",
+            )
+        ]
     if sweep.mode == "to_target":
         unit = _unit(sweep)
         found += [
@@ -307,6 +337,12 @@ def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
     )
 
 
+def _measure(sweep: SweepFacts) -> Measure | None:
+    """Of a sweep whose values are compared by differences."""
+    record = KINDS.get(sweep.mode)
+    return record.MEASURE if record is not None and record.MEASURE.scale == "difference" else None
+
+
 def _short(key: str) -> str:
     return printable(key.partition(".")[2] or key)
 
@@ -363,6 +399,7 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "energy_per_sample_j": row.energy_per_sample_j,
         "training_flop_per_sample": row.training_flop,
         "embedding_bytes_per_sample": row.embedding_bytes,
+        **measured_record(_measure(sweep), row.measurement),
         "data_kind": row.data_kind,
         "bound_by": bound_words(row) if row.profile else None,
         "verdict": row.comparison.verdict if row.comparison else None,

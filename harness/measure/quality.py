@@ -1,0 +1,111 @@
+"""Quality: train a fixed number of samples in one fresh process, evaluate on the way; never a score."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from harness.config.catalog import parse_workload
+from harness.measure.clock import Clock
+from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.throughput import MIN_PROCESSES, describe_counts, train_steps
+from harness.measure.training import describe_rank
+from harness.system.energy import EnergyMeter
+from reference_models.data.registry import open_dataset
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import World
+from reference_models.training.metrics import measure_quality
+from reference_models.training.workload import EvaluatesMetrics
+from rules.benchmarks.loader import parse_benchmark
+from rules.records.codec import VERSION, convert
+from rules.records.quality import QualityRecord
+
+SHARES = (1 / 4, 1 / 2, 1)
+"""Of the steps, after which the whole evaluation split is evaluated."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QualityJob(Job):
+    """One process's measurement: of whole batches, as `fit_samples` makes them."""
+
+    num_samples: int
+
+
+def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> QualityRecord | None:
+    """Train the samples once through, evaluate after each share of them; the record on rank 0.
+
+    Raises NotFiniteError when training diverges.
+    """
+    benchmark = parse_benchmark(job.tables, Path(job.definition_path))
+    config = parse_workload(benchmark, benchmark.sections)
+    spec = config.spec(Path(job.data_dir), job.seed)
+    dataset = open_dataset(spec.data_dir, config.data)
+    workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
+    meter = EnergyMeter(config.runtime.device)
+    workload.build()
+    clock = Clock(workload.synchronize)
+    num_steps = job.num_samples // workload.global_batch_size
+    meter.start()
+    done, num_samples, train_s = 0, 0, 0.0
+    evaluations: list[dict[str, Any]] = []
+    for until in sorted({max(1, round(share * num_steps)) for share in SHARES}):
+        start_s = clock.elapsed_s()
+        num_samples += train_steps(workload.train, until - done)
+        done, train_s = until, train_s + clock.elapsed_s() - start_s
+        start_s = clock.elapsed_s()
+        metrics = asdict(workload.evaluate_with(measure_quality))
+        evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
+        on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
+    energy = meter.stop()
+    ranks = world.gather(describe_rank(workload, world))
+    if ranks is None:
+        return None
+    costs = config.costs(dataset.train.num_embeddings)
+    process = {
+        "num_samples": num_samples,
+        "training_flop": costs.training_flop_per_sample * num_samples,
+        "train_s": train_s,
+        "evaluations": evaluations,
+        "hyperparameters": dict(workload.hyperparameters()),
+        "peak_device_bytes": workload.peak_device_bytes(),
+        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
+        "energy": energy,
+        "ranks": ranks if world.size > 1 else [],
+    }
+    content = {
+        "schema_version": VERSION,
+        "data_kind": config.data.kind,
+        "dataset_sha256": dataset.dataset_sha256,
+        "eval_samples": workload.eval_samples,
+        "computed": describe_counts(costs),
+        "processes": [process],
+    }
+    return convert(content, QualityRecord)
+
+
+def fit_samples(options: Mapping[str, int], sizes: Sequence[tuple[int, int]]) -> Mapping[str, int]:
+    """Round the samples up to whole batches of all configurations, so that each trains the same number.
+
+    Raises ConfigError where a training split holds fewer.
+    """
+    asked, multiple = options["num_samples"], math.lcm(*(batch_size for batch_size, _ in sizes))
+    num_samples = -(-asked // multiple) * multiple
+    least = min((train_samples for _, train_samples in sizes), default=num_samples)
+    if num_samples > least:
+        raise ConfigError(
+            f"--quality {asked}: whole batches of all configurations are {num_samples} samples (multiples of "
+            f"{multiple}), but the training split holds {least}. Give at most {least // multiple * multiple}."
+        )
+    return {"num_samples": num_samples}
+
+
+KIND = MeasurementKind(
+    name="quality",
+    job=QualityJob,
+    record=QualityRecord,
+    run=train_and_evaluate,
+    min_processes=MIN_PROCESSES,
+    needs_labels=True,
+    fit=fit_samples,
+)

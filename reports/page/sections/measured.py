@@ -1,0 +1,94 @@
+"""Kinds of measurement that are compared by differences: table, notes and section, from the record's metadata."""
+
+from collections.abc import Callable, Sequence
+
+from reports.comparison.sweep import SweepFacts
+from reports.comparison.wording import sentence
+from reports.document.blocks import Cell, Column, Prose, Table
+from reports.document.page import PageSection
+from reports.facts.measured_sets import MeasuredSet
+from reports.statistics.intervals import mean_interval
+from reports.text.formatting import MISSING, count, duration, interval, num_bytes, printable, si
+from rules.records.measure import Measure
+
+_WORDS: dict[str | None, Callable[[float], str]] = {
+    None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
+    "auc": lambda value: f"{value:.5f}",
+    "nat": lambda value: f"{value:.5f}",
+    "s": duration,
+    "B": num_bytes,
+}
+
+
+def in_unit(value: float | None, unit: str | None) -> str:
+    """A value as its unit is printed."""
+    return MISSING if value is None else _WORDS.get(unit, si)(value)
+
+
+def measured_columns(measure: Measure) -> list[Column]:
+    """What is compared with its interval, then the means of what is recorded beside it."""
+    name = measure.unit.upper()
+    others = [column for column in measure.columns if column.member != measure.value]
+    return [
+        Column(name=name, is_number=True, help="mean over processes"),
+        Column(name=f"95 % interval, {name}", is_number=True, help="of that mean, Student's t"),
+        *(Column(name=column.title, is_number=True, help="mean") for column in others),
+    ]
+
+
+def measured_cells(measure: Measure, measured: MeasuredSet | None) -> list[Cell]:
+    """One measurement's cells of `measured_columns`."""
+    ends = measured_ends(measured)
+    others = [column for column in measure.columns if column.member != measure.value]
+    return [
+        Cell(text=in_unit(measured.mean(measure.value) if measured else None, measure.unit), kind="strong"),
+        Cell(text=interval(*(in_unit(end, measure.unit) for end in ends)) if ends else MISSING),
+        *(Cell(text=in_unit(measured.mean(column.member) if measured else None, column.unit)) for column in others),
+    ]
+
+
+def measured_ends(measured: MeasuredSet | None) -> tuple[float, float] | None:
+    """The ends of the mean's interval."""
+    bounds = mean_interval(measured.values) if measured else None
+    return (bounds.low, bounds.high) if bounds else None
+
+
+def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
+    """What must be known beside a sweep's table."""
+    name = measure.unit.upper()
+    notes = [f"{name} after equal samples of one dataset, in fresh processes of equal seeds; nothing is a score."]
+    if any(row.comparison for row in sweep.rows):
+        notes.append(
+            f"Verdicts are on differences of {name} against the first configuration with results; all of them are "
+            "one family of tests (Holm)."
+        )
+    notes += [f"{row.label}: {sentence(row.comparison)}" for row in sweep.rows if row.comparison is not None]
+    return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))
+
+
+def measured_record(measure: Measure | None, measured: MeasuredSet | None) -> dict[str, object]:
+    """One measurement's means as plain values; nothing for other kinds."""
+    if measure is None:
+        return {}
+    ends = measured_ends(measured) or (None, None)
+    means = {column.member: measured.mean(column.member) if measured else None for column in measure.columns}
+    return {**means, f"{measure.value}_low": ends[0], f"{measure.value}_high": ends[1]}
+
+
+def measured_section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
+    """One row per measurement of a kind, apart from everything that was trained to a target."""
+    measure = measured[0].measure
+    table = Table(
+        id=f"{kind}-table",
+        caption=f"{measure.title}, over the processes of each measurement",
+        columns=(Column(name="Measurement", help="benchmark, system"), *measured_columns(measure)),
+        rows=tuple(
+            (Cell(text=printable(one.folder.resolve().name, 80), sub=one.title), *measured_cells(measure, one))
+            for one in measured
+        ),
+        is_sortable=len(measured) > 1,
+    )
+    lead = "Measured after a fixed number of samples: nothing here is a time to train or a score."
+    return PageSection(
+        id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=(Prose(text=lead), table)
+    )

@@ -1,0 +1,82 @@
+"""extra/quality.json: what is learnt from a fixed number of samples, one entry per fresh process; no score."""
+
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, field
+
+from rules.records.codec import Amount, Count, PositiveCount, Record, Share
+from rules.records.measure import Column, Measure, Measurement
+from rules.records.run import EnergyRecord, RankRecord
+from rules.records.throughput import ModelCosts
+
+
+class QualityEvaluation(Record, frozen=True, kw_only=True):
+    """One evaluation of the whole split after `samples_count` samples."""
+
+    samples_count: PositiveCount
+    auc: Share
+    log_loss: Annotated[float, Meta(ge=0, description="Mean over samples, in nats.")]
+    normalised_entropy: Annotated[
+        float, Meta(ge=0, description="Log loss over the entropy of the split's base rate, as torchrec defines it.")
+    ]
+    duration_s: Amount
+
+
+class QualityProcess(Record, frozen=True, kw_only=True):
+    """One fresh process; of several ranks, all of them together."""
+
+    num_samples: Annotated[int, Meta(ge=1, description="Trained on: whole batches.")]
+    training_flop: Annotated[int, Meta(ge=0, description="Of all of them, computed from the configuration.")]
+    train_s: Amount
+    evaluations: Annotated[tuple[QualityEvaluation, ...], Meta(min_length=1)]
+    hyperparameters: dict[str, Any]
+    peak_device_bytes: Count | None
+    peak_rss_bytes: PositiveCount | None
+    energy: EnergyRecord | None
+    ranks: tuple[RankRecord, ...] = field(default=())
+
+    @property
+    def auc(self) -> float:
+        """After all samples."""
+        return self.evaluations[-1].auc
+
+    @property
+    def log_loss(self) -> float:
+        """After all samples, in nats."""
+        return self.evaluations[-1].log_loss
+
+    @property
+    def normalised_entropy(self) -> float:
+        """After all samples."""
+        return self.evaluations[-1].normalised_entropy
+
+
+class QualityRecord(Measurement, frozen=True, kw_only=True):
+    """ROC AUC, log loss and normalised entropy after a fixed number of samples, measured in fresh processes."""
+
+    MEASURE: ClassVar[Measure] = Measure(
+        title="Quality",
+        value="auc",
+        unit="auc",
+        scale="difference",
+        direction="higher",
+        columns=(
+            Column(member="num_samples", title="Samples", unit=None),
+            Column(member="auc", title="AUC", unit="auc"),
+            Column(member="log_loss", title="Log loss", unit="nat"),
+            Column(member="normalised_entropy", title="Normalised entropy", unit=None),
+            Column(member="training_flop", title="Training FLOP", unit="FLOP"),
+            Column(member="train_s", title="Training", unit="s"),
+            Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
+        ),
+    )
+
+    data_kind: str
+    dataset_sha256: str | None
+    eval_samples: PositiveCount
+    computed: ModelCosts
+    processes: Annotated[tuple[QualityProcess, ...], Meta(min_length=1)]
+
+    def repetitions(self) -> tuple[QualityProcess, ...]:
+        """What a comparison takes as its sample."""
+        return self.processes
