@@ -14,7 +14,7 @@ from rules.records.run_set import RunSetRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class MeasuredSet:
-    """One measurement: `record` is what its processes found, `run_set` the record of its set, where it can be read."""
+    """One measurement: `record` is what its processes found, `run_set` its set's, where it can be read."""
 
     folder: Path
     kind: str

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, ClassVar
 
-from msgspec import Meta, field
+from msgspec import Meta
 
 from rules.records.codec import Amount, Count, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, Measurement
@@ -33,7 +33,7 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     peak_device_bytes: Count | None
     peak_rss_bytes: PositiveCount | None
     energy: EnergyRecord | None
-    ranks: tuple[RankRecord, ...] = field(default=())
+    ranks: tuple[RankRecord, ...]
 
     @property
     def auc(self) -> float:

@@ -123,3 +123,46 @@ def profile_content() -> dict[str, Any]:
     folder = Path(__file__).parents[1] / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
     content = json.loads((folder / "extra" / "profile.json").read_text(encoding="utf-8"))
     return json.loads(encode(convert(content, ProfileRecord)))  # type: ignore[no-any-return]
+
+
+def quality_process(*, num_samples: int = 100_352, auc: float = 0.75, **changes: Any) -> dict[str, Any]:
+    """One process of quality.json."""
+    evaluations = [
+        {
+            "samples_count": round(share * num_samples),
+            "auc": auc - 0.05 * (1 - share),
+            "log_loss": 0.5,
+            "normalised_entropy": 0.8,
+            "duration_s": 0.1,
+        }
+        for share in (0.25, 0.5, 1)
+    ]
+    return {
+        "num_samples": num_samples,
+        "training_flop": 3000 * num_samples,
+        "train_s": 2.0,
+        "evaluations": evaluations,
+        "hyperparameters": {},
+        "peak_device_bytes": None,
+        "peak_rss_bytes": 2**28,
+        "energy": None,
+        "ranks": [],
+        **changes,
+    }
+
+
+def quality_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """quality.json."""
+    computed = {
+        "num_parameters": 100, "embedding_bytes": 400, "num_lookups_per_sample": 2, "embedding_bytes_per_sample": 64,
+        "forward_flop_per_sample": 1000, "training_flop_per_sample": 3000,
+    }  # fmt: skip
+    return {
+        "schema_version": VERSION,
+        "data_kind": "click_log",
+        "dataset_sha256": "d" * 64,
+        "eval_samples": 1000,
+        "computed": computed,
+        "processes": processes,
+        **changes,
+    }

@@ -9,7 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from records_builder import process_content, profile_content, throughput_content
+from records_builder import (
+    process_content,
+    profile_content,
+    quality_content,
+    quality_process,
+    throughput_content,
+)
 from scripted_workload import ScriptedWorkload
 
 from harness.foundation.errors import ExitCode
@@ -42,6 +48,14 @@ class FastWorkers:
     kill_at: int | None = None
     launches: list[Mapping[str, Any]] = field(default_factory=list)
 
+    auc: Callable[[Mapping[str, Any]], float] = lambda spec: 0.75
+    """Of a process that measures quality, beside a spread by its seed that all configurations share."""
+
+    def quality_answer(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+        """As a process would measure it."""
+        samples, auc = spec["num_samples"], self.auc(spec) + spec["seed"] % 97 / 1e4
+        return quality_content([quality_process(num_samples=samples, auc=auc)])
+
     def __call__(self, spec_path: Path, **options: object) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         self.launches.append(spec)
@@ -52,6 +66,8 @@ class FastWorkers:
         folder = spec_path.parent
         if spec["kind"] == "profile":
             (folder / "profile.json").write_text(json.dumps(profile_answer()))
+        elif spec["kind"] == "quality":
+            (folder / "measured.json").write_text(json.dumps(self.quality_answer(spec)))
         elif spec["kind"] == "throughput":
             (folder / "measured.json").write_text(json.dumps(throughput_answer(spec, len(self.launches))))
         else:
