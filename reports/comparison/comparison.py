@@ -12,8 +12,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
+from reports.comparison.factor import FactorComparison
+from reports.comparison.measured import judge_measured, measured_factor
 from reports.comparison.pairing import Pairing, pair_runs
-from reports.comparison.sample_size import runs_beyond, runs_needed
+from reports.comparison.sample_size import runs_needed
 from reports.facts.facts import SetFacts, Status
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
@@ -23,7 +25,6 @@ from reports.statistics.ratios import (
     Floats,
     Verdict,
     decide,
-    decide_beyond,
     holm_levels,
     paired_difference,
     welch_difference,
@@ -42,61 +43,6 @@ FACTOR_NAMES = ("time_to_train", "samples_to_converge", "throughput", "overhead"
 _UNITS = ("s", "samples", "samples/s", "1")
 # More throughput is less time; the logs of the other factors count as they are.
 _SIGNS = (1.0, 1.0, -1.0, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class FactorComparison:
-    """One factor of new against base. Values are geometric means in `unit`; `ratio` is new over base. On a scale of
-    differences values are means, `difference` is new minus base, intervals are its own, and there is no ratio.
-
-    `interval` is the ratio's at the confidence asked for; `adjusted_interval` is at the level at which Holm's
-    procedure tests this factor within its family, and it is what `verdict` goes by, together with the smallest
-    effect asked for. `p_value` (Student's t), `permutation_p` and `cliffs_delta` (share of pairs of runs in which
-    new is larger, minus the share in which it is smaller) are shown and decide nothing. `runs_needed` is how many
-    runs per side would settle an inconclusive verdict with 80 % probability, None where more than 1,000 would or
-    no number can be promised; `reason` says why there is no verdict where more is
-    wrong than a wide interval. None is not known.
-    """
-
-    name: str
-    unit: str
-    num_base: int
-    num_new: int
-    base_value: float | None = None
-    new_value: float | None = None
-    ratio: float | None = None
-    difference: float | None = None
-    interval: Interval | None = None
-    adjusted_interval: Interval | None = None
-    p_value: float | None = None
-    permutation_p: float | None = None
-    cliffs_delta: float | None = None
-    verdict: Verdict = "inconclusive"
-    runs_needed: int | None = None
-    reason: str | None = None
-
-    @property
-    def is_inverse(self) -> bool:
-        """Whether more of it is less time."""
-        return self.name == "throughput"
-
-    @property
-    def time_ratio(self) -> float | None:
-        """What the factor does to the time: above 1 is slower. The product over the factors is the whole ratio."""
-        return self.ratio if self.ratio is None or not self.is_inverse else 1.0 / self.ratio
-
-    @property
-    def shown_interval(self) -> Interval | None:
-        """The interval that readers see: the one that decides, else the one that nothing is decided by."""
-        return self.adjusted_interval or self.interval
-
-    @property
-    def time_interval(self) -> Interval | None:
-        """`shown_interval` as a factor on the time."""
-        shown = self.shown_interval
-        if shown is None or not self.is_inverse:
-            return shown
-        return replace(shown, low=1.0 / shown.high, high=1.0 / shown.low)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -214,7 +160,7 @@ def _draft(base: Side, new: Side, confidence: float) -> _Draft:
     if refusal is not None:
         return _Draft(base=base, new=new, refusal=refusal, pairing=pairing)
     if base.measure is not None:
-        made = [_measured_factor(base.kind, base.measure, pairing, confidence)]
+        made = [measured_factor(base.kind, base.measure, pairing, confidence)]
     else:
         names = ("throughput",) if base.kind == "throughput" else FACTOR_NAMES
         made = [_factor(name, pairing, confidence) for name in names]
@@ -258,57 +204,6 @@ def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorCompa
     ), difference
 
 
-def _measured_factor(
-    name: str, measure: Measure, pairing: Pairing, confidence: float
-) -> tuple[FactorComparison, Difference | None]:
-    """What a kind of measurement compares by differences; more of the difference is better."""
-    (base, new), unit = pairing.values, measure.unit
-    factor = FactorComparison(name=name, unit=unit, num_base=len(pairing.base), num_new=len(pairing.new))
-    if base is None or new is None:
-        return replace(factor, reason=f"not known of {'base' if base is None else 'new'}"), None
-    factor = replace(
-        factor,
-        base_value=float(base.mean()),
-        new_value=float(new.mean()),
-        difference=float(new.mean() - base.mean()),
-        cliffs_delta=cliffs_delta(base, new),
-    )
-    if min(len(base), len(new)) < 2:
-        return factor, None
-    if pairing.is_paired:
-        difference = paired_difference(base, new, step=0.0)
-    else:
-        difference = welch_difference(base, new, base_step=0.0, new_step=0.0)
-    return replace(
-        factor,
-        interval=_plain_interval(difference, 1.0 - confidence, pairing),
-        p_value=float(difference.p_value()),
-        permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
-    ), difference
-
-
-def _plain_interval(difference: Difference, level: float, pairing: Pairing) -> Interval:
-    """The difference's own."""
-    reach, middle = float(difference.reach(level)), float(difference.mean)
-    low, high = middle - reach, middle + reach
-    return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method)
-
-
-def _judge_measured(
-    factor: FactorComparison, difference: Difference, level: float, pairing: Pairing, margin: float, measure: Measure
-) -> FactorComparison:
-    found = str(decide_beyond(difference, np.asarray(level), margin))
-    more, less = ("better", "worse") if measure.direction == "higher" else ("worse", "better")
-    # `decide_beyond` is of times: "slower" is a difference above zero.
-    verdict: Verdict = {"slower": more, "faster": less}.get(found, found)  # type: ignore[assignment]
-    return replace(
-        factor,
-        adjusted_interval=_plain_interval(difference, level, pairing),
-        verdict=verdict,
-        runs_needed=runs_beyond(difference, level, margin, pairing) if verdict == "inconclusive" else None,
-    )
-
-
 def _difference(pairing: Pairing, name: str, base: Floats, new: Floats) -> Difference:
     base_step, new_step = pairing.steps(name)
     if pairing.is_paired:
@@ -345,7 +240,7 @@ def _finish(
     for index, (factor, difference) in enumerate(zip(draft.factors, draft.differences, strict=True)):
         level = by_factor.get(index)
         if difference is not None and level is not None and base.measure is not None:
-            factors.append(_judge_measured(factor, difference, level, pairing, min_effect, base.measure))
+            factors.append(judge_measured(factor, difference, level, pairing, min_effect, base.measure))
         elif difference is not None and level is not None:
             factors.append(_judge(factor, difference, level, pairing, min_effect))
         elif factor.base_value is not None:

@@ -6,7 +6,8 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from reports.comparison.comparison import DRIFT_REACH, Comparison, FactorComparison
+from reports.comparison.comparison import DRIFT_REACH, Comparison
+from reports.comparison.factor import FactorComparison
 from reports.comparison.records import Change, ComparisonDocument, ComparisonMember, FactorMember, FactorRow
 from reports.comparison.wording import difference_text, sentence
 from reports.document.glossary import status_line

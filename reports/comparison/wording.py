@@ -3,7 +3,8 @@
 import math
 import re
 
-from reports.comparison.comparison import Comparison, FactorComparison
+from reports.comparison.comparison import Comparison
+from reports.comparison.factor import FactorComparison
 from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
 from rules.records.measure import Measure

@@ -9,6 +9,7 @@ from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
 from reports.statistics.intervals import mean_interval
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, printable, si
+from rules.records.kinds import KINDS
 from rules.records.measure import Measure
 
 _WORDS: dict[str | None, Callable[[float], str]] = {
@@ -18,6 +19,12 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
     "s": duration,
     "B": num_bytes,
 }
+
+
+def measure_of(sweep: SweepFacts) -> Measure | None:
+    """What a sweep compares by differences; None where it compares ratios."""
+    record = KINDS.get(sweep.mode)
+    return record.MEASURE if record is not None and record.MEASURE.scale == "difference" else None
 
 
 def in_unit(value: float | None, unit: str | None) -> str:

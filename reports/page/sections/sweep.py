@@ -12,6 +12,7 @@ from reports.document.page import SweepView
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
 from reports.page.sections.measured import (
+    measure_of,
     measured_cells,
     measured_columns,
     measured_ends,
@@ -32,8 +33,6 @@ from reports.text.formatting import (
     throughput,
     time_unit,
 )
-from rules.records.kinds import KINDS
-from rules.records.measure import Measure
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -93,7 +92,7 @@ def sweep_table(sweep: SweepFacts, id_: str) -> Table:
             Column(name=f"95 % interval, {unit.name}", is_number=True, help="of that mean"),
             Column(name="Samples to converge", is_number=True, help="geometric mean"),
         ]
-    if (measure := _measure(sweep)) is not None:
+    if (measure := measure_of(sweep)) is not None:
         columns += measured_columns(measure)
     else:
         columns += [
@@ -131,7 +130,7 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
             Cell(text=count(samples.geometric_mean) if samples else MISSING),
         ]
     speed, peak = row.throughput, row.peak_bytes
-    if (measure := _measure(sweep)) is not None:
+    if (measure := measure_of(sweep)) is not None:
         cells += measured_cells(measure, row.measurement)
     else:
         cells += [
@@ -189,7 +188,7 @@ def brief_verdict(row: SweepRow) -> str:
 
 def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     """What must be known beside the table."""
-    if (measure := _measure(sweep)) is not None:
+    if (measure := measure_of(sweep)) is not None:
         return (*measured_notes(measure, sweep), *sweep.problems)
     means = (
         "The score is the Olympic mean; the other times, samples and samples/s are geometric means of the runs that "
@@ -226,7 +225,7 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
 
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     found = []
-    if (measure := _measure(sweep)) is not None:
+    if (measure := measure_of(sweep)) is not None:
         return [
             _Quantity(
                 key=sweep.mode,
@@ -337,12 +336,6 @@ def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
     )
 
 
-def _measure(sweep: SweepFacts) -> Measure | None:
-    """Of a sweep whose values are compared by differences."""
-    record = KINDS.get(sweep.mode)
-    return record.MEASURE if record is not None and record.MEASURE.scale == "difference" else None
-
-
 def _short(key: str) -> str:
     return printable(key.partition(".")[2] or key)
 
@@ -399,7 +392,7 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "energy_per_sample_j": row.energy_per_sample_j,
         "training_flop_per_sample": row.training_flop,
         "embedding_bytes_per_sample": row.embedding_bytes,
-        **measured_record(_measure(sweep), row.measurement),
+        **measured_record(measure_of(sweep), row.measurement),
         "data_kind": row.data_kind,
         "bound_by": bound_words(row) if row.profile else None,
         "verdict": row.comparison.verdict if row.comparison else None,
