@@ -15,7 +15,9 @@ from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.spec import Implementation, ModelSpec
 
 T = TypeVar("T")
-MODELS: Mapping[str, str] = {"dlrm": "reference_models.dlrm.spec"}
+MODELS: Mapping[str, str] = {
+    "dlrm": "reference_models.dlrm.spec",
+}
 """Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"
 

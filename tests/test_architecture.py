@@ -1,6 +1,7 @@
 """The layout and the import rules that hold the product together, read from the source and from sys.modules."""
 
 import ast
+import re
 import subprocess
 import sys
 import tomllib
@@ -129,6 +130,30 @@ def test_no_folders_import_each_other_in_a_circle() -> None:
             here = str(files[module].parent.relative_to(ROOT))
             folders[here] |= {str(files[one].parent.relative_to(ROOT)) for one in targets if one in files} - {here}
     assert circles(folders) == []
+
+
+def folder_of(module: str) -> tuple[str, str]:
+    """The package of a module, and the folder or file of it that holds the module."""
+    package, _, rest = module.partition(".")
+    return package, rest.partition(".")[0]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_the_arrows_of_the_contributing_page_are_those_of_the_imports(package: str) -> None:
+    """Of 'a ← b, c ← d' each imports from what is left of its arrow alone, and all that there is stands there."""
+    (line,) = re.findall(rf"^ +- `{package}`: (.+)$", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
+    floors = {name: floor for floor, names in enumerate(line.split(" ← ")) for name in names.split(", ")}
+    graph = import_graph(product_modules())
+    inner = {folder_of(module)[1] for module in graph if folder_of(module)[0] == package} - {"", "__main__"}
+    assert set(floors) == inner
+    wrong = [
+        f"{module} imports {target}"
+        for module, targets in graph.items()
+        for target in targets
+        if (here := folder_of(module)) != (there := folder_of(target)) and here[0] == there[0] == package
+        and here[1] in floors and there[1] in floors and floors[there[1]] >= floors[here[1]]
+    ]  # fmt: skip
+    assert wrong == []
 
 
 def test_a_folder_holds_few_enough_files_to_know_them_all() -> None:

@@ -1,0 +1,26 @@
+"""`batches`: how many steps an epoch has, by batch size."""
+
+import click
+
+from harness.cli.options import BENCHMARK
+from harness.cli.output import form_option, show
+
+
+@click.command()
+@BENCHMARK
+@click.option(
+    "--size", "sizes", multiple=True, type=click.IntRange(min=1), required=True, help="A batch; repeatable."
+)
+@form_option("table", "json")
+def batches(benchmark: str, sizes: tuple[int, ...], form: str) -> None:
+    """Say how many steps an epoch of BENCHMARK has at each batch size."""
+    from harness.config.run_config import resolve
+    from harness.planning.batches import batches_study
+    from reports.views.study import study_blocks
+    from rules.records.codec import encode
+
+    study = batches_study(resolve(benchmark, []), sizes)
+    if form == "json":
+        click.echo(encode(study), nl=False)
+    else:
+        show(study_blocks(study))

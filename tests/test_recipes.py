@@ -1,0 +1,183 @@
+"""CONTRIBUTING.md: each recipe is followed in a copy of the product, touches what it says, and then works."""
+
+import json
+import re
+import shutil
+import tomllib
+from pathlib import Path
+
+import pytest
+from contributing import EXAMPLES, ROOT, TEXT, Tree, added_lines, apply_change, read_recipes
+from dense_logistic import install, write_definition
+from log_builder import make_records, make_runs, to_text, with_record, write_set
+
+from rules.benchmarks.loader import load_benchmark
+from rules.logs import keys
+
+RECIPES = read_recipes()
+WRITTEN = {
+    "rules/README.md", "tests/cli/cli_surface.txt", "mine.toml", "reference_models/dense_logistic/model.py",
+}  # fmt: skip
+"""By commands of the document, or by the example's tests."""
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Tree:
+    return Tree(tmp_path / "tree")
+
+
+def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
+    assert len(TEXT.splitlines()) < 200
+    assert list(RECIPES) == [
+        "A rule", "A benchmark", "A model", "An implementation", "A study", "A verb",
+        "A section of the page",
+    ]  # fmt: skip
+
+
+def test_all_files_that_it_names_exist() -> None:
+    made = {path for recipe in RECIPES.values() for path in recipe.shown}
+    words = re.findall(r"`([^`\n]+)`", re.sub(r"^```.*?^```$", "", TEXT, flags=re.MULTILINE | re.DOTALL))
+    names = {name for word in words for name in word.split() if "/" in name and name[0].isalpha() and "<" not in name}
+    names |= set(re.findall(r"\]\(([^)]+)\)", TEXT))
+    assert len(names) > 12
+    assert {name for name in names - made if not (ROOT / name).exists()} == set()
+
+
+@pytest.mark.parametrize("path", sorted({path for recipe in RECIPES.values() for path in recipe.shown}))
+def test_what_is_shown_of_a_file_is_a_part_of_what_is_followed(path: str) -> None:
+    shown = next(recipe.shown[path] for recipe in RECIPES.values() if path in recipe.shown)
+    assert len(shown.splitlines()) <= 15
+    assert shown in (EXAMPLES / path).read_text(encoding="utf-8")
+
+
+def test_every_example_is_shown() -> None:
+    shown = {path for recipe in RECIPES.values() for path in recipe.shown}
+    assert {str(path.relative_to(EXAMPLES)) for path in EXAMPLES.rglob("*.py")} == shown
+
+
+@pytest.mark.parametrize("title", RECIPES)
+def test_a_recipe_names_the_files_that_it_touches(title: str) -> None:
+    recipe = RECIPES[title]
+    named = [*re.findall(r"`([\w./]+)`", TEXT), *recipe.shown, *recipe.changes]
+    for path in (*recipe.shown, *recipe.changes):
+        assert any(path == name or (name.endswith("/") and path.startswith(name)) for name in named), path
+
+
+def test_a_change_that_fits_nowhere_or_twice_is_an_error() -> None:
+    assert apply_change("a\nb\n", " a\n+c\n") == "a\nc\nb\n"
+    assert apply_change("a\nb\n", "-a\n+c\n@@\n b\n+d\n") == "c\nb\nd\n"
+    for content in ("b\n", "a\na\n"):
+        with pytest.raises(AssertionError, match="expected once"):
+            apply_change(content, " a\n+c\n")
+
+
+def test_a_rule(tree: Tree) -> None:
+    recipe = RECIPES["A rule"]
+    tree.follow(recipe)
+    assert tree.touched() == {"rules/checks/run_log/timing.py", "tests/builders/rule_cases.py"}
+    handbook, explain, cases = recipe.commands
+    assert tree.run(handbook).returncode == 0
+    assert tree.touched() == {*recipe.changes, "rules/README.md"}
+    assert "TI109" in (tree.folder / "rules" / "README.md").read_text()
+    explained = tree.run(explain)
+    assert explained.returncode == 0 and "a run ends within a day" in explained.stdout, explained.stderr
+    tested = tree.run(cases)
+    assert tested.returncode == 0 and "3 passed" in tested.stdout, tested.stdout
+    records = with_record(
+        make_records(load_benchmark("dlrm_tiny"), num_evals=4),
+        keys.RUN_STOP,
+        time_ms=make_records(load_benchmark("dlrm_tiny"), num_evals=4)[-1]["time_ms"] + 90_000_000,
+    )
+    (tree.folder / "slow.txt").write_text(to_text(records))
+    judged = tree.run("dlrmbench check slow.txt --no-second-opinion")
+    assert judged.returncode == 3 and "TI109" in judged.stdout, judged.stderr
+
+
+def test_a_benchmark(tree: Tree, data_root: Path) -> None:
+    show, plan, run = RECIPES["A benchmark"].commands
+    assert tree.run(show).returncode == 0
+    tree.change(RECIPES["A benchmark"])
+    assert tree.touched() == set()
+    planned = tree.run(plan, "--data", data_root, "--format", "json", "--no-measure")
+    assert planned.returncode == 0, planned.stderr
+    assert json.loads(planned.stdout)["benchmark"] == "mine"
+    shown = tree.run("dlrmbench show ./mine.toml --format json")
+    assert json.loads(shown.stdout)["quality"]["target"] == 0.7
+    done = tree.run(run, "--data", data_root, "-q")
+    assert done.returncode == 0 and "mine on" in done.stdout, done.stderr
+
+
+def test_a_model(tree: Tree) -> None:
+    recipe = RECIPES["A model"]
+    tree.follow(recipe)
+    folder = tree.folder / "reference_models" / "dense_logistic"
+    shutil.copy(ROOT / "tests" / "builders" / "dense_logistic.py", folder / "model.py")
+    assert len(added_lines(recipe.changes["reference_models/registry.py"])) == 1
+    outside = {name for name in tree.touched() if not name.startswith("reference_models/dense_logistic/")}
+    assert outside == {"reference_models/registry.py"}
+    definition = write_definition(tree.folder)
+    done = tree.run("dlrmbench run", definition, "-n", 1, "--implementation", "reference", "-q")
+    assert done.returncode == 0 and "1 of 1 reached the target" in done.stdout, done.stdout + done.stderr
+
+
+def test_a_model_and_an_implementation_of_another_package(tree: Tree) -> None:
+    (toml,) = [text for kind, text in RECIPES["A model"].blocks if kind == "toml"]
+    lines: list[str] = []
+    for group, points in tomllib.loads(toml)["project"]["entry-points"].items():
+        lines += [f"[{group}]", *(f"{name} = {value}" for name, value in points.items())]
+    tree.environment["PYTHONPATH"] += f":{install(tree.folder / 'site', *lines)}"
+    definition = write_definition(tree.folder)
+    shown = tree.run("dlrmbench show", definition, "--format", "json")
+    assert shown.returncode == 0 and json.loads(shown.stdout)["size"]["num_parameters"] == 5, shown.stderr
+    planned = tree.run("dlrmbench plan dlrm_tiny --implementation plain --no-measure")
+    assert planned.returncode == 0, planned.stderr
+    assert tree.touched() == set()
+
+
+def test_an_implementation(tree: Tree, data_root: Path) -> None:
+    recipe = RECIPES["An implementation"]
+    tree.follow(recipe)
+    assert tree.touched() == {"reference_models/dlrm/anomaly.py", "reference_models/dlrm/spec.py"}
+    (run,) = recipe.commands
+    done = tree.run(run, "--data", data_root, "-q")
+    assert done.returncode == 0, done.stderr
+    (log,) = (tree.folder / "results").rglob("result_0.txt")
+    assert '"implementation", "value": "anomaly"' in log.read_text()
+
+
+def test_a_study_and_its_verb(tree: Tree) -> None:
+    study, verb = RECIPES["A study"], RECIPES["A verb"]
+    tree.follow(study)
+    assert tree.touched() == {"harness/planning/batches.py"}
+    tree.follow(verb)
+    assert tree.touched() == {
+        "harness/planning/batches.py", "harness/cli/batches.py", "harness/cli/__init__.py", "README.md",
+    }  # fmt: skip
+    helped = tree.run("dlrmbench --help")
+    assert "batches" in helped.stdout.split("Data")[1], helped.stderr
+    (surface,) = verb.commands
+    assert tree.run(surface).returncode == 0
+    assert (
+        "dlrmbench batches  --size VALUE repeatable required"
+        in (tree.folder / "tests" / "cli" / "cli_surface.txt").read_text()
+    )
+    tests = tree.run("pytest tests/cli/test_surface.py tests/test_docs.py -k 'promised or batches or section_of'")
+    assert tests.returncode == 0, tests.stdout
+    printed = tree.run("dlrmbench batches dlrm_tiny --size 512 --size 1000")
+    assert printed.returncode == 0, printed.stderr
+    assert "Steps (computed)" in printed.stdout and "327" in printed.stdout
+    document = json.loads(tree.run("dlrmbench batches dlrm_tiny --size 1000 --format json").stdout)
+    assert document["tables"][0]["rows"] == [[1000, 327, 680]]
+    assert [check["is_passed"] for check in document["checks"]] == [True]
+
+
+def test_a_section_of_the_page(tree: Tree) -> None:
+    recipe = RECIPES["A section of the page"]
+    tree.follow(recipe)
+    assert tree.touched() == {"reports/page/sections/seeds.py", "reports/page/contents.py"}
+    benchmark = load_benchmark("dlrm_tiny")
+    write_set(tree.folder / "set", benchmark, make_runs(benchmark))
+    done = tree.run("dlrmbench report set -o page.html --no-second-opinion")
+    assert done.returncode == 0, done.stderr
+    page = (tree.folder / "page.html").read_text()
+    assert 'id="group1-seeds"' in page and "The seeds" in page
