@@ -13,7 +13,7 @@ from reports.facts.sides import Side, converged_samples, logged_settings, side_o
 from reports.facts.throughput_sets import throughput_side
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
-from reports.text.formatting import printable
+from reports.text.formatting import distinct_labels, printable
 from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
@@ -102,13 +102,5 @@ def one_side(path: Path) -> Side:
 
 def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:
     """The sides with labels of their own: repeated ones are numbered."""
-    labels: list[str] = []
-    renamed = []
-    for side in sides:
-        number, label = 1, side.label
-        while label in labels:
-            number += 1
-            label = f"{side.label} ({number})"
-        labels.append(label)
-        renamed.append(replace(side, label=label))
-    return tuple(renamed)
+    labels = distinct_labels(side.label for side in sides)
+    return tuple(replace(side, label=label) for side, label in zip(sides, labels, strict=True))

@@ -12,7 +12,7 @@ from typing import Literal
 
 from reports.facts.records import Attempt, SetRecords, read_set_records
 from reports.statistics.intervals import Interval, olympic_interval
-from reports.text.formatting import printable
+from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
@@ -89,8 +89,8 @@ def gather(
             found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
     return tuple(
-        make_set_facts(index, label, one, read_set_records(one.result_set))
-        for index, (label, one) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
+        make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set))
+        for index, (label, judged_set) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
     )
 
 
@@ -140,20 +140,15 @@ def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
     """A short name per set: the run set's folder, or organisation, system and round; counted where they repeat."""
-    labels: list[str] = []
-    for one in result_sets:
-        if one.root is not None:
-            label = printable(one.root.resolve().name, 80)
-        else:
-            parts = [
-                one.organization,
-                one.system or one.folder.resolve().name,
-                f"v{one.round}" if one.round else None,
-            ]
-            label = " · ".join(printable(part, 60) for part in parts if part)
-        number = sum(label == other or other.startswith(f"{label} (") for other in labels) + 1
-        labels.append(label if number == 1 else f"{label} ({number})")
-    return tuple(labels)
+    return distinct_labels(map(_label, result_sets))
+
+
+def _label(result_set: ResultSet) -> str:
+    if result_set.root is not None:
+        return printable(result_set.root.resolve().name, 80)
+    system = result_set.system or result_set.folder.resolve().name
+    parts = [result_set.organization, system, f"v{result_set.round}" if result_set.round else None]
+    return " · ".join(printable(part, 60) for part in parts if part)
 
 
 def _interval(result: BenchmarkResult) -> Interval | None:

@@ -65,6 +65,11 @@ def _column(name: str, wrapped: inspect.Type) -> Column:
     )
 
 
+def shared_members(source: object, record: type[msgspec.Struct]) -> dict[str, Any]:
+    """What `source` says of the members of a record, by name: those that both have."""
+    return {name: getattr(source, name) for name in record.__struct_fields__ if hasattr(source, name)}
+
+
 def make_frame(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
     """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
     cells = list(zip(*rows, strict=True)) or [()] * len(columns)

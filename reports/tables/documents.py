@@ -1,7 +1,6 @@
 """The JSON export and its way back: a document as text, and a file from anyone, checked value by value."""
 
 import json
-import re
 import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -10,19 +9,14 @@ from typing import Any, NoReturn
 import msgspec
 
 from reports.facts.facts import gather
-from reports.tables.columns import Column, columns_of
-from reports.tables.records import EvaluationRow, ReportDocument, RunRow, SetMember, SetRow
+from reports.tables.records import ReportDocument, SetMember
 from reports.tables.rows import document_of
-from reports.text.formatting import num_bytes, printable
+from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
+from rules.records.codec import DamageError, convert
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
-_PLACE = re.compile(r"(.*) - at `\$\.?(.*)`", re.DOTALL)
-_STEP = re.compile(r"([^.\[\]]+)|\[(\d+)\]")
-_FIELD = re.compile(r"`(.*)`", re.DOTALL)
-_EXPECTED = {"string": "a text", "Int64": "a whole number", "float64": "a finite number"}
-_COLUMNS = {column.name: column for row in (SetRow, RunRow, EvaluationRow) for column in columns_of(row)}
 
 
 def json_text(document: msgspec.Struct) -> str:
@@ -70,72 +64,38 @@ def document_from(content: Any, source: str) -> ReportDocument:
         found = printable(content.get("schema_version"), 40)
         _refuse(source, f"schema_version is {found}, this version reads {SCHEMA_VERSION}")
     try:
-        document = msgspec.convert(content, ReportDocument)
-    except msgspec.ValidationError as error:
-        _refuse(source, _explain(str(error), content))
+        document = convert(content, ReportDocument)
+    except DamageError as damage:
+        _refuse(source, str(damage))
     for problem in _problems(document):
         _refuse(source, problem)
     return document
 
 
-def _explain(error: str, content: Any) -> str:
-    """The decoder's error as place, what is there, and what is expected."""
-    match = _PLACE.fullmatch(error)
-    why, place = (match[1], match[2]) if match else (error, "")
-    field = _FIELD.search(why)
-    if why.startswith("Object contains unknown field") and field:
-        return f"{place} has an unknown member {printable(field[1], 40)!r}"
-    if why.startswith("Object missing required field") and field:
-        return f"{place}.{field[1]} is missing"
-    if why.startswith(("Expected `object`", "Expected `array`")):
-        return f"{place} is no {'object' if 'object' in why[:18] else 'list'}"
-    found: Any = content
-    for name, index in _STEP.findall(place):
-        found = found[name] if name else found[int(index)]
-    if found is None:
-        return f"{place} is missing"
-    column = _COLUMNS[[name for name, _ in _STEP.findall(place) if name][-1]]
-    shown = printable(found, 40)
-    # Of a right type but outside of its limits.
-    if why.startswith(("Expected `int` ", "Expected `float` ")):
-        return f"{place} is {shown}, expected {_limits(column)}, or null"
-    return f"{place} is {shown!r}, expected {_kind(column)} or null"
-
-
-def _kind(column: Column) -> str:
-    return f"one of {', '.join(column.values)}," if column.values else _EXPECTED[column.dtype]
-
-
-def _limits(column: Column) -> str:
-    if column.high == 1:
-        return "a number from 0 to 1"
-    return "a number of at least 0" if column.low == 0 else "a whole number of at most 64 bits"
-
-
 def _problems(document: ReportDocument) -> Iterator[str]:
     """What no type says: labels and runs that stand twice, lists that do not fit, an AUC that is none."""
     labels: set[str] = set()
-    for index, one in enumerate(document.configurations):
+    for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"
-        if one.configuration in labels:
+        if configuration.configuration in labels:
             yield f"{place}.configuration stands twice"
-        labels.add(one.configuration)
+        labels.add(configuration.configuration)
         known: set[tuple[str, str]] = set()
-        for number, run in enumerate(one.runs):
+        for number, run in enumerate(configuration.runs):
             if (run.run, run.path) in known:
                 yield f"{place}.runs[{number}]: run and path stand twice"
             known.add((run.run, run.path))
             lists = msgspec.structs.astuple(run.evaluations)
             if len({len(values) for values in lists}) > 1:
                 yield f"{place}.runs[{number}].evaluations has lists of different lengths"
-        for name, quality in _qualities(one) if one.is_defined else ():
+        for name, quality in _qualities(configuration) if configuration.is_defined else ():
             if quality is not None and not 0 <= quality <= 1:
-                yield f"{place}.{name} is {quality}, expected a number from 0 to 1, or null"
+                yield f"{place}.{name}: found {quality}, expected a number from 0 to 1 or null"
 
 
-def _qualities(one: SetMember) -> Iterator[tuple[str, float | None]]:
-    yield "final_quality", one.final_quality
-    for number, run in enumerate(one.runs):
+def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
+    yield "final_quality", configuration.final_quality
+    for number, run in enumerate(configuration.runs):
         yield f"runs[{number}].final_quality", run.final_quality
         for index, quality in enumerate(run.evaluations.quality):
             yield f"runs[{number}].evaluations.quality[{index}]", quality
@@ -143,16 +103,14 @@ def _qualities(one: SetMember) -> Iterator[tuple[str, float | None]]:
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
     """All configurations of all parts; a label that an earlier one has gets a number, as in 'base (2)'."""
-    taken: set[str] = set()
-    joined = []
-    for one in (one for part in parts for one in part.configurations):
-        number, label = 1, one.configuration
-        while label in taken:
-            number += 1
-            label = f"{one.configuration} ({number})"
-        taken.add(label)
-        joined.append(msgspec.structs.replace(one, configuration=label))
-    return ReportDocument(configurations=tuple(joined))
+    found = [configuration for part in parts for configuration in part.configurations]
+    labels = distinct_labels(configuration.configuration for configuration in found)
+    return ReportDocument(
+        configurations=tuple(
+            msgspec.structs.replace(configuration, configuration=label)
+            for configuration, label in zip(found, labels, strict=True)
+        )
+    )
 
 
 def _refuse(source: str, why: str) -> NoReturn:

@@ -1,13 +1,13 @@
 """Typed frames of a document: one row per configuration, run, evaluation and finding; Parquet of them."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
 from reports.facts.facts import SetFacts
-from reports.tables.columns import columns_of, make_frame, record_frame
+from reports.tables.columns import Column, columns_of, make_frame, record_frame
 from reports.tables.records import EvaluationRow, FindingRow, ReportDocument, RunRow, SetRow
 
 CONFIGURATION = columns_of(SetRow)[0]
@@ -24,15 +24,7 @@ def sets_frame(document: ReportDocument) -> pd.DataFrame:
 
 def runs_frame(document: ReportDocument) -> pd.DataFrame:
     """One row per run, by RUN_COLUMNS; of each configuration the committed ones first."""
-    names = [column.name for column in RUN_COLUMNS[1:]]
-    return make_frame(
-        RUN_COLUMNS,
-        (
-            [one.configuration, *(getattr(run, name) for name in names)]
-            for one in document.configurations
-            for run in one.runs
-        ),
-    )
+    return _labelled_frame(RUN_COLUMNS, ((row.configuration, row.runs) for row in document.configurations))
 
 
 def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
@@ -42,24 +34,24 @@ def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
 
 def findings_frame(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per finding on a set or on one of its logs, worst first, by FINDING_COLUMNS."""
-    names = [column.name for column in FINDING_COLUMNS[1:]]
+    return _labelled_frame(FINDING_COLUMNS, ((facts.label, facts.verdict.findings) for facts in sets))
+
+
+def _labelled_frame(columns: Sequence[Column], parts: Iterable[tuple[str, Iterable[object]]]) -> pd.DataFrame:
+    """A frame of several configurations' rows, whose first column is the label of the configuration."""
+    names = [column.name for column in columns[1:]]
     return make_frame(
-        FINDING_COLUMNS,
-        (
-            [one.label, *(getattr(finding, name) for name in names)]
-            for one in sets
-            for finding in one.verdict.findings
-        ),
+        columns, ([label, *(getattr(row, name) for name in names)] for label, rows in parts for row in rows)
     )
 
 
 def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
-    for one in document.configurations:
-        for run in one.runs:
+    for configuration in document.configurations:
+        for run in configuration.runs:
             lists = run.evaluations
             quantities = zip(lists.epoch_num, lists.samples_count, lists.elapsed_s, lists.quality, strict=True)
             for number, quantity in enumerate(quantities, start=1):
-                yield (one.configuration, run.run, number, *quantity, run.path)
+                yield (configuration.configuration, run.run, number, *quantity, run.path)
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:

@@ -5,10 +5,10 @@ Names and meanings stay, and new ones go to the end: frames, CSV, Parquet, JSON 
 
 from typing import Annotated, Any, Literal
 
-import msgspec
 from msgspec import Meta
 
 from rules.checks.rule import Severity
+from rules.records.codec import Record
 
 _WORD = {"ge": -(2**63), "le": 2**63 - 1}
 
@@ -39,7 +39,7 @@ Samples = Annotated[int, _unit("samples", **_WORD)] | None
 TrainedSamples = Annotated[int, _unit("samples", ge=0, le=2**63 - 1)] | None
 
 
-class Row(msgspec.Struct, kw_only=True, frozen=True, forbid_unknown_fields=True):
+class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
     """One row of a table; None is not known, or not measured, and never 0."""
 
 

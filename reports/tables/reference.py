@@ -1,7 +1,7 @@
-"""reports/README.md, made from the columns: python -m reports.tables.reference > reports/README.md."""
+"""The tables of columns in reports/README.md: python -m reports.tables.reference writes them anew."""
 
-import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 from reports.tables.columns import Column, columns_of
 from reports.tables.frames import EVALUATION_COLUMNS, FINDING_COLUMNS, RUN_COLUMNS, SET_COLUMNS
@@ -18,64 +18,20 @@ FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
         columns_of(MeasurementRow),
     ),
 }
-_HEAD = """# Results in a notebook, and as files
-
-This page is made from the columns (`python -m reports.tables.reference > reports/README.md`).
-
-## A notebook
-
-`frames.read` takes what `dlrmbench report` takes: run sets and folders of them, anyone's result directories and logs,
-measurements, and files of `report --format json`. It imports no torch and writes nothing.
-
-```python
-from reports import frames
-
-data = frames.read("results")
-
-converged = data.runs[(data.runs["status"] == "success") & (data.runs["counted"] != "no")]
-speed = converged.groupby("configuration")[["time_to_train_s", "throughput_samples_per_s"]]
-print(speed.agg(["count", "mean", "std"]))
-
-last = data.evaluations.groupby(["configuration", "run"])["quality"].last()
-print(last.unstack("configuration"))
-
-print(data.sets[["configuration", "outcome", "num_errors", "score_s", "low_s", "high_s"]])
-print(data.findings.groupby(["configuration", "severity", "code"], observed=True).size())
-print(data.measurements.groupby(["configuration", "quantity", "unit"])["value"].describe())
-
-data.runs.to_parquet("runs.parquet")
-for problem in data.problems:
-    print("not used:", problem)
-```
-
-Labels in `configuration` tell the sets apart and join `sets`, `runs`, `evaluations` and `findings`; `configuration`,
-`run` and `path` tell runs apart. Units are in the names of columns. Missing is missing, never 0: `pd.NA` in Int64 and
-string, NaN in float64 and category, NaT in a moment.
-
-## Files
-
-| `report --format` | holds |
-|---|---|
-| csv | `runs`; text that a spreadsheet would take for a formula gets an apostrophe first |
-| parquet | `sets` as configurations.parquet, `runs` and `evaluations`, one file each |
-| json | the same as one document: configurations, each with its runs, each with one list per quantity evaluated |
-
-All numbers are there at full precision. Names and meanings stay, and new columns go to the end. `python -m
-reports.schemas NAME` prints the JSON Schema of what `report`, `compare` (comparison), `diff` (difference) and
-`history` write with `--format json`.
-
-## Columns
-"""
+README = Path(__file__).parents[1] / "README.md"
+_HEADING = "\n## Columns\n"
 
 
-def render_reference() -> str:
-    """The page."""
-    return "\n".join([_HEAD, *(_table(name, *frame) for name, frame in FRAMES.items())])
+def render_reference(page: str) -> str:
+    """Write what follows the heading Columns of a page anew; what comes before it stays."""
+    return "\n".join(
+        [page.partition(_HEADING)[0] + _HEADING, *(_table(name, *frame) for name, frame in FRAMES.items())]
+    )
 
 
 def _table(name: str, purpose: str, columns: Sequence[Column]) -> str:
     head = ("| column | dtype | unit | meaning |", "|---|---|---|---|")
-    rows = (f"| {one.name} | {one.dtype} | {one.unit} | {_meaning(one)} |" for one in columns)
+    rows = (f"| {column.name} | {column.dtype} | {column.unit} | {_meaning(column)} |" for column in columns)
     return "\n".join([f"### `{name}`", "", purpose, "", *head, *rows, ""])
 
 
@@ -84,4 +40,4 @@ def _meaning(column: Column) -> str:
 
 
 if __name__ == "__main__":
-    sys.stdout.write(render_reference())
+    README.write_text(render_reference(README.read_text(encoding="utf-8")), encoding="utf-8")

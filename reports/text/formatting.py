@@ -192,6 +192,18 @@ def plural(number: int, noun: str, nouns: str | None = None) -> str:
     return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
+def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:
+    """Labels that differ from each other: one that is there already gets a number, as in 'base (2)'."""
+    found: dict[str, None] = {}
+    for label in labels:
+        number, distinct = 1, label
+        while distinct in found:
+            number += 1
+            distinct = f"{label} ({number})"
+        found[distinct] = None
+    return tuple(found)
+
+
 def printable(value: object, max_chars: int = _MAX_TEXT) -> str:
     """Text from a log or file as one visible line.
 

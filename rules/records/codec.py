@@ -32,6 +32,7 @@ Sha256 = Annotated[str, Meta(pattern="^[0-9a-f]{64}$")]
 
 _ERROR = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$?(?P<path>[^`]*)`)?\Z")
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
+_UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
 
 
@@ -227,6 +228,8 @@ def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError
         member, value, annotation = _descend(member, value, annotation, step)
     if (missing := _MISSING.match(what)) is not None:
         return DamageError(_join(member, missing["name"]), "nothing", "a value: the member is missing")
+    if (unknown := _UNKNOWN.match(what)) is not None:
+        return DamageError(_join(member, unknown["name"]), show(value[unknown["name"]]), "no such member")
     if what.startswith("Invalid enum value"):
         options = [show(option) for literal in _parts(annotation, Literal) for option in get_args(literal)]
         return DamageError(member, show(value), " or ".join(options))
