@@ -8,13 +8,14 @@ from typing import Any
 import msgspec
 
 from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
+from reports.facts.measured_sets import read_measured
 from reports.facts.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
-from reports.facts.throughput_sets import read_throughput
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
+from rules.records.kinds import IN_PROCESSES
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 
@@ -84,8 +85,10 @@ def describe(path: Path) -> Described:
     if is_document(path):
         return _of_document(path)
     inventory = take_inventory(path)
-    if inventory.throughput and not inventory.result_sets:
-        return _of_measurement(_only(path, inventory.throughput, [folder.name for folder in inventory.throughput]))
+    measured = [(kind, folder) for kind in IN_PROCESSES for folder in inventory.measurements.get(kind, ())]
+    if measured and not inventory.result_sets:
+        kind, folder = _only(path, measured, [folder.name for _, folder in measured])
+        return _of_measurement(kind, folder)
     found = inventory.require_result_sets()
     one = _only(path, found, [str(result_set.folder) for result_set in found])
     records = read_set_records(one)
@@ -148,16 +151,16 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
     return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[one] for one in shown))
 
 
-def _of_measurement(folder: Path) -> Described:
-    """A measurement of throughput alone: its record, and what its first process read from what was built."""
-    measured = read_throughput(folder)
+def _of_measurement(kind: str, folder: Path) -> Described:
+    """A measurement alone: its record, and what its first process read from what was built."""
+    measured = read_measured(folder, kind)
     record, run_set = measured.record, measured.run_set
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
-    named = (("data_kind", record.data_kind), ("warm_up_steps", record.warm_up_steps))
-    source = "extra/throughput.json, process 1"
+    named = [(name, getattr(record, name, None)) for name in ("data_kind", "warm_up_steps", "eval_samples")]
+    source = f"extra/{kind}.json, process 1"
     settings["logged"] = {
         name: Setting(value=_shown(value), source=source)
-        for name, value in (*record.processes[0].hyperparameters.items(), *named)
+        for name, value in (*record.repetitions()[0].hyperparameters.items(), *named)
         if value is not None
     }
     return Described(label=printable(folder, 120), settings=settings)

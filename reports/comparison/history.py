@@ -10,6 +10,7 @@ import msgspec
 import pandas as pd
 
 from reports.comparison.records import HistoryDocument, PastSet
+from reports.facts.measured_sets import read_measured
 from reports.facts.throughput_sets import read_throughput
 from reports.statistics.intervals import log_summary
 from reports.tables.columns import record_frame
@@ -18,6 +19,7 @@ from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
 from rules.records.codec import Damage, decode
+from rules.records.kinds import IN_PROCESSES
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 from rules.tree.result_set import ResultSet
@@ -85,7 +87,9 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "harness_version": printable(record.harness_version),
         "commit": _commit(record.environment),
     }
-    return _measurement(path, known) if record.kind == "throughput" else _runs(sets, known)
+    if record.kind == "throughput":
+        return _measurement(path, known)
+    return _measured(path, record.kind, known) if record.kind in IN_PROCESSES else _runs(sets, known)
 
 
 def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
@@ -102,6 +106,17 @@ def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
         num_done=len(measured.rates),
         throughput_samples_per_s=summary.geometric_mean if summary else None,
     )
+
+
+def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
+    if not (path / "extra" / f"{kind}.json").exists():
+        return PastSet(**known, kind=kind, num_done=0, problem="not finished")
+    try:
+        measured = read_measured(path, kind)
+    except InputError as error:
+        return PastSet(**known, kind="broken", problem=str(error))
+    auc = measured.mean(measured.measure.value) if measured.measure.unit == "auc" else None
+    return PastSet(**known, kind=kind, num_done=len(measured.values), auc=auc)
 
 
 def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:

@@ -177,7 +177,7 @@ class PastSet(Row, kw_only=True, frozen=True):
     """One run set. Null is not known; `problem` says what is wrong with a broken one, or why there is no score."""
 
     folder: str
-    kind: Literal["runs", "throughput", "broken"]
+    kind: Annotated[str, meaning("runs, broken, or the kind of measurement, such as throughput")]
     created_utc: Text = None
     benchmark: Text = None
     name: Annotated[Text, meaning("what --name gave instead of the digest")] = None
@@ -193,6 +193,7 @@ class PastSet(Row, kw_only=True, frozen=True):
     throughput_samples_per_s: Annotated[
         Positive, meaning("geometric mean over runs that converged, or over the processes of a measurement")
     ] = None
+    auc: Annotated[Share, meaning("mean over the processes of a measurement of quality")] = None
     harness_version: Text = None
     commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
     problem: Text = None

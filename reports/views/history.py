@@ -33,7 +33,13 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
 def _row(past: PastSet) -> tuple[str, ...]:
     done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
     code = " ".join(word for word in (past.harness_version, past.commit) if word)
-    made_by = (f"on {past.system}" if past.system else "", f"by dlrmbench {code}" if code else "", past.problem)
+    measured = "" if past.auc is None else f"AUC {past.auc:.5f}"
+    made_by = (
+        measured,
+        f"on {past.system}" if past.system else "",
+        f"by dlrmbench {code}" if code else "",
+        past.problem,
+    )
     return (
         utc(epoch_ms(past.created_utc)).removesuffix(" UTC").rpartition(":")[0] or MISSING,
         past.benchmark or MISSING,

@@ -133,6 +133,10 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     assert len(workers.launches) == 3 + 3
     record = decode(only_folder(tmp_path) / "extra" / "quality.json", QualityRecord)
     assert isinstance(record, QualityRecord) and len(record.processes) == 5
+    listed = CliRunner().invoke(cli, ["history", str(tmp_path / "out"), "--format", "json"])
+    (past,) = json.loads(listed.stdout)["run_sets"]
+    assert (past["kind"], past["num_done"]) == ("quality", 5)
+    assert past["auc"] == pytest.approx(sum(one.auc for one in record.processes) / 5)
 
 
 def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
