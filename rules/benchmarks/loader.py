@@ -49,9 +49,9 @@ class Quality:
     """When a run has reached its goal, and how often it may look."""
 
     metric: Literal["roc_auc"]
-    target: Annotated[float, Meta(ge=0.5, le=1)]
+    target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
     evals_per_epoch: PositiveCount
-    max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6)]
+    max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
     first_epoch_num: Count = 0
     """What the log calls the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
