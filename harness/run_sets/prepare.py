@@ -87,7 +87,7 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
         return
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
     raise HarnessError(
-        f"implementation {workload.runtime.implementation!r} does not tell its phases and cannot be profiled. "
+        f"implementation {workload.runtime.implementation!r} does not report its phases and cannot be profiled. "
         + (f"Use {' or '.join(others)}." if others else ""),
         ExitCode.USAGE,
     )

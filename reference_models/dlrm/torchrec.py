@@ -238,7 +238,7 @@ class TorchRecWorkload(TrainingLoop):
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:
-        raise ConfigError("implementation 'torchrec' does not tell its phases; profile 'reference' or 'optimized'.")
+        raise ConfigError("implementation 'torchrec' does not report its phases; profile 'reference' or 'optimized'.")
         yield
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:

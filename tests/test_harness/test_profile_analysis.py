@@ -1,4 +1,4 @@
-"""What bounds a phase and a step, from ceilings and times that are made up; and both sides of a measured ridge."""
+"""What bounds a phase and a step, from invented ceilings and times; and both sides of a measured ridge."""
 
 import math
 from typing import Any
@@ -10,21 +10,29 @@ from hypothesis import strategies as st
 
 from harness.measure.profile.analysis import (
     OVERHEAD_BELOW,
-    PhaseLimit,
-    PhaseProfile,
     analyse_phases,
-    limit_step,
-    side_of_ridge,
-    step_intensity,
+    analyse_step,
+    compute_ceilings,
+    find_bound,
+    move_s,
+    phase_limit_s,
 )
-from harness.measure.profile.ceilings import Ceilings, CopyCeiling, GatherCeiling, MatmulCeiling, Rate
 from harness.measure.profile.measure_ceilings import measure_ceilings, measure_matmul
 from reference_models.config.sections import DataConfig
 from reference_models.costs.phases import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs
-from reference_models.dlrm.phases import Phase
+from reference_models.dlrm.phases import LABELS, Phase
+from rules.records.profile import (
+    CeilingsRecord,
+    CopyRate,
+    GatherRate,
+    LayerProduct,
+    MeasuredCeilings,
+    Rate,
+    SquareProduct,
+)
 
 BATCH = 512
 
@@ -51,28 +59,37 @@ def steady(value: float) -> Rate:
 
 def ceilings_of(
     products: tuple[Matmul, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
-) -> Ceilings:
-    def matmul(num: int, m: int, k: int, n: int, rate: float) -> MatmulCeiling:
-        return MatmulCeiling(num=num, m=m, k=k, n=n, layout="any", flop_per_s=steady(rate))
+) -> CeilingsRecord:
+    def matmul(num: int, m: int, k: int, n: int, rate: float) -> LayerProduct:
+        return LayerProduct(num=num, m=m, k=k, n=n, layout="any", flop_per_s=steady(rate), used_by=("any",))
 
-    gather = GatherCeiling(ids="any", method="any", table_rows=9, row_bytes=64, rows_per_s=steady(rows_per_s))
-    return Ceilings(
-        matmul={product.shape: matmul(*product.shape, flop_per_s) for product in products},
-        square=(matmul(1, 8, 8, 8, 2 * flop_per_s),),
-        copies=(
-            CopyCeiling(bytes=1000, bytes_per_s=steady(10 * bytes_per_s)),
-            CopyCeiling(bytes=10**9, bytes_per_s=steady(bytes_per_s)),
-        ),
-        random_rows=gather,
-        batch_rows=gather,
-        transfer=None,
+    gather = GatherRate(ids="any", method="any", table_rows=9, row_bytes=64, rows_per_s=steady(rows_per_s))
+    return compute_ceilings(
+        MeasuredCeilings(
+            matmul=tuple(matmul(*shape, flop_per_s) for shape in {product.shape for product in products}),
+            square=(SquareProduct(num=1, m=8, k=8, n=8, layout="any", flop_per_s=steady(2 * flop_per_s)),),
+            copies=(
+                CopyRate(bytes=1000, bytes_per_s=steady(10 * bytes_per_s)),
+                CopyRate(bytes=10**9, bytes_per_s=steady(bytes_per_s)),
+            ),
+            random_rows=gather,
+            batch_rows=gather,
+            transfer=None,
+        )
     )
+
+
+def side_of_ridge(model: DLRMConfig, data: DataConfig, ceilings: CeilingsRecord) -> str:
+    counts = counts_of(model, data)
+    step = analyse_step(1.0, (), counts, (), ceilings, BATCH)
+    assert step.flop_per_byte == sum(phase.flop for phase in counts.values()) / step.bytes
+    return step.ridge_side
 
 
 def test_a_matmul_only_and_a_lookup_only_model_lie_on_the_two_sides_of_a_ridge() -> None:
     ceilings = ceilings_of(())
-    assert ceilings.ridge_flop_per_byte == pytest.approx(2e9 / 1e8)
-    sides = [side_of_ridge(step_intensity(counts_of(*one)), ceilings) for one in (MATMUL_ONLY, LOOKUP_ONLY)]
+    assert ceilings.computed.ridge_flop_per_byte == pytest.approx(2e9 / 1e8)
+    sides = [side_of_ridge(*shape, ceilings) for shape in (MATMUL_ONLY, LOOKUP_ONLY)]
     assert sides == ["compute", "memory"]
     assert counts_of(*LOOKUP_ONLY)[Phase.EMBEDDING_FORWARD].flop * 4 < step_bytes(LOOKUP_ONLY)
 
@@ -84,7 +101,7 @@ def step_bytes(one: tuple[DLRMConfig, DataConfig]) -> int:
 @pytest.mark.long
 def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
     for (model, data), side in ((MATMUL_ONLY, "compute"), (LOOKUP_ONLY, "memory")):
-        ceilings = measure_ceilings(
+        measured = measure_ceilings(
             list_matmuls(model, data, BATCH),
             batches_ids=[torch.randint(0, 20_000, (BATCH, data.num_lookups))],
             num_embeddings=data.num_embeddings or (),
@@ -94,14 +111,9 @@ def test_they_lie_there_with_the_ceilings_of_this_very_machine() -> None:
             dtype=torch.float32,
             available_bytes=1 << 30,
         )
-        assert side_of_ridge(step_intensity(counts_of(model, data)), ceilings) == side
-        assert all(one.flop_per_s.best >= one.flop_per_s.median > 0 for one in ceilings.matmul.values())
-        assert ceilings.copies[-1].bytes_per_s.best >= ceilings.copies[-1].bytes_per_s.median > 0
-
-
-def profile_of(time_s: float | None, *, compute_s: float, memory_s: float, gather_s: float) -> PhaseProfile:
-    limit = PhaseLimit(compute_s=compute_s, memory_s=memory_s, gather_s=gather_s)
-    return PhaseProfile(phase=Phase.LOSS, time_s=time_s, share=None, counts=PhaseCosts(), limit=limit)
+        assert side_of_ridge(model, data, compute_ceilings(measured)) == side
+        assert all(product.flop_per_s.best >= product.flop_per_s.median > 0 for product in measured.matmul)
+        assert measured.copies[-1].bytes_per_s.best >= measured.copies[-1].bytes_per_s.median > 0
 
 
 @pytest.mark.parametrize(
@@ -109,32 +121,31 @@ def profile_of(time_s: float | None, *, compute_s: float, memory_s: float, gathe
     [((3.0, 1.0, 2.0), "compute"), ((1.0, 3.0, 2.0), "memory"), ((1.0, 2.0, 3.0), "gather"), ((0, 0, 0), "overhead")],
 )
 def test_the_largest_part_of_the_limit_bounds_a_phase_near_it(limits: tuple[float, ...], bound: str) -> None:
-    parts = dict(zip(("compute_s", "memory_s", "gather_s"), limits, strict=True))
-    assert profile_of(4.0, **parts).bound == bound
-    assert profile_of(3.0 / OVERHEAD_BELOW * 1.01, **parts).bound == "overhead"
-    untold = profile_of(None, **parts)
-    assert (untold.bound, untold.ceiling_fraction) == (None, None)
+    parts = dict(zip(("compute", "memory", "gather"), limits, strict=True))
+    assert find_bound(4.0, parts)[1] == bound
+    assert find_bound(3.0 / OVERHEAD_BELOW * 1.01, parts)[1] == "overhead"
+    assert find_bound(None, parts) == (None, None)
 
 
 def test_a_phase_of_products_is_limited_by_the_rate_of_their_own_shapes() -> None:
     model, data = MATMUL_ONLY
     products = list_matmuls(model, data, BATCH)
     phases = analyse_phases(
-        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products), Phase
+        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products), LABELS
     )
-    (top,) = (one for one in phases if one.phase == Phase.TOP_MLP_FORWARD)
+    (top,) = (phase.computed for phase in phases if phase.phase == Phase.TOP_MLP_FORWARD)
     flop = 2 * BATCH * (32 * 512 + 512 * 512 + 512)
-    assert top.limit.compute_s == pytest.approx(flop / 1e9)
-    assert top.limit.memory_s == 0  # operands are part of a product's measured time
+    assert top.compute_limit_s == pytest.approx(flop / 1e9)
+    assert top.memory_limit_s == 0  # operands are part of a product's measured time
     assert top.ceiling_fraction == pytest.approx(flop / 1e9)
     assert top.bound == ("compute" if flop / 1e9 >= OVERHEAD_BELOW else "overhead")
 
 
 def test_small_phases_may_use_the_rate_of_small_copies_and_large_ones_may_not() -> None:
     ceilings = ceilings_of(())
-    assert ceilings.move_s(500) == pytest.approx(500 / 1e9)
-    assert ceilings.move_s(2000) == pytest.approx(2000 / 1e8)
-    assert ceilings.move_s(10**12) == pytest.approx(10**12 / 1e8)
+    assert move_s(500, ceilings) == pytest.approx(500 / 1e9)
+    assert move_s(2000, ceilings) == pytest.approx(2000 / 1e8)
+    assert move_s(10**12, ceilings) == pytest.approx(10**12 / 1e8)
 
 
 def test_the_steps_limits_add_up() -> None:
@@ -142,14 +153,16 @@ def test_the_steps_limits_add_up() -> None:
     products = list_matmuls(model, data, BATCH)
     ceilings = ceilings_of(products)
     counts = counts_of(model, data)
-    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings, Phase)
-    limits = limit_step(phases, products, ceilings)
+    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings, LABELS)
+    limits = analyse_step(0.1, phases, counts, products, ceilings, BATCH).limits
     flop = model_costs(model, data).training_flop_per_sample * BATCH
-    assert limits.matmul_s == pytest.approx(flop / 1e9)
-    assert limits.matmul_median_s == pytest.approx(2 * limits.matmul_s)
-    assert limits.matmul_best_shape_s == pytest.approx(limits.matmul_s / 2)
-    assert limits.all_phases_s == pytest.approx(sum(one.limit.limit_s for one in phases))
-    assert limits.all_phases_s >= limits.matmul_s
+    assert limits.matmul.step_s == pytest.approx(flop / 1e9)
+    assert limits.matmul.fraction == pytest.approx(limits.matmul.step_s / 0.1)
+    assert limits.matmul.samples_per_s == pytest.approx(BATCH / limits.matmul.step_s)
+    assert limits.matmul_median.step_s == pytest.approx(2 * limits.matmul.step_s)
+    assert limits.matmul_best_shape.step_s == pytest.approx(limits.matmul.step_s / 2)
+    assert limits.all_phases.step_s == pytest.approx(sum(phase_limit_s(phase.computed) for phase in phases))
+    assert limits.all_phases.step_s >= limits.matmul.step_s
 
 
 @given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
@@ -157,11 +170,11 @@ def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> 
     model, data = LOOKUP_ONLY
     products = list_matmuls(model, data, BATCH)
     counts: dict[Any, PhaseCosts] = counts_of(model, data)
-    phases = analyse_phases(times_s, counts, products, ceilings_of(products), Phase)
-    assert math.isclose(sum(one.share for one in phases if one.share is not None), 1.0)
-    assert {one.phase for one in phases} == times_s.keys() | counts.keys()
-    assert [one.phase for one in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]
-    assert sum(one.counts.bytes for one in phases) == sum(one.bytes for one in counts.values())
+    phases = analyse_phases(times_s, counts, products, ceilings_of(products), LABELS)
+    computed = [phase.computed for phase in phases]
+    assert math.isclose(sum(phase.share for phase in computed if phase.share is not None), 1.0)
+    assert [phase.phase for phase in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]
+    assert sum(phase.bytes for phase in computed) == sum(phase.bytes for phase in counts.values())
 
 
 def test_a_ceiling_is_measured_on_one_thread_too_and_the_threads_are_back_afterwards() -> None:

@@ -17,8 +17,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.measure.profile.operators import operator_bytes, summarise, write_trace
-from harness.measure.profile.steps import StepTimes, measure_steps, median_interval, train_steps
-from harness.measure.profile.timeline import Timeline
+from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval, train_steps
 from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
 from reference_models.training.phases import Enter, ignore_phase
@@ -26,11 +25,11 @@ from reference_models.training.workload import TrainCounts
 
 CPU = torch.device("cpu")
 PHASES_MS = {Phase.DATA: 5, Phase.LOSS: 2, Phase.TOP_MLP_BACKWARD: 30}
-TELLING_MS, LOOP_MS = 1, 4
+REPORTING_MS, LOOP_MS = 1, 4
 
 
 class FakeTime:
-    """A monotonic clock that only moves when it is told to."""
+    """A monotonic clock that only moves when it is made to."""
 
     def __init__(self) -> None:
         self.now_ns = 10**9
@@ -40,7 +39,7 @@ class FakeTime:
 
 
 class ScriptedSteps:
-    """Trains by moving a fake clock; telling phases costs TELLING_MS per step, the loop LOOP_MS per call."""
+    """Trains by moving a fake clock; reporting phases costs REPORTING_MS per step, the loop LOOP_MS per call."""
 
     def __init__(self, clock: FakeTime, *, epoch: int = 1000) -> None:
         self._clock, self._epoch, self._left = clock, epoch, epoch
@@ -56,7 +55,7 @@ class ScriptedSteps:
             for phase, milliseconds in PHASES_MS.items():
                 self._enter(phase)
                 self._clock.sleep_ms(milliseconds)
-            self._clock.sleep_ms(0 if self._enter is ignore_phase else TELLING_MS)
+            self._clock.sleep_ms(0 if self._enter is ignore_phase else REPORTING_MS)
         self._enter(Phase.OTHER)
         self._clock.sleep_ms(LOOP_MS)
         self.calls.append((self._enter is not ignore_phase, num_steps))
@@ -79,7 +78,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> FakeTime:
     return made
 
 
-def test_phases_and_the_loop_are_told_apart_and_add_up_to_the_step(clock: FakeTime) -> None:
+def test_phases_and_the_loop_are_separate_and_add_up_to_the_step(clock: FakeTime) -> None:
     workload: Any = ScriptedSteps(clock)
     times = measure_steps(workload, CPU, num_steps=10)
     phases = times.phase_times_s()
@@ -88,37 +87,38 @@ def test_phases_and_the_loop_are_told_apart_and_add_up_to_the_step(clock: FakeTi
     assert times.step_s == pytest.approx(per_step_ms / 1e3)
     assert phases[Phase.DATA] == pytest.approx(5e-3)
     assert phases[Phase.LOSS] == pytest.approx(2e-3)
-    assert phases[Phase.TOP_MLP_BACKWARD] == pytest.approx((30 + TELLING_MS) / 1e3)
+    assert phases[Phase.TOP_MLP_BACKWARD] == pytest.approx((30 + REPORTING_MS) / 1e3)
     assert phases[Phase.OTHER] == pytest.approx(LOOP_MS / times.steps_per_block / 1e3)
-    assert sum(phases.values()) == pytest.approx((per_step_ms + TELLING_MS) / 1e3)
-    named = (step_ms + TELLING_MS) / (per_step_ms + TELLING_MS)
-    assert times.named_share == pytest.approx(named)
+    assert sum(phases.values()) == pytest.approx((per_step_ms + REPORTING_MS) / 1e3)
+    named = (step_ms + REPORTING_MS) / (per_step_ms + REPORTING_MS)
+    assert times.measured(8).named_share == pytest.approx(named)
 
 
 def test_phases_add_up_to_an_undisturbed_step_whichever_phase_a_disturbance_hit() -> None:
     phases = [{Phase.DATA: 1.0, Phase.LOSS: 3.0}, {Phase.DATA: 3.0, Phase.LOSS: 1.1}] * 4
     phases += [{Phase.DATA: 90.0, Phase.LOSS: 1.0}, {Phase.DATA: 0.1, Phase.LOSS: 0.1}]
-    told = tuple(sum(block.values()) for block in phases)
-    times = StepTimes(steps_per_block=1, plain_s=told, told_s=told, phases_s=tuple(phases))
+    whole = tuple(sum(block.values()) for block in phases)
+    times = StepTimes(steps_per_block=1, plain_s=whole, instrumented_s=whole, phases_s=tuple(phases))
     found = times.phase_times_s()
     assert 4.0 <= sum(found.values()) <= 4.1
     assert found[Phase.DATA] == pytest.approx(2.0, abs=0.4)
 
 
-def test_what_telling_costs_is_the_difference_between_neighbouring_blocks(clock: FakeTime) -> None:
+def test_what_reporting_phases_costs_is_the_difference_between_neighbouring_blocks(clock: FakeTime) -> None:
     workload: Any = ScriptedSteps(clock)
     times = measure_steps(workload, CPU, num_steps=10)
-    cost, low, high = times.instrumentation_cost()
-    assert [cost, low, high] == pytest.approx([TELLING_MS / (times.step_s * 1e3)] * 3)
-    told = [is_told for is_told, _ in workload.calls[-4:]]
-    assert told in ([False, True, True, False], [True, False, False, True])  # each first every other time
+    measured = times.measured(8)
+    cost = [measured.instrumentation_cost, *measured.instrumentation_cost_interval]
+    assert cost == pytest.approx([REPORTING_MS / (times.step_s * 1e3)] * 3)
+    reported = [is_reported for is_reported, _ in workload.calls[-4:]]
+    assert reported in ([False, True, True, False], [True, False, False, True])  # each first every other time
 
 
 def test_without_a_number_steps_fill_a_budget(clock: FakeTime) -> None:
     workload: Any = ScriptedSteps(clock)
     start_ns = clock.now_ns
     times = measure_steps(workload, CPU, num_steps=None)
-    assert len(times.plain_s) == len(times.told_s) == len(times.phases_s) >= 10
+    assert len(times.plain_s) == len(times.instrumented_s) == len(times.phases_s) >= 10
     assert (clock.now_ns - start_ns) / 1e9 < 20
 
 
@@ -171,13 +171,13 @@ def test_operators_come_by_self_time_and_phases_are_not_among_them() -> None:
         num_steps=2,
         is_cuda=False,
     )
-    assert len(table.operators) == 15
-    first = table.operators[0]
+    assert len(table.table) == 15
+    first = table.table[0]
     assert (first.name, first.calls_per_step, first.self_s_per_step) == ("aten::mm", 2, 3.0)
     assert first.share == pytest.approx(0.6)
     assert (first.flop, first.bytes) == (240, 4 * (20 + 30 + 24))
     assert table.outside_share == pytest.approx(0.2)
-    assert not any(one.name.startswith("phase") for one in table.operators)
+    assert not any(operator.name.startswith("phase") for operator in table.table)
 
 
 @pytest.mark.parametrize(

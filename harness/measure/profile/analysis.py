@@ -1,128 +1,167 @@
-"""From measured times, computed counts and measured ceilings to what bounds each phase and the step; pure."""
+"""From measured times, computed costs and measured ceilings to what bounds each phase and the step; no torch."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 
-from harness.measure.profile.ceilings import Ceilings
 from reference_models.costs.phases import Matmul, PhaseCosts
+from rules.records.profile import (
+    Bound,
+    CeilingsRecord,
+    ComputedCeilings,
+    ComputedPhase,
+    ComputedStep,
+    MeasuredCeilings,
+    MeasuredPhase,
+    PhaseRecord,
+    StepLimit,
+    StepLimits,
+)
 
 OVERHEAD_BELOW = 0.5
 """Share of the limit under which a phase is bound by neither: most of its time is something else."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseLimit:
-    """The least time of one phase on this system: the largest of what its parts take, each at its own ceiling."""
-
-    compute_s: float
-    memory_s: float
-    gather_s: float
-
-    @property
-    def limit_s(self) -> float:
-        return max(self.compute_s, self.memory_s, self.gather_s)
-
-    @property
-    def resource(self) -> str | None:
-        """compute, memory or gather; None for a phase that has to do nothing."""
-        if self.limit_s == 0:
-            return None
-        parts = {"compute": self.compute_s, "gather": self.gather_s, "memory": self.memory_s}
-        return max(parts, key=lambda name: parts[name])
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseProfile:
-    """One phase of one step. `time_s` is measured, None where the implementation does not tell this phase apart."""
-
-    phase: str
-    time_s: float | None
-    share: float | None
-    counts: PhaseCosts
-    limit: PhaseLimit
-
-    @property
-    def ceiling_fraction(self) -> float | None:
-        return self.limit.limit_s / self.time_s if self.time_s and self.limit.limit_s else None
-
-    @property
-    def bound(self) -> str | None:
-        """What the phase's time is mostly spent on: a resource at its ceiling, or overhead."""
-        if not self.time_s:
-            return None
-        fraction = self.ceiling_fraction
-        return "overhead" if fraction is None or fraction < OVERHEAD_BELOW else self.limit.resource
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StepLimits:
-    """Seconds that one step takes at the ceilings."""
-
-    matmul_s: float
-    """All matrix products, each at the best layout found for its own shape."""
-    matmul_median_s: float
-    matmul_best_shape_s: float
-    """All matrix products at the rate of the best shape that was measured."""
-    all_phases_s: float
-    """Every phase at its own limit, one after the other."""
-
-
-def limit_phase(counts: PhaseCosts, products: Iterable[Matmul], ceilings: Ceilings) -> PhaseLimit:
-    """Matrix products at their shapes, bytes at the rate of copies of that size, rows at the batches' gather rate.
-
-    A product's own operands are part of its measured time, so that they cannot be what bounds it.
-    """
-    products = tuple(products)
-    beside = counts.bytes - sum(product.bytes for product in products)
-    return PhaseLimit(
-        compute_s=sum(ceilings.matmul_s(product) for product in products),
-        memory_s=ceilings.move_s(max(beside, 0)),
-        gather_s=ceilings.gather_s(counts.rows),
+def compute_ceilings(measured: MeasuredCeilings) -> CeilingsRecord:
+    """Add what the roofline takes from the measured ceilings."""
+    best = max(product.flop_per_s.best for product in (*measured.matmul, *measured.square))
+    memory = measured.copies[-1].bytes_per_s.best  # between the largest buffers, which no cache holds
+    return CeilingsRecord(
+        measured=measured,
+        computed=ComputedCeilings(
+            best_matmul_flop_per_s=best,
+            memory_bytes_per_s=memory,
+            ridge_flop_per_byte=best / memory,
+            random_rows_bytes_per_s=measured.random_rows.rows_per_s.best * measured.random_rows.row_bytes,
+            batch_rows_bytes_per_s=measured.batch_rows.rows_per_s.best * measured.batch_rows.row_bytes,
+        ),
     )
+
+
+def matmul_s(products: Sequence[Matmul], ceilings: CeilingsRecord, *, at_median: bool = False) -> float:
+    """Return the seconds of all products, each in the fastest layout that was found for its shape."""
+    rates = {(each.num, each.m, each.k, each.n): each.flop_per_s for each in ceilings.measured.matmul}
+    return sum(
+        product.flop / (rates[product.shape].median if at_median else rates[product.shape].best)
+        for product in products
+    )
+
+
+def move_s(num_bytes: float, ceilings: CeilingsRecord) -> float:
+    """Return the seconds to move so many bytes, at the best rate of any measured size that is not smaller."""
+    copies = ceilings.measured.copies
+    large_enough = [copy for copy in copies if copy.bytes >= num_bytes] or [copies[-1]]
+    return num_bytes / max(copy.bytes_per_s.best for copy in large_enough)
+
+
+def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[float | None, Bound | None]:
+    """Return which share of its time a phase would take at its largest limit, and what bounds it.
+
+    That is the resource at its ceiling, or overhead; None for both where the phase has no time of its own.
+    """
+    if not time_s:
+        return None, None
+    resource = max(limits_s, key=lambda name: limits_s[name])
+    fraction = limits_s[resource] / time_s if limits_s[resource] else None
+    return fraction, "overhead" if fraction is None or fraction < OVERHEAD_BELOW else resource
 
 
 def analyse_phases(
     times_s: Mapping[str, float],
-    counts: Mapping[str, PhaseCosts],
+    costs: Mapping[str, PhaseCosts],
     products: Sequence[Matmul],
-    ceilings: Ceilings,
-    order: Iterable[str],
-) -> tuple[PhaseProfile, ...]:
-    """One profile per phase that has a time or something to do, in the model's `order` of phases."""
-    total_s = sum(times_s.values())
-    made = []
-    for phase in order:
-        time_s = times_s.get(phase)
-        if time_s is None and phase not in counts:
-            continue
-        own = counts.get(phase, PhaseCosts())
-        made.append(
-            PhaseProfile(
-                phase=phase,
-                time_s=time_s,
-                share=None if time_s is None else time_s / total_s,
-                counts=own,
-                limit=limit_phase(own, (product for product in products if product.phase == phase), ceilings),
-            )
-        )
-    return tuple(made)
-
-
-def limit_step(phases: Sequence[PhaseProfile], products: Sequence[Matmul], ceilings: Ceilings) -> StepLimits:
-    flop = sum(product.flop for product in products)
-    return StepLimits(
-        matmul_s=sum(ceilings.matmul_s(product) for product in products),
-        matmul_median_s=sum(ceilings.matmul_s(product, at_median=True) for product in products),
-        matmul_best_shape_s=flop / ceilings.best_matmul.flop_per_s.best,
-        all_phases_s=sum(one.limit.limit_s for one in phases),
+    ceilings: CeilingsRecord,
+    labels: Mapping[str, str],
+) -> tuple[PhaseRecord, ...]:
+    """Describe every phase that has a time or something to do, in the model's order, which is that of `labels`."""
+    return tuple(
+        _analyse_phase(phase, label, times_s, costs.get(phase, PhaseCosts()), products, ceilings)
+        for phase, label in labels.items()
+        if phase in times_s or phase in costs
     )
 
 
-def step_intensity(counts: Mapping[str, PhaseCosts]) -> float:
-    """FLOP per compulsory byte of the whole step."""
-    return sum(one.flop for one in counts.values()) / sum(one.bytes for one in counts.values())
+def _analyse_phase(
+    phase: str,
+    label: str,
+    times_s: Mapping[str, float],
+    costs: PhaseCosts,
+    products: Sequence[Matmul],
+    ceilings: CeilingsRecord,
+) -> PhaseRecord:
+    """Limit matrix products by their shapes, bytes by copies of that size, rows by the batches' gather rate.
+
+    A product's own operands are part of its measured time, so that they cannot be what bounds it.
+    """
+    own = [product for product in products if product.phase == phase]
+    beside = costs.bytes - sum(product.bytes for product in own)
+    limits_s: dict[Bound, float] = {
+        "compute": matmul_s(own, ceilings),
+        "gather": costs.rows / ceilings.measured.batch_rows.rows_per_s.best,
+        "memory": move_s(max(beside, 0), ceilings),
+    }
+    time_s = times_s.get(phase)
+    per_s = 1 / time_s if time_s else None
+    fraction, bound = find_bound(time_s, limits_s)
+    return PhaseRecord(
+        phase=str(phase),
+        label=label,
+        measured=MeasuredPhase(time_s=time_s),
+        computed=ComputedPhase(
+            share=None if time_s is None else time_s / sum(times_s.values()),
+            matmul_flop=costs.matmul_flop,
+            elementwise_flop=costs.elementwise_flop,
+            bytes=costs.bytes,
+            rows=costs.rows,
+            flop_per_byte=costs.flop / costs.bytes if costs.bytes else None,
+            flop_per_s=per_s and costs.flop * per_s,
+            bytes_per_s=per_s and costs.bytes * per_s,
+            rows_per_s=per_s and costs.rows * per_s,
+            compute_limit_s=limits_s["compute"],
+            memory_limit_s=limits_s["memory"],
+            gather_limit_s=limits_s["gather"],
+            ceiling_fraction=fraction,
+            bound=bound,
+        ),
+    )
 
 
-def side_of_ridge(intensity: float, ceilings: Ceilings) -> str:
-    """Which ceiling work of this intensity runs into first: compute or memory."""
-    return "compute" if intensity >= ceilings.ridge_flop_per_byte else "memory"
+def analyse_step(
+    step_s: float,
+    phases: Sequence[PhaseRecord],
+    costs: Mapping[str, PhaseCosts],
+    products: Sequence[Matmul],
+    ceilings: CeilingsRecord,
+    batch_size: int,
+) -> ComputedStep:
+    """Say what a step of `step_s` does, what bounds it, and what it would take at the ceilings."""
+    flop = sum(phase.matmul_flop for phase in costs.values())
+    num_bytes = sum(phase.bytes for phase in costs.values())
+    intensity = sum(phase.flop for phase in costs.values()) / num_bytes
+    shares: dict[Bound, float] = {}
+    for phase in (phase.computed for phase in phases):
+        if phase.bound is not None and phase.share is not None:
+            shares[phase.bound] = shares.get(phase.bound, 0.0) + phase.share
+
+    def limit(limit_s: float) -> StepLimit:
+        rate = batch_size / limit_s if limit_s else None
+        return StepLimit(step_s=limit_s, samples_per_s=rate, fraction=limit_s / step_s)
+
+    best_flop_per_s = ceilings.computed.best_matmul_flop_per_s
+    return ComputedStep(
+        matmul_flop=flop,
+        bytes=num_bytes,
+        flop_per_s=flop / step_s,
+        flop_per_byte=intensity,
+        ridge_side="compute" if intensity >= ceilings.computed.ridge_flop_per_byte else "memory",
+        bound_shares=shares,
+        limits=StepLimits(
+            matmul=limit(matmul_s(products, ceilings)),
+            matmul_median=limit(matmul_s(products, ceilings, at_median=True)),
+            matmul_best_shape=limit(sum(product.flop for product in products) / best_flop_per_s),
+            all_phases=limit(sum(phase_limit_s(phase.computed) for phase in phases)),
+        ),
+    )
+
+
+def phase_limit_s(phase: ComputedPhase) -> float:
+    """Return the least time of a phase: the largest of what its parts take, each at its own ceiling."""
+    return max(phase.compute_limit_s, phase.memory_limit_s, phase.gather_limit_s)

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+import msgspec
+
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from reference_models.process.world import World
 from rules.records.codec import convert
@@ -21,7 +23,8 @@ def _run(job: ProfileJob, world: World, on_event: OnEvent) -> ProfileRecord:
     from harness.measure.profile.worker import profile
 
     trace = None if job.trace is None else Path(job.trace)
-    return convert(profile(job, world, on_event, num_steps=job.num_steps, trace=trace), ProfileRecord)
+    record = profile(job, world, on_event, num_steps=job.num_steps, trace=trace)
+    return convert(msgspec.to_builtins(record), ProfileRecord)  # which checks the bounds of every number
 
 
 KIND = MeasurementKind(name="profile", job=ProfileJob, record=ProfileRecord, run=_run, file="profile.json")

@@ -2,20 +2,22 @@
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import torch
+from msgspec.structs import asdict
 
-from harness.measure.profile.ceilings import (
-    Ceilings,
-    CopyCeiling,
-    GatherCeiling,
-    MatmulCeiling,
-    Rate,
-    TransferCeiling,
-)
 from reference_models.costs.phases import Matmul
+from rules.records.profile import (
+    CopyRate,
+    GatherRate,
+    LayerProduct,
+    MeasuredCeilings,
+    Rate,
+    SquareProduct,
+    TransferRate,
+)
 
 Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
@@ -33,32 +35,26 @@ _BUDGET_S = 0.5
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
     """Seconds of each repetition after one that warms up, until the budget is spent. Devices are timed by events."""
     call()
-    if device.type == "cuda":
-        return _repeat_cuda(call, device, budget_s, at_least)
     took_s: list[float] = []
     until_s = time.monotonic() + budget_s
     while len(took_s) < at_least or time.monotonic() < until_s:
+        if device.type == "cuda":
+            took_s += _time_events(call, device, at_least)
+            continue
         started_ns = time.monotonic_ns()
         call()
         took_s.append((time.monotonic_ns() - started_ns) / 1e9)
     return took_s
 
 
-def _repeat_cuda(call: Call, device: torch.device, budget_s: float, at_least: int) -> list[float]:
-    took_s: list[float] = []
-    until_s = time.monotonic() + budget_s
-    while len(took_s) < at_least or time.monotonic() < until_s:
-        events = [
-            torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
-            for _ in range(at_least + 1)
-        ]
-        events[0].record()
-        for event in events[1:]:
-            call()
-            event.record()
-        torch.cuda.synchronize(device)
-        took_s += [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(events)]
-    return took_s
+def _time_events(call: Call, device: torch.device, num_calls: int) -> list[float]:
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(num_calls + 1)]  # type: ignore[no-untyped-call]
+    events[0].record()
+    for event in events[1:]:
+        call()
+        event.record()
+    torch.cuda.synchronize(device)
+    return [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(events)]
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
@@ -67,7 +63,7 @@ def rate(amount: float, took_s: Sequence[float]) -> Rate:
 
 
 def measure_ceilings(
-    products: Iterable[Matmul],
+    products: Sequence[Matmul],
     *,
     batches_ids: Sequence[torch.Tensor],
     num_embeddings: Sequence[int],
@@ -76,16 +72,21 @@ def measure_ceilings(
     device: torch.device,
     dtype: torch.dtype,
     available_bytes: int,
-) -> Ceilings:
+) -> MeasuredCeilings:
     """All ceilings of one model on one device. `batches_ids` are ids [B, sum(multi_hot)] of real batches."""
-    shapes = sorted({product.shape for product in products})
+    used_by: dict[Shape, list[str]] = {}
+    for product in products:
+        used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
     copies = [size for size in COPY_BYTES if size <= available_bytes // 4] or [COPY_BYTES[0]]
     table_bytes = min(MAX_TABLE_BYTES, available_bytes // 4)
     random_rows, batch_rows = measure_gathers(
         batches_ids, num_embeddings, multi_hot, embedding_dim, device, table_bytes=table_bytes
     )
-    return Ceilings(
-        matmul={shape: measure_matmul(shape, device, dtype) for shape in shapes},
+    return MeasuredCeilings(
+        matmul=tuple(
+            LayerProduct(**asdict(measure_matmul(shape, device, dtype)), used_by=tuple(used_by[shape]))
+            for shape in sorted(used_by)
+        ),
         square=tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in SQUARE_SIZES),
         copies=tuple(measure_copy(size, device) for size in copies),
         random_rows=random_rows,
@@ -96,7 +97,7 @@ def measure_ceilings(
 
 def measure_matmul(
     shape: Shape, device: torch.device, dtype: torch.dtype = torch.float32, *, budget_s: float = _SHAPE_BUDGET_S
-) -> MatmulCeiling:
+) -> SquareProduct:
     """Try every layout of operands and result, then repeat the fastest few for the budget.
 
     On a CPU one thread is tried as well as all: for small products waking the others takes longer than they save.
@@ -113,7 +114,7 @@ def measure_matmul(
     }
     layout = min(fastest, key=lambda name: min(took_s[name]))
     flop = 2 * num * m * k * n
-    return MatmulCeiling(num=num, m=m, k=k, n=n, layout=layout, flop_per_s=rate(flop, took_s[layout]))
+    return SquareProduct(num=num, m=m, k=k, n=n, layout=layout, flop_per_s=rate(flop, took_s[layout]))
 
 
 def _on_one_thread(call: Call) -> Call:
@@ -154,12 +155,12 @@ def _product(left: torch.Tensor, right: torch.Tensor) -> Call:
     return lambda: multiply(left, right, out=out)
 
 
-def measure_copy(num_bytes: int, device: torch.device) -> CopyCeiling:
+def measure_copy(num_bytes: int, device: torch.device) -> CopyRate:
     """Copy half of `num_bytes` from one buffer to another: as much is read as is written."""
     source = torch.ones(num_bytes // 8, device=device)
     target = torch.empty_like(source)
     took_s = repeat(lambda: target.copy_(source), device, budget_s=_BUDGET_S / 2)
-    return CopyCeiling(bytes=num_bytes, bytes_per_s=rate(num_bytes, took_s))
+    return CopyRate(bytes=num_bytes, bytes_per_s=rate(num_bytes, took_s))
 
 
 def measure_gathers(
@@ -170,7 +171,7 @@ def measure_gathers(
     device: torch.device,
     *,
     table_bytes: int,
-) -> tuple[GatherCeiling, GatherCeiling]:
+) -> tuple[GatherRate, GatherRate]:
     """Rows fetched by uniform ids and by the batches' ids from one table of all rows, or of as many as fit."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
@@ -187,7 +188,7 @@ def measure_gathers(
 
 def _measure_gather(
     name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
-) -> GatherCeiling:
+) -> GatherRate:
     """The faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
@@ -208,8 +209,8 @@ def _measure_gather(
         ),
     }
     rates = {method: rate(num_rows, repeat(call, device, budget_s=_BUDGET_S / 2)) for method, call in calls.items()}
-    method = max(rates, key=lambda one: rates[one].best)
-    return GatherCeiling(
+    method = max(rates, key=lambda name: rates[name].best)
+    return GatherRate(
         ids=name,
         method=method,
         table_rows=table.shape[0],
@@ -218,14 +219,14 @@ def _measure_gather(
     )
 
 
-def measure_transfer(device: torch.device) -> TransferCeiling:
+def measure_transfer(device: torch.device) -> TransferRate:
     """Pinned copies of 64 MiB each way."""
     num_bytes = 1 << 26
     host = torch.ones(num_bytes // 4).pin_memory()
     there = torch.empty_like(host, device=device)
     to_device = repeat(lambda: there.copy_(host, non_blocking=True), device, budget_s=_BUDGET_S)
     to_host = repeat(lambda: host.copy_(there, non_blocking=True), device, budget_s=_BUDGET_S)
-    return TransferCeiling(
+    return TransferRate(
         bytes=num_bytes,
         to_device_bytes_per_s=rate(num_bytes, to_device),
         to_host_bytes_per_s=rate(num_bytes, to_host),

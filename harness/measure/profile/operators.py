@@ -3,7 +3,6 @@
 import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from torch.profiler import ProfilerActivity
 
 from harness.measure.profile.steps import ProfiledWorkload, train_steps
+from rules.records.profile import MeasuredOperators, OperatorRecord
 
 NUM_SHOWN = 15
 _RANGE = "phase "
@@ -20,33 +20,9 @@ _FLOAT_BYTES, _ID_BYTES = 4, 8
 Shapes = Sequence[Sequence[int]]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OperatorTime:
-    """One operator with one set of input shapes. FLOP and bytes are per call, None where they are not known."""
-
-    name: str
-    shapes: tuple[tuple[int, ...], ...]
-    calls_per_step: float
-    self_s_per_step: float
-    share: float
-    flop: int | None
-    bytes: int | None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class OperatorTable:
-    """The operators of most self time, under the profiler, which itself slows small ones."""
-
-    num_steps: int
-    total_s_per_step: float
-    outside_share: float
-    """Of the time inside phases but outside of every operator: Python."""
-    operators: tuple[OperatorTime, ...]
-
-
 def profile_operators(
     workload: ProfiledWorkload, device: torch.device, *, step_s: float, trace: Path | None
-) -> OperatorTable:
+) -> MeasuredOperators:
     """Train a few steps under torch.profiler; write a Chrome trace (gzipped where the name ends in .gz)."""
     num_steps = max(1, min(_MOST_STEPS, round(_BUDGET_S / step_s)))
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
@@ -92,33 +68,38 @@ class _Ranges:
             self._open = None
 
 
-def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> OperatorTable:
-    """The operators by self time; `averages` are torch.profiler's, grouped by input shape."""
-    times = [(one, (one.self_device_time_total if is_cuda else one.self_cpu_time_total) / 1e6) for one in averages]
-    total_s = sum(self_s for one, self_s in times if is_cuda or not one.key.startswith("cuda"))
-    outside_s = sum(self_s for one, self_s in times if one.key.startswith(_RANGE))
+def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
+    """Order operators by self time, which the profiler itself adds to; `averages` are its, by input shape.
+
+    `outside_share` is of the time inside phases but outside of every operator: Python.
+    """
+    times = [
+        (average, (average.self_device_time_total if is_cuda else average.self_cpu_time_total) / 1e6)
+        for average in averages
+    ]
+    total_s = sum(self_s for average, self_s in times if is_cuda or not average.key.startswith("cuda"))
+    outside_s = sum(self_s for average, self_s in times if average.key.startswith(_RANGE))
     shown = sorted((pair for pair in times if not pair[0].key.startswith(_RANGE)), key=lambda pair: -pair[1])
-    return OperatorTable(
+    return MeasuredOperators(
         num_steps=num_steps,
-        total_s_per_step=total_s / num_steps,
-        outside_share=outside_s / total_s if total_s else math.nan,
-        operators=tuple(_operator(one, self_s, num_steps, total_s) for one, self_s in shown[:NUM_SHOWN]),
+        step_s=total_s / num_steps,
+        outside_share=outside_s / total_s if total_s else None,
+        table=tuple(_operator(average, self_s, num_steps, total_s) for average, self_s in shown[:NUM_SHOWN]),
     )
 
 
-def _operator(one: Any, self_s: float, num_steps: int, total_s: float) -> OperatorTime:
+def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> OperatorRecord:
     shapes = tuple(
-        tuple(int(size) for size in shape) for shape in one.input_shapes if isinstance(shape, list | tuple)
+        tuple(int(size) for size in shape) for shape in average.input_shapes if isinstance(shape, list | tuple)
     )
-    flop = round(one.flops / one.count) if one.flops else None
-    return OperatorTime(
-        name=one.key,
+    return OperatorRecord(
+        name=average.key,
         shapes=tuple(shape for shape in shapes if shape),
-        calls_per_step=one.count / num_steps,
+        calls_per_step=average.count / num_steps,
         self_s_per_step=self_s / num_steps,
-        share=self_s / total_s if total_s else math.nan,
-        flop=flop,
-        bytes=operator_bytes(one.key, shapes),
+        share=self_s / total_s if total_s else None,
+        flop=round(average.flops / average.count) if average.flops else None,
+        bytes=operator_bytes(average.key, shapes),
     )
 
 
@@ -131,17 +112,13 @@ def operator_bytes(name: str, shapes: Shapes) -> int | None:
         return None
 
 
-def _matmul_bytes(shapes: Shapes) -> int:
-    left, right = (shape for shape in shapes[-2:])
+def _mm_bytes(shapes: Shapes) -> int:
+    left, right = [shape for shape in shapes if shape][:2]
     return _FLOAT_BYTES * (math.prod(left) + math.prod(right) + math.prod(left[:-1]) * right[-1])
 
 
 def _addmm_bytes(shapes: Shapes) -> int:
-    return _matmul_bytes([shape for shape in shapes if shape][1:3]) + _FLOAT_BYTES * math.prod(shapes[0])
-
-
-def _mm_bytes(shapes: Shapes) -> int:
-    return _matmul_bytes([shape for shape in shapes if shape][:2])
+    return _mm_bytes([shape for shape in shapes if shape][1:]) + _FLOAT_BYTES * math.prod(shapes[0])
 
 
 def _in_and_out(num_inputs: int) -> Callable[[Shapes], int]:

@@ -1,18 +1,20 @@
-"""Timing training steps with and without telling phases, block by block in turn."""
+"""Time training steps with and without reporting phases, block by block in turn; `worker` calls."""
 
 import math
 import statistics
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from itertools import pairwise
+from typing import Any, Protocol
 
 import torch
 
 from harness.measure.clock import Clock
-from harness.measure.profile.timeline import Timeline
 from reference_models.process.errors import ConfigError
-from reference_models.training.phases import Phase, ReportsPhases
+from reference_models.training.phases import Enter, Phase, ReportsPhases
 from reference_models.training.workload import Workload
+from rules.records.profile import MeasuredStep
 
 _WARM_UP_STEPS = 5
 _BLOCK_S = 0.05
@@ -24,13 +26,57 @@ class ProfiledWorkload(Workload, ReportsPhases, Protocol):
     """A workload that can be profiled."""
 
 
+class Timeline:
+    """Collects the phases that a workload reports. One stamp takes about a tenth of a microsecond on a CPU.
+
+    On a CUDA device a stamp is an event on the current stream, so that nothing waits for the device.
+    """
+
+    def __init__(self, device: torch.device) -> None:
+        self._stamps: list[tuple[str, Any]] = []
+        self._is_cuda = device.type == "cuda"
+        self.enter: Enter = self._record_event if self._is_cuda else _stamping(self._stamps)
+
+    def _record_event(self, phase: str) -> None:
+        event = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+        event.record()
+        self._stamps.append((phase, event))
+
+    def take(self) -> dict[str, float]:
+        """Return the seconds in each phase up to now, which ends the last one; then begin anew.
+
+        The device must be done.
+        """
+        self.enter(Phase.OTHER)
+        if self._is_cuda:
+            torch.cuda.synchronize()
+        stamps = self._stamps.copy()
+        self._stamps.clear()
+        seconds: dict[str, float] = {}
+        for (phase, start), (_, stop) in pairwise(stamps):
+            took_s = start.elapsed_time(stop) / 1e3 if self._is_cuda else (stop - start) / 1e9
+            seconds[phase] = seconds.get(phase, 0.0) + took_s
+        return seconds
+
+
+def _stamping(stamps: list[tuple[str, Any]]) -> Enter:
+    """Make a function without attribute look-ups, since it runs inside what is measured."""
+    append: Callable[[tuple[str, Any]], None] = stamps.append
+    now = time.monotonic_ns
+
+    def enter(phase: str) -> None:
+        append((phase, now()))
+
+    return enter
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepTimes:
-    """Seconds per step of each block: as a run does it, and with phases told."""
+    """Seconds per step of each block: as a run does it, and instrumented, with phases reported."""
 
     steps_per_block: int
     plain_s: tuple[float, ...]
-    told_s: tuple[float, ...]
+    instrumented_s: tuple[float, ...]
     phases_s: tuple[dict[str, float], ...]
 
     @property
@@ -38,35 +84,50 @@ class StepTimes:
         """Median over blocks without instrumentation."""
         return statistics.median(self.plain_s)
 
-    @property
-    def named_share(self) -> float:
-        """Share of all instrumented time that belongs to a phase with a name."""
-        unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
-        return 1 - unnamed_s / sum(self.told_s)
-
     def phase_times_s(self) -> dict[str, float]:
         """Seconds per step in each phase that was ever entered: means over the middle half of the blocks by their
         whole time, so that disturbed blocks do not count and the phases add up to a step.
         """
-        by_time = sorted(range(len(self.told_s)), key=lambda block: self.told_s[block])
+        by_time = sorted(range(len(self.instrumented_s)), key=lambda block: self.instrumented_s[block])
         quarter = len(by_time) // 4
         middle = [self.phases_s[block] for block in by_time[quarter : len(by_time) - quarter]]
         entered = dict.fromkeys(phase for phases in self.phases_s for phase in phases)
         return {phase: statistics.fmean(phases.get(phase, 0.0) for phases in middle) for phase in entered}
 
-    def instrumentation_cost(self) -> tuple[float, float, float]:
-        """(median, low, high) of the extra time per step, from blocks next to each other; a 95 % interval."""
-        ratios = [told / plain - 1 for told, plain in zip(self.told_s, self.plain_s, strict=True)]
-        return statistics.median(ratios), *median_interval(ratios)
+    def measured(self, batch_size: int) -> MeasuredStep:
+        """Summarise the blocks; what instrumentation costs is taken from blocks next to each other."""
+        pairs = zip(self.instrumented_s, self.plain_s, strict=True)
+        ratios = [instrumented / plain - 1 for instrumented, plain in pairs]
+        low, high = median_interval(ratios)
+        unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
+        return MeasuredStep(
+            num_blocks=len(self.plain_s),
+            steps_per_block=self.steps_per_block,
+            step_s=self.step_s,
+            fastest_step_s=min(self.plain_s),
+            instrumented_step_s=statistics.median(self.instrumented_s),
+            fastest_instrumented_step_s=min(self.instrumented_s),
+            samples_per_s=batch_size / self.step_s,
+            named_share=1 - unnamed_s / sum(self.instrumented_s),
+            instrumentation_cost=statistics.median(ratios),
+            instrumentation_cost_interval=(
+                low if math.isfinite(low) else None,
+                high if math.isfinite(high) else None,
+            ),
+        )
 
 
 def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: int | None) -> StepTimes:
     """Time at least `num_steps` with and as many without phases; without a number, as many as fit in a budget."""
     clock = Clock(workload.synchronize)
+
+    def time_steps(num_steps: int) -> float:
+        started_s = clock.elapsed_s()
+        train_steps(workload, num_steps)
+        return clock.elapsed_s() - started_s
+
     train_steps(workload, _WARM_UP_STEPS)
-    start_s = clock.elapsed_s()
-    train_steps(workload, _WARM_UP_STEPS)
-    step_s = (clock.elapsed_s() - start_s) / _WARM_UP_STEPS
+    step_s = time_steps(_WARM_UP_STEPS) / _WARM_UP_STEPS
     steps_per_block = max(1, round(_BLOCK_S / step_s))
     if num_steps is None:
         fitting = int(_BUDGET_S / (2 * steps_per_block * step_s))
@@ -76,29 +137,27 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         num_blocks = math.ceil(num_steps / steps_per_block)
     timeline = Timeline(device)
     plain_s: list[float] = []
-    told: list[tuple[float, dict[str, float]]] = []
+    instrumented_s: list[float] = []
+    phases_s: list[dict[str, float]] = []
 
     def run_plain() -> None:
-        started_s = clock.elapsed_s()
-        train_steps(workload, steps_per_block)
-        plain_s.append((clock.elapsed_s() - started_s) / steps_per_block)
+        plain_s.append(time_steps(steps_per_block) / steps_per_block)
 
-    def run_told() -> None:
+    def run_instrumented() -> None:
         with workload.report_phases(timeline.enter):
-            started_s = clock.elapsed_s()
-            train_steps(workload, steps_per_block)
-            took_s = clock.elapsed_s() - started_s
-        told.append((took_s / steps_per_block, _per_step(timeline.take(), took_s, steps_per_block)))
+            took_s = time_steps(steps_per_block)
+        instrumented_s.append(took_s / steps_per_block)
+        phases_s.append(_per_step(timeline.take(), took_s, steps_per_block))
 
     for block in range(num_blocks):
         # In turn, and each first every other time, so that neither is always the one on a warmer cache.
-        for run in (run_plain, run_told) if block % 2 == 0 else (run_told, run_plain):
+        for run in (run_plain, run_instrumented) if block % 2 == 0 else (run_instrumented, run_plain):
             run()
     return StepTimes(
         steps_per_block=steps_per_block,
         plain_s=tuple(plain_s),
-        told_s=tuple(took_s for took_s, _ in told),
-        phases_s=tuple(phases for _, phases in told),
+        instrumented_s=tuple(instrumented_s),
+        phases_s=tuple(phases_s),
     )
 
 
