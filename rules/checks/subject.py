@@ -1,7 +1,7 @@
 """What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from rules.benchmarks.constraints import Constraint
@@ -33,8 +33,6 @@ class LogSubject:
     is_ours: bool
     foreign_round: str | None = None
     """The round that was asked for, where it has no such benchmark."""
-    memo: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
-    """What several rules work out of it, so that it is worked out once."""
 
     @property
     def is_closed(self) -> bool:
@@ -91,6 +89,11 @@ class SetSubject:
     @property
     def runs(self) -> tuple[RunResult, ...]:
         return self.result.runs
+
+    @property
+    def system_fields(self) -> Mapping[str, Any]:
+        """The fields of systems/<system>.json; empty where they cannot be read."""
+        return (self.system_desc.fields if self.system_desc is not None else None) or {}
 
     @property
     def convergence(self) -> Convergence | None:

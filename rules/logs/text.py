@@ -14,6 +14,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def letters(text: str) -> str:
+    """Return a name without case and punctuation: two spellings of one name are equal."""
+    return "".join(character for character in text.casefold() if character.isalnum())
+
+
 def show(value: Any) -> str:
     """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
     try:

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 
 from rules.errors import InputError
 from rules.logs import keys
@@ -24,6 +24,7 @@ MAX_FILE_BYTES = 256 << 20
 _NAME = re.compile(r"(node|sw)_(\d{1,6})\.txt\Z")
 _MAX_BAD_LINES = 20
 Kind = Literal["node", "sw"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -189,7 +190,7 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
 def _add_up(readings: tuple[LogLine, ...], start: LogLine | None, stop: LogLine | None, run: RunResult) -> _Sums:
     """Readings by time from the start to the stop of the measurement; what is no positive number is left out."""
     sums = _Sums()
-    bounds = _timed_part(run)
+    bounds = run.timed_ms
     last_ms = start.time_ms if start is not None else None
     for line in sorted(readings, key=lambda measured: measured.time_ms):
         power_w = as_number(line.value)
@@ -211,12 +212,6 @@ def _add_up(readings: tuple[LogLine, ...], start: LogLine | None, stop: LogLine 
     if bounds is not None and last_ms is not None and sums.num:
         sums.longest_ms = max(sums.longest_ms or 0.0, bounds[1] - max(last_ms, bounds[0]))
     return sums
-
-
-def _timed_part(run: RunResult) -> tuple[float, float] | None:
-    if run.started_ms is None or run.time_to_train_s is None:
-        return None
-    return run.started_ms, run.started_ms + run.time_to_train_s * 1e3
 
 
 def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> float | None:

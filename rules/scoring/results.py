@@ -66,6 +66,13 @@ class RunResult:
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
 
+    @property
+    def timed_ms(self) -> Interval | None:
+        """Return run_start and run_stop in milliseconds since 1970."""
+        if self.started_ms is None or self.time_to_train_s is None:
+            return None
+        return self.started_ms, self.started_ms + self.time_to_train_s * 1e3
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class BenchmarkResult:

@@ -29,6 +29,12 @@ class SystemDesc:
     oddities: tuple[str, ...] = ()
 
 
+def as_count(value: object) -> int | None:
+    """Return the whole number that a field's text holds, of at most nine digits; None for anything else."""
+    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
+    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
+
+
 def read_system_desc(path: Path) -> SystemDesc:
     """Read a file of any content."""
     oddities: list[str] = []

@@ -40,13 +40,12 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     Own benchmarks: a warning, since the test rejects one good set in twenty."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
-        severity: Severity = "warning" if subject.is_own else "error"
         point = convergence.point
         yield Problem(
             convergence.reason,
             found=_amount(convergence.mean_epochs, convergence.unit),
             expected=None if point is None else f"at least {_amount(point.min_epochs, convergence.unit)}",
-            severity=severity,
+            severity="warning" if subject.is_own else "error",
         )
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.result_set.records import damage_problem
-from rules.checks.rule import Problem, Severity, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
 from rules.logs.text import show
@@ -50,12 +50,11 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
     ]
     if names:
         more = ", …" if len(names) > 3 else ""
-        severity: Severity | None = None if in_tree else "info"
         yield Problem(
             "names that belong to no log",
             found=", ".join(show(name) for name in names[:3]) + more,
             expected="result_<i>.txt",
-            severity=severity,
+            severity=None if in_tree else "info",
         )
 
 

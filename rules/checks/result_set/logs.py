@@ -8,7 +8,7 @@ from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import RunLog
-from rules.logs.text import show
+from rules.logs.text import letters, show
 from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
@@ -182,7 +182,7 @@ def organization_matches(subject: SetSubject) -> Iterator[Problem]:
     if folder is None or subject.is_ours:
         return
     named = Counter(run.organization for run in subject.runs if run.organization)
-    if named and not any(_plain(name) == _plain(folder) for name in named):
+    if named and not any(letters(name) == letters(folder) for name in named):
         line = subject.logs[0].first(keys.SUBMISSION_ORG)
         yield Problem(
             "submission_org is not the directory's organisation",
@@ -217,7 +217,3 @@ def results_differ(subject: SetSubject) -> Iterator[Problem]:
             found=f"{len(qualities)} equal qualities",
             expected="qualities of its own",
         )
-
-
-def _plain(name: str) -> str:
-    return "".join(character for character in name.casefold() if character.isalnum())

@@ -11,8 +11,8 @@ from functools import partial
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs.text import show
-from rules.scoring.energy import Kind, PowerFile, RunPower
-from rules.scoring.results import RunResult
+from rules.scoring.energy import KINDS, PowerFile, RunPower
+from rules.tree.system_desc import as_count
 
 _RULES = "training_policies power_measurement.adoc"
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": power/result_<i>/node_<j>.txt, sw_<k>.txt'
@@ -31,11 +31,9 @@ def _has_power(subject: SetSubject) -> str | None:
 _rule = partial(rule, applies=_has_power)
 
 
-def _files(subject: SetSubject, kind: Kind | None = None) -> Iterator[tuple[RunPower, PowerFile]]:
-    for run in subject.power.runs if subject.power is not None else ():
-        for file in run.files:
-            if kind is None or file.kind == kind:
-                yield run, file
+def _files(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
+    assert subject.power is not None
+    return ((run, file) for run in subject.power.runs for file in run.files)
 
 
 def _measured(subject: SetSubject) -> Iterator[tuple[RunPower, PowerFile]]:
@@ -77,8 +75,7 @@ def files_are_named(subject: SetSubject) -> Iterator[Problem]:
     """Nodes and switches are numbered from 0 without a gap, and nothing else is beside them (a warning)."""
     assert subject.power is not None
     for run in subject.power.runs:
-        kinds: tuple[Kind, Kind] = ("node", "sw")
-        for kind in kinds:
+        for kind in KINDS:
             indices = [file.index for file in run.files if file.kind == kind]
             if indices and sorted(indices) != list(range(len(indices))):
                 yield Problem(
@@ -108,8 +105,7 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
     """The numbers of nodes' and of switches' files are the same in all runs, and of nodes there are as many as the
     system description says."""
     assert subject.power is not None
-    kinds: tuple[Kind, Kind] = ("node", "sw")
-    for kind in kinds:
+    for kind in KINDS:
         counts = Counter(run.count(kind) for run in subject.power.runs)
         usual = counts.most_common(1)[0][0] if counts else 0
         for run in subject.power.runs:
@@ -117,15 +113,9 @@ def runs_have_equal_files(subject: SetSubject) -> Iterator[Problem]:
                 yield Problem(
                     f"another number of {kind} files", run.folder, found=str(run.count(kind)), expected=str(usual)
                 )
-        said = _num_nodes(subject) if kind == "node" else None
+        said = as_count(subject.system_fields.get("number_of_nodes")) if kind == "node" else None
         if said is not None and counts and usual != said:
             yield Problem("not every node was measured", found=f"{usual} nodes", expected=f"number_of_nodes: {said}")
-
-
-def _num_nodes(subject: SetSubject) -> int | None:
-    fields = subject.system_desc.fields if subject.system_desc is not None else None
-    text = str((fields or {}).get("number_of_nodes", "")).strip()
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 @_rule(
@@ -202,10 +192,10 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
     """A measurement begins no later than run_start and ends no earlier than run_stop, give or take a second. It may
     include a little untimed work. Clocks that differ look the same as a measurement of something else."""
     for run, file in _measured(subject):
-        bounds = _bounds(run.run)
-        if bounds is None or file.start is None or file.stop is None:
+        timed_ms = run.run.timed_ms
+        if timed_ms is None or file.start is None or file.stop is None:
             continue
-        late_s, early_s = file.start.time_s - bounds[0], bounds[1] - file.stop.time_s
+        late_s, early_s = (file.start.time_ms - timed_ms[0]) / 1e3, (timed_ms[1] - file.stop.time_ms) / 1e3
         if late_s > _SLACK_S:
             yield Problem(
                 "begins after run_start", file.start, found=f"{late_s:.1f} s later", expected="before run_start"
@@ -214,12 +204,6 @@ def run_is_covered(subject: SetSubject) -> Iterator[Problem]:
             yield Problem(
                 "ends before run_stop", file.stop, found=f"{early_s:.1f} s earlier", expected="after run_stop"
             )
-
-
-def _bounds(run: RunResult) -> tuple[float, float] | None:
-    if run.started_ms is None or run.time_to_train_s is None:
-        return None
-    return run.started_ms / 1e3, run.started_ms / 1e3 + run.time_to_train_s
 
 
 @_rule(

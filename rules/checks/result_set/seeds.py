@@ -24,7 +24,6 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
     for index, log in enumerate(subject.logs):
         for seed in {number for line in log.all(keys.SEED) if (number := as_number(line.value)) is not None}:
             holders[seed].append(index)
-    severity: Severity = "warning" if _is_optional(subject.round) else "error"
     for seed, indices in holders.items():
         for index in indices[1:]:
             line = next(line for line in subject.logs[index].all(keys.SEED) if as_number(line.value) == seed)
@@ -33,7 +32,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
                 line,
                 found=f"{show(line.value)}, also in {subject.logs[indices[0]].path}",
                 expected="a seed of its own",
-                severity=severity,
+                severity="warning" if _is_optional(subject.round) else "error",
             )
 
 

@@ -1,16 +1,15 @@
 """The system description: MLPerf's 33 fields, all strings (system_desc_checker, submission_rules.adoc)."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import Any
 
 from rules.benchmarks.rounds import round_number
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
-from rules.logs.text import show
+from rules.logs.text import letters, show
 from rules.records.system import SYSTEM_FIELDS
-from rules.tree.system_desc import COUNTS, STATUSES
+from rules.tree.system_desc import COUNTS, STATUSES, as_count
 
 _JOINED = (
     "submitter", "system_name", "host_processor_model_name", "host_processor_core_count", "accelerator_model_name",
@@ -35,11 +34,7 @@ def _has_tree(subject: SetSubject) -> str | None:
 
 
 def _has_desc(subject: SetSubject) -> str | None:
-    return None if _fields(subject) else "there is no system description"
-
-
-def _fields(subject: SetSubject) -> Mapping[str, Any]:
-    return subject.system_desc.fields or {} if subject.system_desc is not None else {}
+    return None if subject.system_fields else "there is no system description"
 
 
 @rule(
@@ -59,7 +54,7 @@ def description_exists(subject: SetSubject) -> Iterator[Problem]:
             expected=f"systems/{subject.result_set.system}.json",
             severity=severity,
         )
-    elif subject.system_desc is not None and not _fields(subject):
+    elif subject.system_desc is not None and not subject.system_fields:
         reason = subject.system_desc.error or "an empty object"
         yield Problem(reason, subject.result_set.system_json, expected="a JSON object", severity=severity)
 
@@ -75,7 +70,7 @@ _rule = partial(rule, requires={"SY101"}, applies=_has_desc)
 )
 def fields_present(subject: SetSubject) -> Iterator[Problem]:
     """Each of the 33 fields exists; its value may be empty. Before round 3.0 the list was shorter: a warning."""
-    missing = [field for field in SYSTEM_FIELDS if field not in _fields(subject)]
+    missing = [field for field in SYSTEM_FIELDS if field not in subject.system_fields]
     if missing:
         yield Problem(
             f"{len(missing)} of 33 fields are missing",
@@ -99,7 +94,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
     accelerator_model_name, accelerators_per_node, framework) and crashes on anything but strings there: an error
     in official sets."""
     for field in SYSTEM_FIELDS:
-        value = _fields(subject).get(field, "")
+        value = subject.system_fields.get(field, "")
         allowed = (str, dict, list) if field == "other_software_stack" else (str,)
         if not isinstance(value, allowed):
             crashes = field in _JOINED
@@ -123,21 +118,16 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     one of them is a warning. Own benchmarks may leave it open."""
     if subject.round is not None and round_number(subject.round) < (4, 0):
         return
-    status = _fields(subject).get("status")
+    status = subject.system_fields.get("status")
     if status not in STATUSES:
-        is_spelling = isinstance(status, str) and _letters(status) in map(_letters, STATUSES)
-        severity: Severity = "info" if subject.round is None else "warning" if is_spelling else "error"
+        is_spelling = isinstance(status, str) and letters(status) in map(letters, STATUSES)
         yield Problem(
             "unknown status",
             subject.result_set.system_json,
             found=show(status),
             expected=" | ".join(STATUSES),
-            severity=severity,
+            severity="info" if subject.round is None else "warning" if is_spelling else "error",
         )
-
-
-def _letters(text: str) -> str:
-    return "".join(character for character in text.casefold() if character.isalnum())
 
 
 @_rule(
@@ -151,8 +141,8 @@ def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
     """submitter is the organisation's directory, but for case and punctuation. Links in the results' table are made
     of it."""
     folder = subject.result_set.organization
-    submitter = _fields(subject).get("submitter")
-    if folder is not None and isinstance(submitter, str) and _letters(submitter) != _letters(folder):
+    submitter = subject.system_fields.get("submitter")
+    if folder is not None and isinstance(submitter, str) and letters(submitter) != letters(folder):
         yield Problem(
             "submitter is not the directory's organisation",
             subject.result_set.system_json,
@@ -171,16 +161,15 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
     """division is that of the logs. Any spelling but 'closed' switches the official checks of seeds and reference
     convergence points off: another spelling of the same word is a warning."""
     named = Counter(run.division for run in subject.runs if run.division)
-    division = _fields(subject).get("division")
+    division = subject.system_fields.get("division")
     if named and isinstance(division, str) and division not in named:
         usual = named.most_common(1)[0][0]
-        severity: Severity | None = "warning" if _letters(division) == _letters(usual) else None
         yield Problem(
             "division is not that of the logs",
             subject.result_set.system_json,
             found=show(division),
             expected=show(usual),
-            severity=severity,
+            severity="warning" if letters(division) == letters(usual) else None,
         )
 
 
@@ -196,8 +185,8 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     official summarizer multiplies them and crashes on anything else); the counts of cores and of virtual processors
     too, or empty. Own benchmarks may leave them all open: a warning."""
     for field in COUNTS:
-        value = _fields(subject).get(field, "")
-        number = _whole(value)
+        value = subject.system_fields.get(field, "")
+        number = as_count(value)
         if value == "" and field not in _NEEDED_COUNTS:
             continue
         if number is None or (field == "number_of_nodes" and number < 1):
@@ -208,11 +197,6 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
                 expected="a whole number" + (" of at least 1" if field == "number_of_nodes" else ""),
                 severity="warning" if subject.is_own or field not in _NEEDED_COUNTS else None,
             )
-
-
-def _whole(value: object) -> int | None:
-    text = str(value).strip() if isinstance(value, str | int) and not isinstance(value, bool) else ""
-    return int(text) if text.isascii() and text.isdecimal() and len(text) < 10 else None
 
 
 @_rule(
@@ -226,7 +210,7 @@ def _whole(value: object) -> int | None:
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     """Fields for which the rules require a meaningful response are not empty. The official checker accepts empty
     ones, and published descriptions have many."""
-    empty = [field for field in _MEANINGFUL if _fields(subject).get(field) in ("", None, {}, [])]
+    empty = [field for field in _MEANINGFUL if subject.system_fields.get(field) in ("", None, {}, [])]
     if empty:
         yield Problem(
             f"{len(empty)} fields are empty",
@@ -258,7 +242,7 @@ def plain_json(subject: SetSubject) -> Iterator[Problem]:
 )
 def name_matches(subject: SetSubject) -> Iterator[Problem]:
     """system_name is the name of the file and of the directory of results. Many published ones are not."""
-    name, system = _fields(subject).get("system_name"), subject.result_set.system
+    name, system = subject.system_fields.get("system_name"), subject.result_set.system
     if not subject.is_own and isinstance(name, str) and system is not None and name != system:
         yield Problem(
             "system_name is not the file's name",

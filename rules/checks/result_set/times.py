@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from statistics import median
 
-from rules.checks.rule import Problem, Severity, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.scoring.results import RunResult
 
@@ -28,11 +28,9 @@ class _Span:
 def _spans(subject: SetSubject) -> list[_Span]:
     """By start; a run that is there twice (RS103) counts once."""
     spans = {
-        run.started_ms: _Span(
-            run, run.started_ms - (run.init_s or 0.0) * 1e3, run.started_ms + run.time_to_train_s * 1e3
-        )
+        timed_ms[0]: _Span(run, timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1])
         for run in subject.runs
-        if run.started_ms is not None and run.time_to_train_s is not None
+        if (timed_ms := run.timed_ms) is not None
     }
     return [spans[start_ms] for start_ms in sorted(spans)]
 
@@ -63,12 +61,11 @@ def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
             overlapping.append(span)
         end_ms = max(end_ms, span.stop_ms)
     if overlapping:
-        severity: Severity | None = "warning" if subject.is_ours else None
         yield Problem(
             "runs overlap in time",
             overlapping[0].run.path,
             found=f"{len(overlapping)} of {len(subject.runs)} runs start before an earlier one has ended",
-            severity=severity,
+            severity="warning" if subject.is_ours else None,
         )
 
 

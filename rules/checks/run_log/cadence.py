@@ -1,8 +1,7 @@
 """Cadence: how often quality is looked at, and that blocks, evaluations and sample counts fit together."""
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
 
 from rules.benchmarks.loader import Quality
 from rules.checks.rule import Problem, rule
@@ -171,19 +170,6 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
         yield Problem("the run trained no block", stop, found="no block_start", expected="at least one block")
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Place:
-    """How far training is at a record: sample counts since the run's start, and how to write it as epochs."""
-
-    first: int
-    last: int
-    train_samples: int
-    first_epoch_num: int
-
-    def epoch_num(self, samples: float) -> float:
-        return self.first_epoch_num + samples / self.train_samples
-
-
 @rule(
     "CA104",
     "sample counts follow the schedule",
@@ -205,50 +191,43 @@ def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
     num_blocks = len(log.all(keys.BLOCK_START))
     reached, index = 0, -1
+
+    def epoch_num(count: int) -> float:
+        return benchmark.quality.first_epoch_num + count / samples
+
     for line in log.lines:
         if line.key == keys.BLOCK_START:
             index += 1
-        place = _Place(
-            first=index * size,
-            last=(index + 1) * size,
-            train_samples=samples,
-            first_epoch_num=benchmark.quality.first_epoch_num,
-        )
+        first, last = index * size, (index + 1) * size
+        block = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: size / samples}
         if line.key == keys.BLOCK_START:
-            yield from _block_metadata(line, place, place.first)
+            expected = {keys.SAMPLES_COUNT: first} | block
         elif line.key == keys.BLOCK_STOP:
-            reached = place.last
+            reached = last
             if is_aborted and index == num_blocks - 1:
                 given = as_whole(line.metadata.get(keys.SAMPLES_COUNT))
-                if given is not None and place.first <= given <= place.last and given % batch == 0:
+                if given is not None and first <= given <= last and given % batch == 0:
                     reached = given
-            yield from _block_metadata(line, place, reached)
+            expected = {keys.SAMPLES_COUNT: reached} | block
         elif line.key in (keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP):
-            yield from _position(line, place, place.last)
+            expected = {keys.SAMPLES_COUNT: last, keys.EPOCH_NUM: epoch_num(last)}
         elif line.key == keys.RUN_STOP:
-            yield from _position(line, place, reached)
+            expected = {keys.SAMPLES_COUNT: reached, keys.EPOCH_NUM: epoch_num(reached)}
+        else:
+            continue
+        yield from _deviations(line, expected)
 
 
-def _block_metadata(line: LogLine, place: _Place, samples: int) -> Iterator[Problem]:
-    yield from _equals(line, keys.SAMPLES_COUNT, samples)
-    yield from _equals(line, keys.FIRST_EPOCH_NUM, place.epoch_num(place.first))
-    yield from _equals(line, keys.EPOCH_COUNT, (place.last - place.first) / place.train_samples)
-
-
-def _position(line: LogLine, place: _Place, samples: int) -> Iterator[Problem]:
-    yield from _equals(line, keys.SAMPLES_COUNT, samples)
-    yield from _equals(line, keys.EPOCH_NUM, place.epoch_num(samples))
-
-
-def _equals(line: LogLine, key: str, expected: float) -> Iterator[Problem]:
-    number = as_number(line.metadata.get(key))
-    if number is None or not math.isclose(number, expected, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
-        yield Problem(
-            f"{line.key}: {key} does not follow the schedule",
-            line,
-            found=show(line.metadata.get(key)),
-            expected=show(expected),
-        )
+def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Problem]:
+    for key, number in expected.items():
+        found = as_number(line.metadata.get(key))
+        if found is None or not math.isclose(found, number, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
+            yield Problem(
+                f"{line.key}: {key} does not follow the schedule",
+                line,
+                found=show(line.metadata.get(key)),
+                expected=show(number),
+            )
 
 
 @rule(

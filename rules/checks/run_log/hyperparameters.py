@@ -9,20 +9,8 @@ from rules.logs.log import as_number, as_whole
 from rules.logs.text import show
 
 PRECISIONS = (
-    "fp64",
-    "fp32",
-    "tf32",
-    "fp16",
-    "bf16",
-    "bfloat16",
-    "fp8",
-    "nvfp4",
-    "mxfp4",
-    "int8",
-    "uint8",
-    "int4",
-    "uint4",
-)
+    "fp64", "fp32", "tf32", "fp16", "bf16", "bfloat16", "fp8", "nvfp4", "mxfp4", "int8", "uint8", "int4", "uint4",
+)  # fmt: skip
 
 
 def _binds(subject: LogSubject) -> str | None:

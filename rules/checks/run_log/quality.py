@@ -2,24 +2,16 @@
 
 from collections.abc import Iterator
 
-from rules.checks.rule import Problem, Severity, rule
+from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import LogLine, as_number
+from rules.logs.log import as_number
 from rules.logs.text import show
 from rules.scoring.results import evaluations_inside_run
 
 NOT_CONVERGED = "QU103"
 """The code that a set may forgive: one run of a set may fail to converge."""
 _RESULTS = 'training_rules.adoc, "Run Results": the clock stops when the quality target is met'
-
-
-def _evaluations(subject: LogSubject) -> tuple[tuple[LogLine, float], ...]:
-    """The evaluations inside the run, which several rules look at."""
-    if "evaluations" not in subject.memo:
-        subject.memo["evaluations"] = evaluations_inside_run(subject.log)
-    evaluations: tuple[tuple[LogLine, float], ...] = subject.memo["evaluations"]
-    return evaluations
 
 
 def _target(subject: LogSubject) -> float | None:
@@ -58,7 +50,7 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
         return
-    evaluations = _evaluations(subject)
+    evaluations = evaluations_inside_run(subject.log)
     judged = evaluations[-1:] if subject.is_ours else evaluations
     if not any(target <= quality <= 1.0 for _, quality in judged):
         best = max((quality for _, quality in judged), default=None)
@@ -89,7 +81,7 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     stop = subject.log.last(keys.RUN_STOP)
     if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    best = max((quality for _, quality in _evaluations(subject)), default=None)
+    best = max((quality for _, quality in evaluations_inside_run(subject.log)), default=None)
     target = _target(subject)
     reason = stop.metadata.get(keys.REASON)
     is_met = best is not None and target is not None and best >= target
@@ -118,7 +110,7 @@ def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
     if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
         return
-    for line, quality in _evaluations(subject):
+    for line, quality in evaluations_inside_run(subject.log):
         if quality >= target:
             yield Problem(
                 "the target was met, yet the run is aborted", line, found=f"{quality:.6g}", expected="success"
@@ -140,16 +132,15 @@ def stops_when_met(subject: LogSubject) -> Iterator[Problem]:
     target = _target(subject)
     if target is None:
         return
-    evaluations = _evaluations(subject)
+    evaluations = evaluations_inside_run(subject.log)
     met = next((i for i, (_, quality) in enumerate(evaluations) if target <= quality <= 1.0), None)
     if met is not None and (more := len(evaluations) - 1 - met) > 0:
-        severity: Severity = "error" if subject.is_ours or subject.is_closed else "info"
         yield Problem(
             f"the target was met {more} evaluation{'s' if more > 1 else ''} before the run stopped",
             evaluations[met][0],
             found=f"{evaluations[met][1]:.6g}",
             expected="run_stop after it",
-            severity=severity,
+            severity="error" if subject.is_ours or subject.is_closed else "info",
         )
 
 

@@ -6,8 +6,7 @@ compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own key
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, NamedTuple
 
 from rules.benchmarks.constraints import Constraint
 from rules.checks.subject import LogSubject
@@ -19,8 +18,7 @@ _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
 MAX_WHOLE = 2**63 - 1
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Kind:
+class Kind(NamedTuple):
     """A type of value: what it is called and which values are of it."""
 
     name: str
@@ -36,45 +34,39 @@ def _is_throughput(value: Any) -> bool:
     return number is not None and number > 0
 
 
-NOTHING = Kind(name="null", holds=lambda value: value is None)
-FLAG = Kind(name="true or false", holds=lambda value: isinstance(value, bool))
-TEXT = Kind(name="a string that is not empty", holds=lambda value: isinstance(value, str) and bool(value.strip()))
-DIVISION = Kind(name="'closed' or 'open'", holds=lambda value: value in (keys.CLOSED, keys.OPEN))
+_ANY_VALUE = Kind("any value or null", lambda value: True)
+NOTHING = Kind("null", lambda value: value is None)
+FLAG = Kind("true or false", lambda value: isinstance(value, bool))
+TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) and bool(value.strip()))
+DIVISION = Kind("'closed' or 'open'", lambda value: value in (keys.CLOSED, keys.OPEN))
 STATUSES = ("onprem", "cloud", "research", "preview")
-STATUS = Kind(name=f"one of {', '.join(STATUSES)}", holds=lambda value: value in STATUSES)
-WHOLE = Kind(name="a whole number of at least 0", holds=lambda value: _is_whole(value, 0))
-COUNT = Kind(name="a whole number of at least 1", holds=lambda value: _is_whole(value, 1))
-POSITIVE = Kind(name="a number above 0", holds=lambda value: (as_number(value) or 0) > 0)
-NUMBER = Kind(name="a number", holds=lambda value: as_number(value) is not None)
-ANY_WHOLE = Kind(name="a whole number", holds=lambda value: isinstance(value, int) and not isinstance(value, bool))
-SOME_WHOLE = Kind(name="a whole number", holds=lambda value: as_whole(value) is not None)
-SOME_COUNT = Kind(name="a count of at least 1", holds=lambda value: (as_whole(value) or 0) >= 1)
-DIGEST = Kind(name="64 hexadecimal digits", holds=lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
-QUALITY = Kind(
-    name="a number from 0 to 1", holds=lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1
-)
-THROUGHPUT = Kind(name='{"throughput": a number above 0}', holds=_is_throughput)
+STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
+WHOLE = Kind("a whole number of at least 0", lambda value: _is_whole(value, 0))
+COUNT = Kind("a whole number of at least 1", lambda value: _is_whole(value, 1))
+POSITIVE = Kind("a number above 0", lambda value: (as_number(value) or 0) > 0)
+NUMBER = Kind("a number", lambda value: as_number(value) is not None)
+ANY_WHOLE = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+SOME_WHOLE = Kind("a whole number", lambda value: as_whole(value) is not None)
+SOME_COUNT = Kind("a count of at least 1", lambda value: (as_whole(value) or 0) >= 1)
+DIGEST = Kind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))
+QUALITY = Kind("a number from 0 to 1", lambda value: 0 <= (-1 if (n := as_number(value)) is None else n) <= 1)
+THROUGHPUT = Kind('{"throughput": a number above 0}', _is_throughput)
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "fp8", "mxfp6", "nvfp4", "mxfp4", "bfloat16", "Graphcore FLOAT 16.16", "int8",
     "uint8", "int4", "uint4",
 )  # fmt: skip
 """What lowest_numerical_precision_in_* may say (common.yaml of 6.0 and 6.1; mxfp6 from 6.1 on)."""
-PRECISION_6_0 = Kind(name="a known precision", holds=lambda value: value in PRECISIONS and value != "mxfp6")
-PRECISION_6_1 = Kind(name=f"one of {', '.join(PRECISIONS)}", holds=lambda value: value in PRECISIONS)
+PRECISION_6_0 = Kind("a known precision", lambda value: value in PRECISIONS and value != "mxfp6")
+PRECISION_6_1 = Kind(f"one of {', '.join(PRECISIONS)}", lambda value: value in PRECISIONS)
 
 EVENT_TYPES = {
-    keys.INIT_START: START,
-    keys.INIT_STOP: END,
-    keys.RUN_START: START,
-    keys.RUN_STOP: END,
-    keys.EPOCH_START: START,
-    keys.EPOCH_STOP: END,
-    keys.BLOCK_START: START,
-    keys.BLOCK_STOP: END,
-    keys.EVAL_START: START,
-    keys.EVAL_STOP: END,
-}
+    key: START if key.endswith("_start") else END
+    for key in (
+        keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP, keys.EPOCH_START, keys.EPOCH_STOP,
+        keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP,
+    )
+}  # fmt: skip
 """Event types of the keys that bound intervals; every other key is a POINT_IN_TIME."""
 
 _OWN_SETTINGS: dict[str, Kind] = {
@@ -129,41 +121,26 @@ TENSORS_OF_DLRM = (
 """Tensors whose initialisation a `dlrm` log names exactly once from round 1.1 on (closed_dlrm.yaml)."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RequiredKey:
-    """A key that must occur: exactly once, or at least once."""
+class RequiredKey(NamedTuple):
+    """Of what type a key's value is, and whether the key occurs exactly once or at least once."""
 
-    key: str
     kind: Kind
-    count: Literal["once", "some"] = "once"
+    is_once: bool = True
 
 
-def required_keys_of(subject: LogSubject) -> tuple[RequiredKey, ...]:
+def required_keys_of(subject: LogSubject) -> dict[str, RequiredKey]:
     """The keys that this log must hold."""
-    if "required_keys" not in subject.memo:
-        subject.memo["required_keys"] = _required_keys(subject)
-    required: tuple[RequiredKey, ...] = subject.memo["required_keys"]
-    return required
-
-
-def _required_keys(subject: LogSubject) -> tuple[RequiredKey, ...]:
-    found = {key: RequiredKey(key=key, kind=kind) for key, kind in _settings(subject).items()}
-    for key in (keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP):
-        found[key] = RequiredKey(key=key, kind=NOTHING if subject.is_ours else _ANY_VALUE)
-    once_in_ours: Literal["once", "some"] = "once" if subject.is_ours else "some"
-    found[keys.INIT_START] = RequiredKey(
-        key=keys.INIT_START, kind=NOTHING if subject.is_ours else _ANY_VALUE, count=once_in_ours
-    )
-    found[keys.CACHE_CLEAR] = RequiredKey(
-        key=keys.CACHE_CLEAR, kind=FLAG if subject.is_ours else _ANY_VALUE, count=once_in_ours
-    )
+    is_ours = subject.is_ours
+    event = NOTHING if is_ours else _ANY_VALUE
+    required = {key: RequiredKey(kind) for key, kind in _settings(subject).items()}
+    required |= dict.fromkeys((keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP), RequiredKey(event))
+    required[keys.INIT_START] = RequiredKey(event, is_once=is_ours)
+    required[keys.CACHE_CLEAR] = RequiredKey(FLAG if is_ours else _ANY_VALUE, is_once=is_ours)
     if not _ended_before_evaluating(subject):
-        found[keys.EVAL_ACCURACY] = RequiredKey(key=keys.EVAL_ACCURACY, kind=QUALITY, count="some")
-    if _requires_seed(subject):
-        found[keys.SEED] = RequiredKey(
-            key=keys.SEED, kind=WHOLE if subject.is_ours else ANY_WHOLE, count=once_in_ours
-        )
-    return tuple(found.values())
+        required[keys.EVAL_ACCURACY] = RequiredKey(QUALITY, is_once=False)
+    if is_ours or (subject.is_closed and subject.is_at_least("4.1")):  # seed_checker; training_policies#546
+        required[keys.SEED] = RequiredKey(WHOLE if is_ours else ANY_WHOLE, is_once=is_ours)
+    return required
 
 
 def _ended_before_evaluating(subject: LogSubject) -> bool:
@@ -179,14 +156,7 @@ def _ended_before_evaluating(subject: LogSubject) -> bool:
 
 def kinds_of(subject: LogSubject) -> dict[str, Kind]:
     """The type of each key's value, also of keys that a log need not hold."""
-    if "kinds" not in subject.memo:
-        subject.memo["kinds"] = _kinds(subject)
-    kinds: dict[str, Kind] = subject.memo["kinds"]
-    return kinds
-
-
-def _kinds(subject: LogSubject) -> dict[str, Kind]:
-    kinds = {required.key: required.kind for required in required_keys_of(subject)}
+    kinds = {key: required.kind for key, required in required_keys_of(subject).items()}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
         kinds |= dict.fromkeys(events, NOTHING) | {keys.TRACKED_STATS: THROUGHPUT}
@@ -204,9 +174,6 @@ def _disclosures(subject: LogSubject) -> dict[str, Kind]:
         **dict.fromkeys(_PARALLELISM_KEYS, SOME_COUNT if late else SOME_WHOLE),
         keys.CONFIG_FILENAME: TEXT if late else _ANY_VALUE,
     }
-
-
-_ANY_VALUE = Kind(name="any value or null", holds=lambda value: True)
 
 
 def _settings(subject: LogSubject) -> dict[str, Kind]:
@@ -239,17 +206,4 @@ def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> K
     if constraint.free and not subject.is_closed and not subject.is_ours:
         return SOME_COUNT if key == keys.MAX_SEQUENCE_LENGTH else _ANY_VALUE
     value = constraint.value if constraint.value is not None else subject.benchmark.sections["train"].get(key)
-    return _kind_of(value)
-
-
-def _kind_of(value: Any) -> Kind:
-    if isinstance(value, str):
-        return TEXT
-    if isinstance(value, bool):
-        return FLAG
-    return NUMBER
-
-
-def _requires_seed(subject: LogSubject) -> bool:
-    """Seeds are required of closed results from round 4.1 on (seed_checker; training_policies#546)."""
-    return subject.is_ours or (subject.is_closed and subject.is_at_least("4.1"))
+    return TEXT if isinstance(value, str) else FLAG if isinstance(value, bool) else NUMBER

@@ -92,18 +92,16 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
     """Every required key occurs; those required once occur once. The same value twice is a warning
     as in the official checker, different values are an error, and so are a second run_start and run_stop of another
     time or status: the result would depend on which one counts."""
-    for required in required_keys_of(subject):
-        lines = subject.log.all(required.key)
+    for key, required in required_keys_of(subject).items():
+        lines = subject.log.all(key)
         if not lines:
-            yield Problem(
-                f"{required.key} is missing", found="no record", expected=f"{required.key}: {required.kind.name}"
-            )
-        elif required.count == "once" and len(lines) > 1:
+            yield Problem(f"{key} is missing", found="no record", expected=f"{key}: {required.kind.name}")
+        elif required.is_once and len(lines) > 1:
             same = len({repr(line.value) for line in lines}) == 1
-            differ = required.key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
-            is_event = required.key in EVENT_TYPES
+            differ = key in (keys.RUN_START, keys.RUN_STOP) and len(set(map(_says, lines))) > 1
+            is_event = key in EVENT_TYPES
             yield Problem(
-                f"{required.key} occurs {len(lines)} times"
+                f"{key} occurs {len(lines)} times"
                 + (" with different times or statuses" if differ else "" if is_event or same else _DIFFERENT),
                 lines[1],
                 found=", ".join(dict.fromkeys(_says(line) if differ else show(line.value) for line in lines[:5])),
@@ -188,13 +186,12 @@ def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
                 f"{before} is after {after}", earlier, found=f"line {earlier.line_num}", expected=f"before {after}"
             )
         elif (late_ms := earlier.time_ms - other.time_ms) > 0:
-            severity: Severity = "warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error"
             yield Problem(
                 f"{after} is earlier than {before}",
                 other,
                 found=f"{after} {late_ms / 1e3:.3f} s before {before}",
                 expected=f"{before} first",
-                severity=severity,
+                severity="warning" if not subject.is_ours and late_ms <= _CLOCK_SKEW_MS else "error",
             )
 
 
@@ -330,11 +327,7 @@ def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
     if start is None or stop is None:
         return
     first, last = position[id(start)], position[id(stop)]
-    settings = (
-        {required.key for required in required_keys_of(subject)}
-        - set(EVENT_TYPES)
-        - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
-    )
+    settings = set(required_keys_of(subject)) - set(EVENT_TYPES) - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
     for line in subject.log.lines:
         if line.key in settings | {keys.DATASET_SHA256} and not first < position[id(line)] < last:
             yield Problem(f"{line.key} is outside initialisation", line, expected="between init_start and init_stop")

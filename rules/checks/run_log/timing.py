@@ -204,11 +204,10 @@ def stamps_plausible(subject: LogSubject) -> Iterator[Problem]:
     make the result a thousandth of what it was."""
     for line in subject.log.lines:
         if not _BEGIN_MS <= line.time_ms <= _END_MS:
-            severity: Severity = "error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning"
             yield Problem(
                 f"{line.key} has an impossible time stamp",
                 line,
                 found=show(line.time_ms),
                 expected=f"milliseconds since 1970, from {_BEGIN_MS} to {_END_MS}",
-                severity=severity,
+                severity="error" if subject.is_ours or line.time_ms < NO_MILLISECONDS else "warning",
             )

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
-from rules.logs.text import show
+from rules.logs.text import letters, show
 from rules.records.system import SYSTEM_FIELDS
 from rules.scoring.results import RunResult
 
@@ -112,7 +112,6 @@ def names_differ(subject: RoundSubject) -> Iterator[Problem]:
     seen: dict[str, str] = {}
     for submission in subject.submissions:
         name = submission.submission.organization
-        plain = "".join(character for character in name.casefold() if character.isalnum())
-        other = seen.setdefault(plain, name)
+        other = seen.setdefault(letters(name), name)
         if other != name:
             yield Problem("two names of one organisation", submission.submission.folder, found=show(other))
