@@ -18,16 +18,8 @@ def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
 
 
 RULES: dict[Level, tuple[Rule[Any], ...]] = {
-    "log": (
-        *_rules_of(structure, hyperparameters, timing, cadence, quality),
-        seeds.seed_is_logged,
-        seeds.one_seed,
-    ),
-    "set": (
-        *_rules_of(logs, files, records, times),
-        seeds.seeds_differ,
-        *_rules_of(system_desc, power, convergence),
-    ),
+    "log": (*_rules_of(structure, hyperparameters, timing, cadence, quality), seeds.seed_is_logged, seeds.one_seed),
+    "set": (*_rules_of(logs, files, records, times), seeds.seeds_differ, *_rules_of(system_desc, power, convergence)),
     "submission": (*_rules_of(layout), shared_runs.runs_belong_to_one_set),
     "round": (
         shared_runs.runs_belong_to_one_submission,

@@ -5,18 +5,19 @@ The arithmetic is that of mlperf_logging.rcp_checker 4.1.68 (prune, interpolate,
 scaling.json. The statement of the rule is training_rules.adoc, "RCP".
 """
 
-import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta, Struct, field
 
 from rules.benchmarks.loader import Benchmark
 from rules.errors import DefinitionError
 from rules.logs import keys
-from rules.logs.log import as_number, as_whole
 
 ALPHA = 0.05
 _TOLERANCE = 0.0001
@@ -25,6 +26,7 @@ _NOT_CONVERGED = 1e9
 _MOST = 1e15
 _SHIPPED = Path(__file__).parents[1] / "benchmarks"
 RcpStatus = Literal["passed", "failed", "missing", "none"]
+Unit = Literal["epochs", "samples"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,7 +60,7 @@ class Convergence:
     factor: float
     mean_epochs: float | None
     point: ReferencePoint | None
-    unit: Literal["epochs", "samples"] = "epochs"
+    unit: Unit = "epochs"
 
 
 def olympic(values: Sequence[float]) -> float:
@@ -151,15 +153,12 @@ def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int)
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
         return exact, "found"
-    below = [point for point in points if point.global_batch_size < batch_size]
-    above = [point for point in points if point.global_batch_size > batch_size]
+    in_order = sorted(points, key=lambda point: point.global_batch_size)
+    below = [point for point in in_order if point.global_batch_size < batch_size]
+    above = in_order[len(below) :]
     if below and above:
-        low = max(below, key=lambda point: point.global_batch_size)
-        high = min(above, key=lambda point: point.global_batch_size)
-        return interpolate(batch_size, low, high, num_runs), "interpolated"
-    if above:
-        return min(above, key=lambda point: point.global_batch_size), "smallest"
-    return None, "missing"
+        return interpolate(batch_size, below[-1], above[0], num_runs), "interpolated"
+    return (above[0], "smallest") if above else (None, "missing")
 
 
 def judge_epochs(
@@ -167,7 +166,7 @@ def judge_epochs(
     epochs: Sequence[float | None],
     points: Sequence[ReferencePoint],
     num_runs: int,
-    unit: Literal["epochs", "samples"] = "epochs",
+    unit: Unit = "epochs",
 ) -> Convergence:
     """Test a result's epochs to converge (None: did not) against the points; factor as the official tool's."""
     if sum(value is None for value in epochs) > 1:
@@ -178,25 +177,23 @@ def judge_epochs(
     mean = olympic([_NOT_CONVERGED if value is None else _bounded(round(value, 3)) for value in epochs])
     if mean <= 0:
         return _untested("failed", f"a mean of {mean} {unit} to converge is impossible")
-    factor = max(1.0, point.mean / mean)
     limit = point.mean / point.max_speedup
-    size = point.global_batch_size
     digits = 4 if unit == "epochs" else 0
-    said = (
-        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {size}, "
+    reason = (
+        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {point.global_batch_size}, "
         f"limit {limit:.{digits}f}"
     )
-    if mean >= limit:
-        return Convergence(
-            status="passed", reason=f"point {how}: {said}", factor=factor, mean_epochs=mean, point=point, unit=unit
-        )
-    if how == "smallest":
+    status: RcpStatus = "passed" if mean >= limit else "missing" if how == "smallest" else "failed"
+    if status == "passed":
+        reason = f"point {how}: {reason}"
+    elif status == "missing":
         reason = (
-            f"batch size {batch_size} is below all reference points and converges faster than the smallest: {said}"
+            f"batch size {batch_size} is below all reference points and converges faster than the smallest: {reason}"
         )
-        return Convergence(status="missing", reason=reason, factor=1.0, mean_epochs=mean, point=point, unit=unit)
-    reason = f"converges faster than the reference allows: {said}"
-    return Convergence(status="failed", reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
+    else:
+        reason = f"converges faster than the reference allows: {reason}"
+    factor = 1.0 if status == "missing" else max(1.0, point.mean / mean)
+    return Convergence(status=status, reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
 
 
 def _bounded(epochs: float) -> float:
@@ -229,16 +226,13 @@ def judge_convergence(
         sizes = ", ".join(str(point.global_batch_size) for point in points)
         return _untested("none", f"no reference convergence point at batch size {batch_size} (there are {sizes})")
     kept = points if is_own else prune(points, benchmark.score.num_runs)
-    unit: Literal["epochs", "samples"] = (
-        "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
-    )
+    unit: Unit = "samples" if benchmark.quality.convergence_unit == keys.SAMPLES_COUNT else "epochs"
     found = judge_epochs(batch_size, epochs, kept, benchmark.score.num_runs, unit)
-    sizes_kept, sizes_given = ({point.global_batch_size for point in some} for some in (kept, points))
-    if batch_size in sizes_given - sizes_kept:
-        pruned = (
-            f"{found.reason} (this round prunes the point at batch size {batch_size}: a smaller batch is fastest, "
+    if batch_size in {point.global_batch_size for point in points} - {point.global_batch_size for point in kept}:
+        why = "a smaller batch is fastest, or it converges slower than its neighbours let expect"
+        found = replace(
+            found, reason=f"{found.reason} (this round prunes the point at batch size {batch_size}: {why})"
         )
-        found = replace(found, reason=f"{pruned}or it converges slower than its neighbours let expect)")
     return replace(found, factor=1.0) if is_own else found
 
 
@@ -256,23 +250,19 @@ def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
     return path if path.is_file() else None
 
 
+class _ReferenceRuns(Struct):
+    """One entry of a file of points."""
+
+    batch_size: int = field(name="BS")
+    epochs: Annotated[tuple[float, ...], Meta(min_length=3)] = field(name="Epochs to converge")
+
+
 @cache
 def load_points(path: Path, num_runs: int) -> tuple[ReferencePoint, ...]:
     """Read one file of points in the wheel's JSON format, by batch size. Raises DefinitionError."""
     try:
-        records = json.loads(path.read_text(encoding="utf-8"))
+        records = msgspec.json.decode(path.read_bytes(), type=dict[str, _ReferenceRuns])
     except (OSError, ValueError) as error:
         raise DefinitionError(f"{path}: reference convergence points cannot be read: {error}") from None
-    if not isinstance(records, Mapping):
-        raise DefinitionError(f"{path}: expected an object of reference convergence points.")
-    points = []
-    for name, record in records.items():
-        size = as_whole(record.get("BS")) if isinstance(record, Mapping) else None
-        epochs = record.get("Epochs to converge") if isinstance(record, Mapping) else None
-        if size is None or not isinstance(epochs, list) or len(epochs) < 3:
-            raise DefinitionError(f"{path}: {name}: expected 'BS' and at least 3 'Epochs to converge'.")
-        numbers = [number for number in map(as_number, epochs) if number is not None]
-        if len(numbers) != len(epochs):
-            raise DefinitionError(f"{path}: {name}: 'Epochs to converge' holds something that is no number.")
-        points.append(reference_point(str(name), size, numbers, num_runs))
+    points = [reference_point(name, runs.batch_size, runs.epochs, num_runs) for name, runs in records.items()]
     return tuple(sorted(points, key=lambda point: point.global_batch_size))

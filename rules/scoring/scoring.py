@@ -2,13 +2,13 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
 
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
+from rules.logs.log import as_number
 from rules.logs.text import printable
 from rules.scoring.energy import SetPower, olympic_energy_j
-from rules.scoring.rcp import Convergence, judge_convergence
+from rules.scoring.rcp import judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 
 
@@ -21,18 +21,20 @@ def score_runs(
     """
     drop = benchmark.score.drop if benchmark is not None else 1
     reason = _why_no_score(runs, benchmark)
-    times = [_time_s(run) for run in runs]
-    order = sorted(range(len(runs)), key=lambda index: (times[index], index))
-    is_complete = reason is None
-    convergence = _judge_set_convergence(runs, benchmark, round_name) if is_complete else None
-    mean_s = olympic_mean(times, drop) if is_complete else None
-    if mean_s is not None and not math.isfinite(mean_s):
-        mean_s = None
-    is_official = benchmark is not None and benchmark.status == "official"
-    if convergence is not None and is_official and convergence.status in ("failed", "missing"):
-        reason = f"reference convergence points: {convergence.reason}"
-    dropped = tuple(sorted(order[:drop] + order[len(order) - drop :])) if is_complete and drop else ()
-    result = BenchmarkResult(
+    convergence, mean_s = None, None
+    dropped: tuple[int, ...] = ()
+    if reason is None and benchmark is not None:
+        convergence = judge_convergence(
+            benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]
+        )
+        times = [_time_s(run) for run in runs]
+        mean_s = as_number(olympic_mean(times, drop))
+        order = sorted(range(len(runs)), key=lambda index: (times[index], index))
+        dropped = tuple(sorted(order[:drop] + order[len(order) - drop :])) if drop else ()
+        if benchmark.status == "official" and convergence.status in ("failed", "missing"):
+            reason = f"reference convergence points: {convergence.reason}"
+    factor = convergence.factor if convergence is not None and convergence.status == "passed" else 1.0
+    return BenchmarkResult(
         benchmark=benchmark.name if benchmark is not None else (runs[0].benchmark if runs else None),
         runs=tuple(runs),
         num_runs_required=benchmark.score.num_runs if benchmark is not None else None,
@@ -40,14 +42,11 @@ def score_runs(
         dropped=dropped,
         no_score_reason=reason,
         convergence=convergence,
-        score_s=None,
+        score_s=mean_s * factor if mean_s is not None and reason is None else None,
         round=round_name,
         num_runs_dropped=drop,
         energy_j=olympic_energy_j(power, dropped) if power is not None and dropped else None,
     )
-    if mean_s is None or reason is not None:
-        return result
-    return replace(result, score_s=mean_s * (result.rcp_factor or 1.0))
 
 
 def _time_s(run: RunResult) -> float:
@@ -74,17 +73,6 @@ def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str
     if failed > drop:
         return f"{failed} of {needed} runs did not converge; at most {drop} may, as the dropped slowest"
     return None
-
-
-def _judge_set_convergence(
-    runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None
-) -> Convergence | None:
-    """The RCP test of a set that can be scored, by what is logged at each last evaluation."""
-    if benchmark is None:
-        return None
-    return judge_convergence(
-        benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]
-    )
 
 
 def _convergence(run: RunResult, benchmark: Benchmark) -> float | None:

@@ -103,10 +103,7 @@ def _is_in_tree(folder: Path) -> bool:
 
 
 def _result_set(
-    folder: Path,
-    logs: tuple[Path, ...],
-    unread: tuple[tuple[Path, str], ...] = (),
-    strays: tuple[str, ...] = (),
+    folder: Path, logs: tuple[Path, ...], unread: tuple[tuple[Path, str], ...] = (), strays: tuple[str, ...] = ()
 ) -> ResultSet:
     parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
     has_tree = _is_in_tree(folder)

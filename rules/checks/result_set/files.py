@@ -21,12 +21,7 @@ _MAX_COUNT = 1000
 """Numbers above it are job numbers, whose gaps mean nothing."""
 
 
-@rule(
-    "RS108",
-    "everything named as a log can be read",
-    source=_LAYOUT,
-    remedy="Replace it by the log itself.",
-)
+@rule("RS108", "everything named as a log can be read", source=_LAYOUT, remedy="Replace it by the log itself.")
 def logs_can_be_read(subject: SetSubject) -> Iterator[Problem]:
     """What is named result_*.txt is a file in the tree: no broken link, no link that leads out, no directory. Such
     are not followed, so the set is judged without them."""

@@ -15,14 +15,7 @@ _OFF_BY_STEPS = 2
 """Steps by which an interval may differ: implementations count the step at its start or its end."""
 _MATERIAL = 0.02
 """Deviation of an interval from the rule's up to which a difference is only a warning."""
-_CYCLE = (
-    keys.BLOCK_START,
-    keys.BLOCK_STOP,
-    keys.TRACKED_STATS,
-    keys.EVAL_START,
-    keys.EVAL_ACCURACY,
-    keys.EVAL_STOP,
-)
+_CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
 _TOLERANCE = 1e-9
 
 

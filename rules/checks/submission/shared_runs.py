@@ -59,12 +59,7 @@ def _same_hardware(twin: _Twin) -> bool:
     return all(first.get(field) == other.get(field) for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE)
 
 
-@rule(
-    "SU201",
-    "every run belongs to one result",
-    source=_CONTENT,
-    remedy="Measure each system by runs of its own.",
-)
+@rule("SU201", "every run belongs to one result", source=_CONTENT, remedy="Measure each system by runs of its own.")
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     """No run is in two sets of the submission. Where both systems are described with the same hardware (as when the
     same runs are reported with two ways of measuring power), that is a warning."""
