@@ -1,6 +1,6 @@
 """The verdict on a log, a set, a submission or a round."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -39,7 +39,13 @@ class Verdict:
     @property
     def logs(self) -> tuple["Verdict", ...]:
         """The verdicts on all logs below this level, in order; none for a log itself."""
-        return tuple(log for part in self.parts for log in (part.logs if part.level != "log" else (part,)))
+        return tuple(part for part in self.walk() if part.level == "log" and part is not self)
+
+    def walk(self) -> Iterator["Verdict"]:
+        """Yield this verdict and then those of the levels below, in order."""
+        yield self
+        for part in self.parts:
+            yield from part.walk()
 
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)

@@ -2,7 +2,7 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 from typing import Literal
@@ -40,7 +40,7 @@ class ComparedFamily:
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
     """A row per family that was judged; none where no official checker was asked about this verdict."""
-    opinions = tuple(_opinions(verdict))
+    opinions = [opinion for part in verdict.walk() for opinion in part.official]
     if not opinions:
         return ()
     judged = dict.fromkeys(family_of(outcome.code) for outcome in verdict.outcomes)
@@ -61,29 +61,19 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _opinions(verdict: Verdict) -> Iterator[OfficialOpinion]:
-    yield from verdict.official
-    for part in verdict.parts:
-        yield from _opinions(part)
-
-
 def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:
     ours, is_accepted = _ours(family, verdict)
     checkers = LOOKED_AT_BY.get(family, ())
     asked = [opinion for opinion in opinions if opinion.checker in checkers]
-    relation: Relation
     if not asked:
         theirs = "not asked" if checkers else "no official checker looks at it"
-        relation = "ours alone"
-    elif checkers == ("compliance",):
-        theirs, accepts = _compliance(family, verdict)
-        relation = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
+        relation: Relation = "ours alone"
     else:
-        theirs, accepts = _others(asked)
+        theirs, accepts = _compliance(family, verdict) if checkers == ("compliance",) else _others(asked)
         relation = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
-        if family in ("SU", "PW", "RS") and relation == "differ" and is_accepted and accepts is False:
+        if family in ("SU", "PW", "RS") and is_accepted and accepts is False and verdict.count("error"):
             # The package checker's one verdict is on logs, seeds and convergence too, which have rows of their own.
-            relation = "same" if verdict.count("error") else "differ"
+            relation = "same"
     return ComparedFamily(
         family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation
     )
@@ -124,26 +114,21 @@ def _compliance(family: str, verdict: Verdict) -> tuple[str, bool | None]:
     asked = [opinion for opinions in sets for opinion in opinions if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
-        what = silent[0].outcome
-        return f"{what}{_on_logs(len(silent), len(asked))}: {_first(silent)}", None
+        on_logs = f" on {len(silent)} of {len(asked)} logs" if len(asked) > 1 else ""
+        return f"{silent[0].outcome}{on_logs}: {_first(silent)}", None
     rejected = {opinion.subject: said for opinion in asked if (said := _about(family, opinion))}
     if not rejected:
         return f"accepts {len(asked)} logs" if len(asked) != 1 else "accepts it", True
     tolerated = verdict.level != "log" and all(
-        sum(log.subject in rejected for log in part.parts) <= _TOLERATED for part in _sets(verdict)
+        sum(log.subject in rejected for log in part.parts) <= _TOLERATED
+        for part in verdict.walk()
+        if part.level == "set"
     )
     text = f"rejects {len(rejected)} of {len(asked)} logs" if len(asked) > 1 else "rejects it"
     subject, said = next(iter(rejected.items()))
     example = f"{PurePath(subject).name}: {said}" if len(asked) > 1 else said
     allowed = " (which its package checker accepts)" if tolerated else ""
     return f"{text}{allowed}: {example}", tolerated
-
-
-def _sets(verdict: Verdict) -> Iterator[Verdict]:
-    if verdict.level == "set":
-        yield verdict
-    for part in verdict.parts:
-        yield from _sets(part)
 
 
 def _about(family: str, opinion: OfficialOpinion) -> str:
@@ -162,9 +147,10 @@ def _family_of_message(message: str) -> str:
 
 
 def _others(asked: Sequence[OfficialOpinion]) -> tuple[str, bool | None]:
-    texts = []
-    for checker in dict.fromkeys(opinion.checker for opinion in asked):
-        texts.append(_one_checker(checker, [opinion for opinion in asked if opinion.checker == checker]))
+    texts = [
+        _one_checker(checker, [opinion for opinion in asked if opinion.checker == checker])
+        for checker in dict.fromkeys(opinion.checker for opinion in asked)
+    ]
     outcomes = {opinion.outcome for opinion in asked}
     accepts = False if "invalid" in outcomes else True if outcomes == {"valid"} else None
     return "; ".join(texts), accepts
@@ -185,7 +171,3 @@ def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
 
 def _first(opinions: Sequence[OfficialOpinion]) -> str:
     return next((message for opinion in opinions for message in opinion.messages), "no reason given")[:_MESSAGE_CHARS]
-
-
-def _on_logs(number: int, total: int) -> str:
-    return f" on {number} of {total} logs" if total > 1 else ""

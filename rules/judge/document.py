@@ -106,17 +106,14 @@ def _member(verdict: Verdict) -> VerdictMember:
         num_warnings=verdict.count("warning"),
         findings=verdict.findings,
         rules=tuple(
-            JudgedRule(code=one.code, title=one.title, subject=one.subject, status=one.status, reason=one.reason)
-            for one in verdict.outcomes
-            if verdict.level in ("log", "set") or one.subject == verdict.subject
+            msgspec.convert(outcome, JudgedRule, from_attributes=True)
+            for outcome in verdict.outcomes
+            if verdict.level in ("log", "set") or outcome.subject == verdict.subject
         ),
         official=verdict.official,
         agreement=compare_opinions(verdict),
         logs=tuple(
-            LogVerdict(
-                subject=log.subject, outcome="valid" if log.outcome == "valid" else "invalid", official=log.official
-            )
-            for log in (verdict.parts if is_set else ())
+            msgspec.convert(log, LogVerdict, from_attributes=True) for log in (verdict.parts if is_set else ())
         ),
         parts=tuple(map(_member, verdict.parts if not is_set else ())),
     )

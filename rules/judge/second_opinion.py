@@ -19,7 +19,8 @@ def with_second_opinion(verdicts: Sequence[Verdict], timeout_s: float | None = N
     description to that of systems, a submission as a whole to those of packages and
     repositories. Own benchmarks and those that nobody defines are not shown: they do not know them.
     """
-    questions = tuple(dict.fromkeys(question for verdict in verdicts for question in _questions(verdict)))
+    parts = [part for verdict in verdicts for part in verdict.walk()]
+    questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))
     opinions = dict(zip(questions, ask_official_checkers(questions, timeout_s), strict=True))
     return tuple(_attach(verdict, opinions) for verdict in verdicts)
 
@@ -27,18 +28,12 @@ def with_second_opinion(verdicts: Sequence[Verdict], timeout_s: float | None = N
 def _attach(verdict: Verdict, opinions: dict[Question, OfficialOpinion]) -> Verdict:
     return replace(
         verdict,
-        official=tuple(opinions[question] for question in _own_questions(verdict)),
+        official=tuple(opinions[question] for question in _questions(verdict)),
         parts=tuple(_attach(part, opinions) for part in verdict.parts),
     )
 
 
 def _questions(verdict: Verdict) -> Iterator[Question]:
-    yield from _own_questions(verdict)
-    for part in verdict.parts:
-        yield from _questions(part)
-
-
-def _own_questions(verdict: Verdict) -> Iterator[Question]:
     """What is asked about this level alone."""
     path, round_name = Path(verdict.subject), _round(verdict)
     if round_name is None:

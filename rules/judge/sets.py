@@ -7,10 +7,10 @@ from pathlib import Path
 from rules.benchmarks.loader import Benchmark
 from rules.benchmarks.rounds import find_definition, infer_round, named_round
 from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
-from rules.checks.rule import Finding, Outcome, judge
+from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
 from rules.checks.subject import JudgedSet, SetSubject, make_log_subject
-from rules.checks.verdict import Verdict, VerdictOutcome, has_error, worst_first
+from rules.checks.verdict import Level, Verdict, has_error, worst_first
 from rules.judge.families import RULES
 from rules.judge.second_opinion import with_second_opinion
 from rules.logs import keys
@@ -86,22 +86,9 @@ def judge_set(
     subject = make_set_subject(result_set, logs, benchmark, chosen.round)
     own = judge(RULES["set"], subject, str(result_set.folder))
     outcomes = (*own, *(_forgive(outcome, own) for verdict in verdicts for outcome in verdict.outcomes))
-    findings = worst_first(outcomes)
-    verdict = Verdict(
-        subject=printable(str(result_set.folder)),
-        level="set",
-        outcome=_set_outcome(findings),
-        benchmark=_name(benchmark, logs),
-        round=chosen.round,
-        ruleset=str(chosen),
-        ruleset_source=chosen.source,
-        findings=findings,
-        outcomes=outcomes,
-        parts=verdicts,
-    )
     return JudgedSet(
         result_set=result_set,
-        verdict=verdict,
+        verdict=_reach("set", str(result_set.folder), logs, chosen, outcomes, verdicts),
         result=subject.result,
         rounds=benchmark.rounds if benchmark is not None else (),
         system_desc=subject.system_desc.fields if subject.system_desc is not None else None,
@@ -158,18 +145,33 @@ def _choose_ruleset(
 
 def _judge_log(log: RunLog, chosen: _Ruleset) -> Verdict:
     subject = make_log_subject(log, chosen.benchmark, chosen.round, chosen.foreign_round)
-    outcomes = judge(RULES["log"], subject, log.path)
+    return _reach("log", log.path, (log,), chosen, judge(RULES["log"], subject, log.path))
+
+
+def _reach(
+    level: Level,
+    path: str,
+    logs: Sequence[RunLog],
+    chosen: _Ruleset,
+    outcomes: tuple[Outcome, ...],
+    parts: tuple[Verdict, ...] = (),
+) -> Verdict:
+    name = logs[0].value(keys.SUBMISSION_BENCHMARK) if logs else None
+    if chosen.benchmark is not None:
+        name = chosen.benchmark.name
     findings = worst_first(outcomes)
+    is_incomplete = any(finding.code == INCOMPLETE for finding in findings)
     return Verdict(
-        subject=printable(log.path),
-        level="log",
-        outcome="invalid" if has_error(findings) else "valid",
-        benchmark=_name(chosen.benchmark, (log,)),
+        subject=printable(path),
+        level=level,
+        outcome="invalid" if has_error(findings) else "incomplete" if is_incomplete else "valid",
+        benchmark=printable(name) if isinstance(name, str) else None,
         round=chosen.round,
         ruleset=str(chosen),
         ruleset_source=chosen.source,
         findings=findings,
         outcomes=outcomes,
+        parts=parts,
     )
 
 
@@ -185,16 +187,3 @@ def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
         for finding in outcome.findings
     )
     return replace(outcome, findings=tuple(forgiven))
-
-
-def _set_outcome(findings: Sequence[Finding]) -> VerdictOutcome:
-    if has_error(findings):
-        return "invalid"
-    return "incomplete" if any(finding.code == INCOMPLETE for finding in findings) else "valid"
-
-
-def _name(benchmark: Benchmark | None, logs: Sequence[RunLog]) -> str | None:
-    if benchmark is not None:
-        return benchmark.name
-    name = logs[0].value(keys.SUBMISSION_BENCHMARK) if logs else None
-    return printable(name) if isinstance(name, str) else None
