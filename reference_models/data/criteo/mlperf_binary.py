@@ -1,17 +1,110 @@
-"""MLPerf's preprocessed Criteo 1TB files, read where they lie: memory-mapped, nothing converted beforehand.
+"""MLPerf's preprocessed Criteo 1TB files, read where they are: memory-mapped, nothing converted beforehand.
+
+`dlrm` (v0.7 to v2.1): one binary file per split, each sample 40 little-endian int32: label, 13 dense integers
+(negatives already 0), 26 ids, as facebookresearch/dlrm's `numpy_to_binary` writes and `CriteoBinDataset` reads them.
+Evaluation uses the "test" file: the first half of day 23, rounded up.
+
+`dlrm_dcnv2` (v3.0 to v6.0): three files per day, days 0 to 22 to train, the first half of day 23 to evaluate.
+`day_<k>_dense.npy` float32 [N, 13], already log(x + 3); `day_<k>_labels.npy` int32 [N, 1];
+`day_<k>_sparse_multi_hot.npz` with uncompressed int32 members `0` to `25`, each [N, multi_hot[f]]. Written by
+materialize_synthetic_multihot_dataset.py and read by mlcommons/training's multi_hot_criteo.py, whose "val" half (rows
+0 to ceil(N / 2) - 1 of day 23: 89,137,319 samples) is what the benchmark evaluates.
 
 Opening reads headers and sizes only; the first `read` touches samples. Ids are taken modulo their table's rows, as
 the references do (facebookresearch/dlrm data_loader_terabyte.py, mlcommons/training multi_hot_criteo.py), so the
 same files also serve capped tables.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.criteo.multi_hot import open_multi_hot
-from reference_models.data.criteo.one_hot import open_one_hot
-from reference_models.data.store.dataset import OpenedDataset
+from reference_models.data.criteo.npy import ArrayPlace, locate_npy, locate_npz, open_data
+from reference_models.data.store.dataset import Batch, OpenedDataset
 from reference_models.process.errors import DatasetError
+
+NUM_DAYS = 24
+FILE_NAMES = (
+    ("terabyte_processed_train.bin", "terabyte_processed_test.bin"),
+    ("train_data.bin", "test_data.bin"),
+)
+"""The names that `--processed-data-file=terabyte_processed.npz` makes, and those of the loader's own command."""
+_INT32 = np.dtype("<i4")
+
+
+class _Arrays(NamedTuple):
+    dense: NDArray[Any]
+    labels: NDArray[np.int32]
+    sparse: tuple[NDArray[np.int32], ...]
+    """Side by side, all ids of a sample."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Part:
+    """`num_rows` samples that are in files of their own; `map` opens these."""
+
+    name: str
+    num_rows: int
+    map: Callable[[], _Arrays]
+    files: tuple[ArrayPlace, ...]
+
+
+class BinarySplit:
+    """Consecutive parts as one split; a batch may span the border between two."""
+
+    def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig) -> None:
+        assert data.num_embeddings is not None, "parse_data demands them for these kinds"
+        self._parts = parts
+        self._starts = np.cumsum([0, *(part.num_rows for part in parts)]).tolist()
+        self._mapped: dict[int, _Arrays] = {}
+        self._columns = np.cumsum([0, *data.multi_hot]).tolist()
+        self._takes_log = data.kind == "mlperf_one_hot"
+        self.num_samples = num_samples
+        self.num_dense = data.num_dense
+        self.num_embeddings = data.num_embeddings
+        self.multi_hot = data.multi_hot
+
+    def read(self, start: int, stop: int) -> Batch:
+        """Read samples start to stop - 1; DatasetError where a label is none."""
+        stop = min(stop, self.num_samples)
+        num_rows = max(0, stop - start)
+        dense = np.empty((num_rows, self.num_dense), np.float32)
+        labels = np.empty(num_rows, np.float32)
+        indices = np.empty((num_rows, self._columns[-1]), np.int64)
+        for number, first in enumerate(self._starts[:-1]):
+            low, high = max(start, first), min(stop, self._starts[number + 1])
+            if low < high:
+                into, source = slice(low - start, high - start), slice(low - first, high - first)
+                arrays = self._map(number)
+                dense[into] = arrays.dense[source]
+                labels[into] = arrays.labels[source]
+                np.concatenate([ids[source] for ids in arrays.sparse], axis=1, out=indices[into])
+                if not 0 <= labels[into].min() <= labels[into].max() <= 1:
+                    rows = f"{source.start} to {source.stop - 1}"
+                    raise DatasetError(f"{self._parts[number].name}: labels other than 0 and 1 in rows {rows}.")
+        for feature, size in enumerate(self.num_embeddings):
+            _wrap_ids(indices[:, self._columns[feature] : self._columns[feature + 1]], size)
+        values = torch.from_numpy(dense)
+        if self._takes_log:
+            values.clamp_(min=0.0).add_(1.0).log_()
+        return Batch(values, torch.from_numpy(indices), torch.from_numpy(labels))
+
+    def _map(self, number: int) -> _Arrays:
+        if number not in self._mapped:
+            self._mapped[number] = self._parts[number].map()
+        return self._mapped[number]
+
+
+def _wrap_ids(ids: NDArray[Any], num_rows: int) -> None:
+    """Take `ids` modulo `num_rows` in place, as the references do. The look comes first: it is far cheaper."""
+    if ids.size and (ids.max() >= num_rows or ids.min() < 0):
+        np.remainder(ids, num_rows, out=ids)
 
 
 def open_mlperf_binary(folder: Path, data: DataConfig) -> OpenedDataset:
@@ -21,14 +114,74 @@ def open_mlperf_binary(folder: Path, data: DataConfig) -> OpenedDataset:
     """
     if not folder.is_dir():
         raise DatasetError(f"{folder}: no such folder. Give the folder that holds the preprocessed files as --data.")
-    opened = open_one_hot(folder, data) if data.kind == "mlperf_one_hot" else open_multi_hot(folder, data)
-    for split, wanted, found in (
-        ("train", data.train_samples, opened.train.num_samples),
-        ("eval", data.eval_samples, opened.eval.num_samples),
-    ):
-        if wanted is not None and wanted != found:
+    if data.kind == "mlperf_one_hot":
+        names = next((pair for pair in FILE_NAMES if (folder / pair[0]).exists()), FILE_NAMES[0])
+        parts = [_locate_one_hot(folder / name, data) for name in names]
+        num_eval = parts[-1].num_rows
+    else:
+        parts = [_locate_day(folder, day, data) for day in range(NUM_DAYS)]
+        num_eval = (parts[-1].num_rows + 1) // 2
+    counts = {"train": sum(part.num_rows for part in parts[:-1]), "eval": num_eval}
+    for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
+        if wanted is not None and wanted != counts[split]:
             raise DatasetError(
-                f"{folder}: {found} {split} samples, the benchmark's definition says {wanted}. "
+                f"{folder}: {counts[split]} {split} samples, the benchmark's definition says {wanted}. "
                 "The files are incomplete or another dataset's."
             )
-    return opened
+    return OpenedDataset(
+        train=BinarySplit(parts[:-1], counts["train"], data),
+        eval=BinarySplit(parts[-1:], counts["eval"], data),
+        dataset_sha256=None,
+        files={str(place.path): place.path.stat().st_size for part in parts for place in part.files},
+    )
+
+
+def _locate_one_hot(path: Path, data: DataConfig) -> _Part:
+    with open_data(path):
+        num_bytes = path.stat().st_size
+    num_columns = 1 + data.num_dense + data.num_sparse
+    row_bytes = num_columns * _INT32.itemsize
+    if num_bytes == 0 or num_bytes % row_bytes:
+        raise DatasetError(
+            f"{path}: {num_bytes} bytes are no whole number of samples of {row_bytes} bytes "
+            f"({num_columns} int32). It was cut short: copy or preprocess it again."
+        )
+    num_rows = num_bytes // row_bytes
+    place = ArrayPlace(path=path, shape=(num_rows, num_columns), dtype=_INT32)
+
+    def open_arrays() -> _Arrays:
+        rows = place.map()
+        return _Arrays(rows[:, 1 : 1 + data.num_dense], rows[:, 0], (rows[:, 1 + data.num_dense :],))
+
+    return _Part(name=str(path), num_rows=num_rows, map=open_arrays, files=(place,))
+
+
+def _locate_day(folder: Path, day: int, data: DataConfig) -> _Part:
+    dense = locate_npy(folder / f"day_{day}_dense.npy")
+    labels = locate_npy(folder / f"day_{day}_labels.npy")
+    path = folder / f"day_{day}_sparse_multi_hot.npz"
+    members = locate_npz(path)
+    num_rows = labels.shape[0] if labels.shape else 0
+    sparse = []
+    for feature, hot in enumerate(data.multi_hot):
+        if str(feature) not in members:
+            raise DatasetError(f"{path}: no array '{feature}'; expected '0' to '{data.num_sparse - 1}'.")
+        sparse.append(_expect(members[str(feature)], (num_rows, hot), _INT32))
+    _expect(dense, (num_rows, data.num_dense), np.dtype("<f4"))
+    _expect(labels, (num_rows, 1), _INT32)
+    return _Part(
+        name=str(labels),
+        num_rows=num_rows,
+        map=lambda: _Arrays(dense.map(), labels.map().reshape(-1), tuple(place.map() for place in sparse)),
+        files=(dense, labels, sparse[0]),
+    )
+
+
+def _expect(place: ArrayPlace, shape: tuple[int, int], dtype: np.dtype[Any]) -> ArrayPlace:
+    """Return `place`, if it has the shape that the day's labels and the definition ask for."""
+    if place.shape != shape or place.dtype != dtype or shape[0] == 0:
+        raise DatasetError(
+            f"{place}: {place.dtype} {place.shape}, expected {dtype} {shape} "
+            "(rows of the day's labels, columns of the definition). The files do not belong together."
+        )
+    return place

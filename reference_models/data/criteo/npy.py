@@ -24,11 +24,11 @@ class ArrayPlace:
     """An array of `shape` and `dtype` that starts `offset_bytes` into `path`."""
 
     path: Path
-    member: str | None
-    offset_bytes: int
+    member: str | None = None
+    offset_bytes: int = 0
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    fortran_order: bool
+    fortran_order: bool = False
 
     @property
     def num_bytes(self) -> int:
