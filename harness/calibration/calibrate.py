@@ -4,6 +4,7 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,7 +15,6 @@ from harness.calibration.runs import (
     CalibrationRun,
     RunStore,
     complete_runs,
-    problem_digest,
 )
 from harness.calibration.table import (
     Calibration,
@@ -74,14 +74,11 @@ def plan_calibration(
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
 ) -> Calibration:
-    """Run what `store` lacks of the plan and summarise. `on_result` is told part, result and how many are left."""
+    """Run what `store` lacks of the plan and summarise. `on_result` gets part, result and how many are left."""
     definition, train = entry.benchmark, entry.workload.train
 
     def complete(part: str, runs: list[CalibrationRun]) -> list[CalibrationResult]:
-        def on_part(result: CalibrationResult, left: int) -> None:
-            if on_result is not None:
-                on_result(part, result, left)
-
+        on_part = None if on_result is None else partial(on_result, part)
         return complete_runs(entry, data_dir, runs, store, num_workers=plan.num_workers, on_result=on_part)
 
     tuning = complete(
@@ -127,7 +124,7 @@ def calibrate(
 
 
 def measure_oracle(entry: Entry) -> float | None:
-    """The teacher's own AUC on the evaluation split: no model can do better. None for data without a teacher."""
+    """Measure the teacher's own AUC on the evaluation split, the best of any model; None without a teacher."""
     if entry.workload.data.kind != "click_log":
         return None
     from reference_models.data.click_log import oracle_scores
@@ -139,11 +136,8 @@ def measure_oracle(entry: Entry) -> float | None:
 
 def write_calibration(folder: Path, entry: Entry, calibration: Calibration) -> tuple[Path, Path, Path]:
     """Write calibration.md, calibration.json and NAME.rcps.json; return their paths."""
-    paths = (
-        folder / "calibration.md",
-        folder / "calibration.json",
-        folder / f"{entry.benchmark.name}.rcps.json",
-    )
+    names = ("calibration.md", "calibration.json", f"{entry.benchmark.name}.rcps.json")
+    paths = (folder / names[0], folder / names[1], folder / names[2])
     write_text(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
     write_json(paths[1], {**asdict(calibration), "conditions": calibration.conditions()})
     when = f"{datetime.now(UTC):%Y-%m-%d}"
@@ -153,12 +147,9 @@ def write_calibration(folder: Path, entry: Entry, calibration: Calibration) -> t
 
 
 def describe_platform() -> str:
-    """Processor and torch that the runs were made with, for the reference convergence points."""
+    """Name processor and torch that the runs were made with, for the reference convergence points."""
     import torch
 
     from harness.system.hardware import read_processors
 
     return f"{read_processors().model_name or platform.machine()}, 1 thread per run, torch {torch.__version__}"
-
-
-__all__ = ["CalibrationPlan", "RunStore", "calibrate", "plan_calibration", "problem_digest", "write_calibration"]

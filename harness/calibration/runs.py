@@ -8,12 +8,13 @@ import json
 import multiprocessing
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import asdict, dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any
+
+import msgspec
 
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
@@ -135,31 +136,18 @@ class RunStore:
         for number, line in enumerate(lines, start=1):
             try:
                 content = json.loads(line)
-                result = _result_from(content)
-            except (ValueError, KeyError, TypeError, AttributeError):
+                problem, result = content["problem"], msgspec.convert(content, CalibrationResult)
+            except (ValueError, KeyError, TypeError, msgspec.ValidationError):
                 if number == len(lines) and not line.endswith("\n"):
-                    self._drop_last_line(lines)
+                    # A line without its end is what an interrupted write left; its run is repeated.
+                    with self.path.open("r+b") as file:
+                        file.truncate(sum(len(line.encode()) for line in lines[:-1]))
                     return
                 raise HarnessError(
                     f"{self.path}:{number}: not a calibration run. Repair or remove the line.", ExitCode.INPUT
                 ) from None
-            if content["problem"] == self._digest:
+            if problem == self._digest:
                 yield result
-
-    def _drop_last_line(self, lines: Sequence[str]) -> None:
-        """A line without its end is what an interrupted write left; its run is repeated."""
-        with self.path.open("r+b") as file:
-            file.truncate(sum(len(line.encode()) for line in lines[:-1]))
-
-
-def _result_from(content: Mapping[str, Any]) -> CalibrationResult:
-    return CalibrationResult(
-        run=CalibrationRun(**content["run"]),
-        samples_counts=tuple(int(count) for count in content["samples_counts"]),
-        qualities=tuple(float(quality) for quality in content["qualities"]),
-        train_s=float(content["train_s"]),
-        eval_s=float(content["eval_s"]),
-    )
 
 
 def complete_runs(
@@ -171,9 +159,9 @@ def complete_runs(
     num_workers: int,
     on_result: Callable[[CalibrationResult, int], None] | None = None,
 ) -> list[CalibrationResult]:
-    """Results of `runs` in their order; those that `store` lacks are trained in worker processes.
+    """Return results of `runs` in their order; those that `store` lacks are trained in worker processes.
 
-    `on_result` is told each new result and how many are still missing.
+    `on_result` gets each new result and how many are still missing.
     """
     missing = [run for run in dict.fromkeys(runs) if store.get(run) is None]
     pending, left = iter(missing), len(missing)

@@ -144,12 +144,15 @@ def tuned_learning_rate(benchmark: Benchmark, results: Sequence[CalibrationResul
 
     def rank(learning_rate: float) -> tuple[int, float, float]:
         runs = [result for result in results if result.run.opt_base_learning_rate == learning_rate]
-        epochs = [result.epochs_to_converge(benchmark) for result in runs]
-        converged = [e for e in epochs if e is not None]
+        converged = _converged(benchmark, runs)
         mean = statistics.fmean(converged) if converged else math.inf
-        return (len(epochs) - len(converged), mean, -statistics.fmean(result.final_quality for result in runs))
+        return (len(runs) - len(converged), mean, -statistics.fmean(result.final_quality for result in runs))
 
     return min({result.run.opt_base_learning_rate for result in results}, key=rank)
+
+
+def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[float]:
+    return [epochs for run in runs if (epochs := run.epochs_to_converge(benchmark)) is not None]
 
 
 def tuning_rows(
@@ -159,9 +162,8 @@ def tuning_rows(
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
-        epochs = [run.epochs_to_converge(benchmark) for run in runs]
-        converged = [e for e in epochs if e is not None]
-        mean = statistics.fmean(converged) if len(converged) == len(epochs) else None
+        converged = _converged(benchmark, runs)
+        mean = statistics.fmean(converged) if len(converged) == len(runs) else None
         rows.append((batch_size, rate, mean, statistics.fmean(run.final_quality for run in runs)))
     return rows
 

@@ -57,8 +57,9 @@ def calibrate(
     target needs no new runs. Defaults: half, once and twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2
     times its learning rate.
     """
-    from harness.calibration.calibrate import RunStore, plan_calibration, problem_digest, write_calibration
     from harness.calibration.calibrate import calibrate as run_calibration
+    from harness.calibration.calibrate import plan_calibration, write_calibration
+    from harness.calibration.runs import RunStore, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset

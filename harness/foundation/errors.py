@@ -32,7 +32,7 @@ class ExitCode(IntEnum):
 class HarnessError(Exception):
     """An error with its own exit code: what happened, where, and what to do, in one message."""
 
-    def __init__(self, message: str, exit_code: ExitCode) -> None:
+    def __init__(self, message: str, exit_code: ExitCode = ExitCode.USAGE) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 

@@ -4,62 +4,52 @@ import hashlib
 import json
 import platform
 from dataclasses import asdict
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig
-from harness.foundation.errors import ExitCode, RefusedByAllError
+from harness.foundation.errors import RefusedByAllError
 from harness.measure.kinds import Job
+from harness.system.software import version_of
 from reference_models.data.registry import open_dataset
 from reference_models.process.world import World
 
 LIBRARIES = ("dlrmbench", "torch", "torchrec", "fbgemm-gpu-cpu", "fbgemm-gpu", "numpy", "mlperf-logging")
 _OWN = ("data_dir", "definition_path", "folder", "attempt")
-"""What may differ: where files lie on each machine."""
+"""What may differ: where files are on each machine."""
 
 
 def agree(world: World, job: Job, config: WorkloadConfig) -> None:
-    """All ranks are about to run the same attempt, on the same data, with the same software."""
+    """Make sure that all ranks are about to run the same attempt, on the same data, with the same software."""
     refuse_difference(world, describe_rank(job, config))
 
 
 def refuse_difference(world: World, described: dict[str, Any]) -> None:
     """Raise RefusedByAllError, naming the first rank that differs from rank 0, in what, and both values."""
-    told = world.gather(described)
-    difference = _first_difference(told) if told is not None else None
-    difference = world.broadcast(difference)
+    difference = world.broadcast(_first_difference(world.gather(described) or []))
     if difference is not None:
-        raise RefusedByAllError(difference, ExitCode.USAGE)
+        raise RefusedByAllError(difference)
 
 
 def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
-    """What must be equal on all ranks, by name."""
+    """Describe what must be equal on all ranks, by name."""
     shared = {key: value for key, value in asdict(job).items() if key not in _OWN}
-    text = json.dumps(shared, sort_keys=True)
     return {
-        "configuration": hashlib.sha256(text.encode()).hexdigest()[:12],
+        "configuration": hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12],
         "run_index": shared.get("run_index"),
         "seed": job.seed,
         "dataset_sha256": open_dataset(Path(job.data_dir), config.data).dataset_sha256,
         "python": platform.python_version(),
-        **{name: _version(name) for name in LIBRARIES},
+        **{name: version_of(name) for name in LIBRARIES},
     }
 
 
-def _first_difference(told: list[dict[str, Any]]) -> str | None:
-    for rank, here in enumerate(told[1:], start=1):
-        for name in {**told[0], **here}:
-            if here.get(name) != told[0].get(name):
+def _first_difference(ranks: list[dict[str, Any]]) -> str | None:
+    for rank, here in enumerate(ranks[1:], start=1):
+        for name in {**ranks[0], **here}:
+            if here.get(name) != ranks[0].get(name):
                 return (
-                    f"rank {rank} differs from rank 0 in {name}: {here.get(name)} and {told[0].get(name)}. "
+                    f"rank {rank} differs from rank 0 in {name}: {here.get(name)} and {ranks[0].get(name)}. "
                     "Start all ranks with the same command, software and dataset."
                 )
     return None
-
-
-def _version(name: str) -> str | None:
-    try:
-        return version(name)
-    except PackageNotFoundError:
-        return None

@@ -25,7 +25,7 @@ from harness.foundation.errors import (
     is_out_of_memory,
     message_of,
 )
-from reference_models.distributed.rendezvous import Rendezvous
+from reference_models.distributed.rendezvous import Rendezvous, call_within
 
 BEAT_S = 1.0
 LOST_AFTER_S = 20.0
@@ -234,14 +234,7 @@ class Heartbeat:
 
     @staticmethod
     def _within(seconds: float, call: Callable[[], End | None]) -> End | None:
-        """The call's result, None when whoever serves the notes does not answer."""
-        results: list[End | None] = []
-
-        def work() -> None:
-            with contextlib.suppress(RuntimeError):  # gone: there is nobody to tell
-                results.append(call())
-
-        thread = threading.Thread(target=work, name="heartbeat-end", daemon=True)
-        thread.start()
-        thread.join(seconds)
-        return results[0] if results else None
+        """Return the call's result, None when whoever serves the notes is gone or does not answer."""
+        with contextlib.suppress(RuntimeError, TimeoutError):
+            return call_within(seconds, call)
+        return None

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, MutableMapping
 
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 
 _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "SLURM_LOCALID"}
 
@@ -15,9 +15,7 @@ def world_size(environ: Mapping[str, str]) -> int | None:
     for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
         if name in environ:
             if not environ[name].isdecimal() or int(environ[name]) == 0:
-                raise HarnessError(
-                    f"{name} is {environ[name]!r} in the environment: expected the number of ranks.", ExitCode.USAGE
-                )
+                raise HarnessError(f"{name} is {environ[name]!r} in the environment: expected the number of ranks.")
             return int(environ[name])
     return None
 

@@ -1,9 +1,8 @@
-"""Starting the ranks of one run with torchrun's launcher, and telling the parent which one failed first.
+"""Starting the ranks of one run with torchrun's launcher, and naming to the parent which one failed first.
 
 Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json`; each rank is `harness.launch.rank SPEC.json`.
 """
 
-import json
 import signal
 import sys
 from collections.abc import Mapping
@@ -15,11 +14,12 @@ from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, P
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
 from harness.foundation.errors import ExitCode, end_process
+from harness.measure.job import send_to_parent
 
 T = TypeVar("T")
 _LAUNCHER_KILLS_AFTER_S = 25
 """torchrun's agent asks the others to end when one has failed, and kills those that have not after 30 s. A rank that
-is killed so late was stuck, and the one that noticed it tells more."""
+is killed so late was stuck, and the one that noticed it knows more."""
 
 
 def main(num_ranks: int, spec_path: str) -> int:
@@ -39,25 +39,21 @@ def main(num_ranks: int, spec_path: str) -> int:
         elastic_launch(config, sys.executable)("-m", "harness.launch.rank", spec_path)
     except ChildFailedError as error:
         rank, failure = find_culprit(error.failures)
-        sys.stdout.write(
-            json.dumps(
-                {
-                    "event": "rank_failed",
-                    "rank": failure.local_rank if rank is None else rank,
-                    "exit_code": failure.exitcode,
-                    "time_utc": datetime.fromtimestamp(failure.timestamp, UTC).isoformat(),
-                }
-            )
-            + "\n"
+        send_to_parent(
+            {
+                "event": "rank_failed",
+                "rank": failure.local_rank if rank is None else rank,
+                "exit_code": failure.exitcode,
+                "time_utc": datetime.fromtimestamp(failure.timestamp, UTC).isoformat(),
+            }
         )
-        sys.stdout.flush()
         return failure.exitcode if failure.exitcode > 0 else ExitCode.INTERNAL_ERROR
     return ExitCode.DONE
 
 
 def find_culprit(failures: Mapping[T, ProcessFailure]) -> tuple[T, ProcessFailure]:
-    """The rank to name. One that was killed comes before one that gave a reason, and that before those that lost
-    the others; those that the launcher itself ended come last.
+    """Choose the rank to name. One that was killed comes before one that gave a reason, and that before those that
+    lost the others; those that the launcher itself ended come last.
     """
     first_s = min(failure.timestamp for failure in failures.values())
 

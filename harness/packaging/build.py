@@ -70,21 +70,21 @@ class NotCompliantError(HarnessError):
 def build_package(request: PackageRequest) -> Package:
     """Collect, judge, copy, judge the copy. Raises HarnessError, and NotCompliantError with the verdicts."""
     name = submission_folder(request.submitter)
-    if request.output.is_symlink() or (request.output.exists() and not _is_empty_folder(request.output)):
-        raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.",
-                           ExitCode.USAGE)  # fmt: skip
+    is_empty_folder = request.output.is_dir() and next(request.output.iterdir(), None) is None
+    if request.output.is_symlink() or (request.output.exists() and not is_empty_folder):
+        raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.")
     _refuse_inside(request)
-    sets = tuple(judge_for_package(one, request.ruleset) for one in distinct_sets(request.sources))
+    sets = tuple(judge_for_package(found, request.ruleset) for found in distinct_sets(request.sources))
     refuse_twins(sets)
     refuse_other_submitter(sets, request.submitter)
     refuse_other_division(sets, request.division)
-    _refuse_non_compliant([one.verdict for one in sets], request)
+    _refuse_non_compliant([packaged.verdict for packaged in sets], request)
     request.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".dlrmbench-package-", dir=request.output.parent) as workshop:
         draft = Path(workshop) / request.output.name
         tree = Tree(draft, name)
-        for one in sets:
-            _add_set(tree, one)
+        for packaged in sets:
+            _add_set(tree, packaged)
         omitted = (*left_out(request.sources, tree), *_missing_code(sets, tree))
         verdict = relocate(_judge(draft / name, sets, request), str(draft), str(request.output))
         _refuse_non_compliant([verdict], request)
@@ -109,8 +109,7 @@ def _refuse_inside(request: PackageRequest) -> None:
     for source in request.sources:
         if request.output.resolve().is_relative_to(source.resolve()):
             raise HarnessError(
-                f"{request.output}: lies in {source}, which is only read. Choose an --output outside of it.",
-                ExitCode.USAGE,
+                f"{request.output}: lies in {source}, which is only read. Choose an --output outside of it."
             )
 
 
@@ -120,20 +119,15 @@ def submission_folder(submitter: str) -> str:
     if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
         raise HarnessError(
             f"--submitter {submitter!r} cannot be a directory's name. Give the organisation's name, without a "
-            "leading dot and without control characters.",
-            ExitCode.USAGE,
+            "leading dot and without control characters."
         )
     return name
 
 
-def _is_empty_folder(path: Path) -> bool:
-    return path.is_dir() and next(path.iterdir(), None) is None
-
-
 def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) -> None:
-    broken = [one for one in verdicts if one.outcome != "valid"]
+    broken = [verdict for verdict in verdicts if verdict.outcome != "valid"]
     if broken and not request.allow_non_compliant:
-        words = ", ".join(f"{one.subject} is {one.outcome.upper()}" for one in broken)
+        words = ", ".join(f"{verdict.subject} is {verdict.outcome.upper()}" for verdict in broken)
         raise NotCompliantError(
             f"not packaged: {words}. Correct it, or package it for review with --allow-non-compliant.", broken
         )
@@ -141,45 +135,44 @@ def _refuse_non_compliant(verdicts: Sequence[Verdict], request: PackageRequest) 
 
 def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageRequest) -> Verdict:
     """Ours and theirs on the finished tree. A benchmark that is not shipped is judged by the definition beside it."""
-    definitions = {path for one in sets if (path := one.unshipped_definition) is not None}
+    definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
-    verdicts = check_path(submission, definition, request.second_opinion, request.ruleset)
-    return verdicts[0]
+    return check_path(submission, definition, request.second_opinion, request.ruleset)[0]
 
 
-def _add_set(tree: Tree, one: PackagedSet) -> None:
-    results = f"results/{one.system}/{one.benchmark}"
-    folder = one.result_set.folder
-    tree.add(f"systems/{one.system}.json", one.system_json)
-    for log in one.result_set.logs:
+def _add_set(tree: Tree, packaged: PackagedSet) -> None:
+    results = f"results/{packaged.system}/{packaged.benchmark}"
+    folder = packaged.result_set.folder
+    tree.add(f"systems/{packaged.system}.json", packaged.system_json)
+    for log in packaged.result_set.logs:
         tree.add(f"{results}/{log.name}", log)
     tree.add_all(f"{results}/{POWER_FOLDER}", files_below(folder / POWER_FOLDER))
     if is_plain_file(folder / PARAMS_FILE):
         tree.add(f"{results}/{PARAMS_FILE}", folder / PARAMS_FILE)
-    benchmarks = f"benchmarks/{one.benchmark}"
-    definition = one.result_set.definition_file
-    if one.record is None or definition is None:
+    benchmarks = f"benchmarks/{packaged.benchmark}"
+    definition = packaged.result_set.definition_file
+    if packaged.record is None or definition is None:
         # Code and scripts are the submitter's own; where there are none, none are made up.
-        tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / one.benchmark))
+        tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / packaged.benchmark))
         return
-    if has_source(one.record):
-        tree.add_all(f"{benchmarks}/implementations/{implementation_of(one.record)}", source_files())
-    files = system_files(one.record, load_benchmark(definition), definition, one.system)
-    tree.add_all(f"{benchmarks}/{one.system}", files)
+    if has_source(packaged.record):
+        tree.add_all(f"{benchmarks}/implementations/{implementation_of(packaged.record)}", source_files())
+    files = system_files(packaged.record, load_benchmark(definition), definition, packaged.system)
+    tree.add_all(f"{benchmarks}/{packaged.system}", files)
 
 
 def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
-    for one in sets:
-        where = f"{printable(one.benchmark)} on {printable(one.system)}"
-        if one.record is not None and not has_source(one.record):
+    for packaged in sets:
+        where = f"{printable(packaged.benchmark)} on {printable(packaged.system)}"
+        if packaged.record is not None and not has_source(packaged.record):
             yield LeftOut(
                 place=f"source code for {where}",
                 num_files=0,
-                reason=f"the runs were of dlrmbench {printable(one.record.harness_version)}, another version is "
+                reason=f"the runs were of dlrmbench {printable(packaged.record.harness_version)}, another version is "
                 "installed here",
             )
-        if one.record is None and not any(
-            path.split("/")[1:3] == ["benchmarks", one.benchmark] for path in tree.sums
+        if packaged.record is None and not any(
+            path.split("/")[1:3] == ["benchmarks", packaged.benchmark] for path in tree.sums
         ):
             yield LeftOut(
                 place=f"source code and scripts for {where}",
@@ -190,7 +183,7 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
 
 def package_blocks(made: Package) -> tuple[Block, ...]:
     """What the package holds, set by set, and what was left out of it and why."""
-    sets = [(one.system, one.benchmark, len(one.runs)) for one in made.sets]
+    sets = [(packaged.system, packaged.benchmark, len(packaged.runs)) for packaged in made.sets]
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [
         text_table(

@@ -39,66 +39,62 @@ class PackagedSet:
 
 def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
     """All sets of all sources, each directory once."""
-    found: dict[Path, ResultSet] = {}
+    by_folder: dict[Path, ResultSet] = {}
     for source in sources:
         if source.is_file():
-            raise HarnessError(
-                f"{source}: is one file. Give the run set's or the result tree's directory.", ExitCode.USAGE
-            )
-        for one in find_result_sets(source):
-            found.setdefault(one.folder.resolve(), one)
-    return list(found.values())
+            raise HarnessError(f"{source}: is one file. Give the run set's or the result tree's directory.")
+        for found in find_result_sets(source):
+            by_folder.setdefault(found.folder.resolve(), found)
+    return list(by_folder.values())
 
 
-def judge_for_package(one: ResultSet, ruleset: str | None) -> PackagedSet:
+def judge_for_package(found: ResultSet, ruleset: str | None) -> PackagedSet:
     """A set with its verdict. Raises HarnessError where a package could not hold it."""
-    folder = printable(str(one.folder))
-    if one.system is None or one.benchmark is None:
+    folder = printable(str(found.folder))
+    if found.system is None or found.benchmark is None:
         raise HarnessError(
             f"{folder}: a bare directory of logs names no system. Expected systems/<system>.json beside "
             "results/<system>/<benchmark>/result_<i>.txt.",
             ExitCode.INPUT,
         )
-    if one.system_json is None:
+    if found.system_json is None:
         raise HarnessError(
-            f"{folder}: systems/{printable(one.system)}.json is missing. Every system of a package is described.",
+            f"{folder}: systems/{printable(found.system)}.json is missing. Every system of a package is described.",
             ExitCode.INPUT,
         )
-    if one.unread:
-        path, reason = one.unread[0]
+    if found.unread:
+        path, reason = found.unread[0]
         raise HarnessError(f"{printable(str(path))}: {reason}. Put the log itself there.", ExitCode.INPUT)
-    is_ours = one.root is not None and (one.root / "extra" / RUN_SET_FILE).is_file()
-    definition = one.definition_file if one.benchmark not in shipped_names() else None
-    judged = judge_set(one, definition, ruleset)
+    is_ours = found.root is not None and (found.root / "extra" / RUN_SET_FILE).is_file()
+    definition = found.definition_file if found.benchmark not in shipped_names() else None
+    judged = judge_set(found, definition, ruleset)
     return PackagedSet(
-        result_set=one,
-        system=one.system,
-        benchmark=one.benchmark,
-        system_json=one.system_json,
+        result_set=found,
+        system=found.system,
+        benchmark=found.benchmark,
+        system_json=found.system_json,
         runs=judged.runs,
         verdict=judged.verdict,
-        record=read_run_set(one.root) if is_ours and one.root is not None else None,
+        record=read_run_set(found.root) if is_ours and found.root is not None else None,
     )
 
 
 def refuse_twins(sets: Sequence[PackagedSet]) -> None:
     places: dict[tuple[str, str], PackagedSet] = {}
     described: dict[str, PackagedSet] = {}
-    for one in sets:
-        twin = places.setdefault((one.system, one.benchmark), one)
-        if twin is not one:
+    for packaged in sets:
+        twin = places.setdefault((packaged.system, packaged.benchmark), packaged)
+        if twin is not packaged:
             raise HarnessError(
-                f"two sets are of {printable(one.benchmark)} on {printable(one.system)}:\n"
-                f"  {printable(str(twin.result_set.folder))}\n  {printable(str(one.result_set.folder))}\n"
-                "A submission holds one. Choose it before looking at the times, and give that one alone.",
-                ExitCode.USAGE,
+                f"two sets are of {printable(packaged.benchmark)} on {printable(packaged.system)}:\n"
+                f"  {printable(str(twin.result_set.folder))}\n  {printable(str(packaged.result_set.folder))}\n"
+                "A submission holds one. Choose it before looking at the times, and give that one alone."
             )
-        other = described.setdefault(one.system, one)
-        if other.system_json.read_bytes() != one.system_json.read_bytes():
+        other = described.setdefault(packaged.system, packaged)
+        if other.system_json.read_bytes() != packaged.system_json.read_bytes():
             raise HarnessError(
-                f"{printable(str(other.system_json))} and {printable(str(one.system_json))} describe the system "
-                f"{printable(one.system)} differently. Give systems that differ different names.",
-                ExitCode.USAGE,
+                f"{printable(str(other.system_json))} and {printable(str(packaged.system_json))} describe the system "
+                f"{printable(packaged.system)} differently. Give systems that differ different names."
             )
 
 
@@ -106,35 +102,31 @@ def refuse_other_submitter(sets: Sequence[PackagedSet], submitter: str) -> None:
     if submitter == UNSPECIFIED:
         raise HarnessError(
             f"--submitter {submitter!r} stands for no organisation: it is what a log says when none was given. Set "
-            "the submitter before running, with --submitter or in the [submission] table of --config, and run again.",
-            ExitCode.USAGE,
+            "the submitter before running, with --submitter or in the [submission] table of --config, and run again."
         )
-    for one in sets:
-        for run in one.runs:
+    for packaged in sets:
+        for run in packaged.runs:
             if run.organization != submitter:
                 said = "names no organisation" if run.organization is None else f"names {run.organization!r}"
                 raise HarnessError(
                     f"{printable(run.path)}: the log {printable(said)} as submission_org, not {submitter!r}. Logs "
                     "are never edited: set the submitter before running, with --submitter or in the [submission] "
-                    "table of --config, and run again; or package for the organisation that the logs name.",
-                    ExitCode.USAGE,
+                    "table of --config, and run again; or package for the organisation that the logs name."
                 )
-        content = read_object(one.system_json)
+        content = read_object(packaged.system_json)
         if isinstance(content, Damage):
             raise HarnessError(f"{content}.", ExitCode.INPUT)
         if content.get("submitter") != submitter:
             raise HarnessError(
-                f"{printable(str(one.system_json))}: submitter is {content.get('submitter')!r}, not {submitter!r}. "
-                "Correct the description, or package for the organisation that it names.",
-                ExitCode.USAGE,
+                f"{printable(str(packaged.system_json))}: submitter is {content.get('submitter')!r}, "
+                f"not {submitter!r}. Correct the description, or package for the organisation that it names."
             )
 
 
 def refuse_other_division(sets: Sequence[PackagedSet], division: str | None) -> None:
-    for one in sets if division is not None else ():
-        for run in one.runs:
+    for packaged in sets if division is not None else ():
+        for run in packaged.runs:
             if run.division != division:
                 raise HarnessError(
-                    f"{printable(run.path)}: is of the division {run.division!r}, --division asks for {division!r}.",
-                    ExitCode.USAGE,
+                    f"{printable(run.path)}: is of the division {run.division!r}, --division asks for {division!r}."
                 )

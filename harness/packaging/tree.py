@@ -2,17 +2,17 @@
 
 import hashlib
 import os
+import shutil
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from harness.packaging.code import Files
 from rules.logs.text import printable
 
 SUMS_FILE = "SHA256SUMS"
-_CHUNK = 1 << 20
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,12 +40,13 @@ class Tree:
         key = f"{self.submission}/{inner}"
         if key in self.sums:
             if _digest(content) != self.sums[key]:
-                raise HarnessError(f"two sources hold different files for {printable(inner)}.", ExitCode.USAGE)
+                raise HarnessError(f"two sources hold different files for {printable(inner)}.")
         elif isinstance(content, str):
             target.write_text(content, encoding="utf-8")
             self.sums[key] = _digest(content)
         else:
-            self.sums[key] = _copy(content, target)
+            shutil.copyfile(content, target)
+            self.sums[key] = _digest(target)
         if isinstance(content, Path):
             self.sources.add(content.resolve())
         if inner.endswith(".sh"):
@@ -62,28 +63,23 @@ class Tree:
 
 
 def _digest(content: str | Path) -> str:
-    data = content.encode() if isinstance(content, str) else content.read_bytes()
-    return hashlib.sha256(data).hexdigest()
-
-
-def _copy(source: Path, target: Path) -> str:
-    """Copy bytes as they are; their sha256, of what was read."""
-    digest = hashlib.sha256()
-    with source.open("rb") as reading, target.open("xb") as writing:
-        while chunk := reading.read(_CHUNK):
-            digest.update(chunk)
-            writing.write(chunk)
-    return digest.hexdigest()
+    if isinstance(content, str):
+        return hashlib.sha256(content.encode()).hexdigest()
+    with content.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def files_below(folder: Path) -> Iterator[tuple[str, Path]]:
-    """Regular files below a folder, links left out, in order."""
+    """Yield regular files below a folder, links left out, in order."""
+    for path in _walk(folder):
+        if is_plain_file(path):
+            yield path.relative_to(folder).as_posix(), path
+
+
+def _walk(folder: Path) -> Iterator[Path]:
     for here, subfolders, names in os.walk(folder):
         subfolders.sort()
-        for name in sorted(names):
-            path = Path(here, name)
-            if is_plain_file(path):
-                yield path.relative_to(folder).as_posix(), path
+        yield from (Path(here, name) for name in sorted(names))
 
 
 def is_plain_file(path: Path) -> bool:
@@ -91,30 +87,29 @@ def is_plain_file(path: Path) -> bool:
 
 
 def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
-    """What lies in the sources and not in the package, by place and reason."""
-    counts: Counter[tuple[str, str]] = Counter()
-    for root in dict.fromkeys(source.resolve() for source in sources):
-        for here, subfolders, names in os.walk(root):
-            subfolders.sort()
-            for name in sorted(names):
-                path = Path(here, name)
-                if path.resolve() not in tree.sources or path.is_symlink():
-                    counts[_place_and_reason(path, root)] += 1
+    """Name what the sources hold and the package does not, by place and reason."""
+    counts = Counter(
+        _place_and_reason(path, root)
+        for root in dict.fromkeys(source.resolve() for source in sources)
+        for path in _walk(root)
+        if path.resolve() not in tree.sources or path.is_symlink()
+    )
     for (place, reason), number in counts.items():
         yield LeftOut(place=printable(place), num_files=number, reason=reason)
 
 
 def _place_and_reason(path: Path, root: Path) -> tuple[str, str]:
-    parts = path.relative_to(root).parts
+    inner = path.relative_to(root)
+    parts = inner.parts
     if path.is_symlink():
-        return str(path.relative_to(root)), "a link, which is not followed"
+        return str(inner), "a link, which is not followed"
     if "extra" in parts[:-1]:
         end = parts.index("extra") + 1
         if path.name == "log.txt":
-            return str(Path(*parts[:-1])), "an attempt that did not become a result"
+            return str(inner.parent), "an attempt that did not become a result"
         return f"{Path(*parts[:end])}/", "the harness's own records"
     if path.name == "scaling.json":
-        return str(Path(*parts)), "the review's factor, which the checkers find anew"
+        return str(inner), "the review's factor, which the checkers find anew"
     if path.name == "report.html":
-        return str(Path(*parts)), "no part of a submission"
-    return str(Path(*parts)), "the layout has no place for it"
+        return str(inner), "no part of a submission"
+    return str(inner), "the layout has no place for it"

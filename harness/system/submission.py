@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from rules.errors import did_you_mean
 from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES
@@ -66,24 +66,22 @@ def _field(key: str, source: str) -> str:
     plain = str(key).replace("-", "_")
     if plain not in by_plain_name:
         hint = did_you_mean(plain, list(SUBMISSION_FIELDS))
-        raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}", ExitCode.USAGE)
+        raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}")
     return by_plain_name[plain]
 
 
 def _checked(field: str, source: str, value: Any) -> str:
     if not isinstance(value, str | int) or isinstance(value, bool):
-        raise HarnessError(f"{source} is {value!r}, expected a string in quotes.", ExitCode.USAGE)
+        raise HarnessError(f"{source} is {value!r}, expected a string in quotes.")
     text = str(value).strip()
     if len(text) > _LENGTH_LIMIT or any(not character.isprintable() for character in text):
-        raise HarnessError(
-            f"{source}: expected one line of at most {_LENGTH_LIMIT} printable characters.", ExitCode.USAGE
-        )
+        raise HarnessError(f"{source}: expected one line of at most {_LENGTH_LIMIT} printable characters.")
     allowed = _VOCABULARIES.get(field)
     if allowed and text not in allowed:
         hint = did_you_mean(text, list(allowed))
-        raise HarnessError(f"{source} is {text!r}, which MLPerf's rules do not know.{hint}", ExitCode.USAGE)
+        raise HarnessError(f"{source} is {text!r}, which MLPerf's rules do not know.{hint}")
     if field in COUNTS and text and not (text.isascii() and text.isdecimal()):
-        raise HarnessError(f"{source} is {text!r}, expected a whole number.", ExitCode.USAGE)
+        raise HarnessError(f"{source} is {text!r}, expected a whole number.")
     if field in ("submitter", "platform") and not text:
-        raise HarnessError(f"{source} is empty, expected a name. Leave it out for 'unspecified'.", ExitCode.USAGE)
+        raise HarnessError(f"{source} is empty, expected a name. Leave it out for 'unspecified'.")
     return text

@@ -76,8 +76,8 @@ def rendezvous(
     try:
         if not is_host:
             _wait_for_server(address, port, end_s, lambda: report.once(f"rank {rank}: waiting for rank 0 at {place}"))
-        store = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=is_host))
-        notes = _within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=False))
+        store = call_within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=is_host))
+        notes = call_within(_ANSWERS_WITHIN_S, lambda: _open_store(address, port, is_host=False))
         meeting = Rendezvous(
             rank=rank, size=size, host=host, is_host=is_host, store=store, notes=PrefixStore("notes", notes)
         )
@@ -184,8 +184,8 @@ def _gather(meeting: Rendezvous, place: str, end_s: float, timeout_s: float, rep
         time.sleep(_POLL_S)
 
 
-def _within(seconds: float, call: Callable[[], T]) -> T:
-    """The call's result. Raises TimeoutError when it takes longer: a call into torch's store may never return."""
+def call_within(seconds: float, call: Callable[[], T]) -> T:
+    """Return the call's result. Raises TimeoutError when it takes longer: calls into torch's store may never end."""
     results: list[T] = []
     errors: list[BaseException] = []
 

@@ -9,10 +9,8 @@ from typing import Any
 import pytest
 
 from harness.calibration.calibrate import (
-    RunStore,
     calibrate,
     plan_calibration,
-    problem_digest,
     write_calibration,
 )
 from harness.calibration.runs import (
@@ -20,7 +18,9 @@ from harness.calibration.runs import (
     RUNS_FILE,
     CalibrationResult,
     CalibrationRun,
+    RunStore,
     complete_runs,
+    problem_digest,
     train_epoch,
 )
 from harness.calibration.table import (
