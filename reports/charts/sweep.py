@@ -40,12 +40,16 @@ class SweepPanel:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepAxes:
-    """The first axis' name and values as written; the quantity's name, and `words` to print its ticks."""
+    """The first axis' name and values as written; the quantity's name, and `words` to print its ticks.
+
+    `from_zero`: its lengths compare; not where only differences of the quantity mean anything.
+    """
 
     axis: str
     positions: Sequence[str]
     quantity: str
     words: Callable[[float], str]
+    from_zero: bool = True
 
 
 def sweep_figure(panels: Sequence[SweepPanel], axes: SweepAxes, **caption: Unpack[Caption]) -> Figure:
@@ -84,7 +88,7 @@ def _panel(
 ) -> Markup:
     bottom, start, stop = top + _HEIGHT - _BOTTOM, left + _LEFT, left + width - _RIGHT
     xs = place(axes.positions, start + 12, stop - 20)
-    y = _y_scale(known, bottom, top + _TOP)
+    y = _y_scale(known, bottom, top + _TOP, axes.from_zero)
     marks = [svg.text(left, top + 30, svg.fit(axes.quantity, width), class_="axis")]
     if panel.name:
         marks.append(svg.text(left, top + 14, svg.fit_bold(panel.name, width), class_="name"))
@@ -142,8 +146,11 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _y_scale(known: Sequence[float], bottom: float, top: float) -> svg.AnyScale:
+def _y_scale(known: Sequence[float], bottom: float, top: float, from_zero: bool) -> svg.AnyScale:
     """Start at zero, so that lengths compare; a logarithmic scale where the values are far apart."""
+    if known and not from_zero:
+        margin = 0.06 * (max(known) - min(known)) or 0.01 * abs(known[0])
+        return svg.Scale(min(known) - margin, max(known) + margin, bottom, top)
     positive = [value for value in known if value > 0]
     if positive and svg.are_far_apart(positive):
         return svg.LogScale(min(positive) / 1.15, max(positive) * 1.15, bottom, top)

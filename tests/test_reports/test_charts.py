@@ -7,6 +7,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 import pytest
+from drawing import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -15,6 +16,7 @@ from reports.charts.convergence import QualityLine, convergence_figure, visible_
 from reports.charts.figure import Figure
 from reports.charts.order import RunSpan, order_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
+from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.text.formatting import SECONDS
 
@@ -150,3 +152,11 @@ def test_every_attempt_is_a_bar_that_can_be_seen() -> None:
     widths = [float(width) for width in re.findall(r"h([\d.]+)v", figure.wide)]
     assert len(widths) == 3
     assert min(widths) >= 3
+
+
+def test_an_axis_of_qualities_shows_their_differences() -> None:
+    points = tuple(SweepPoint(value=value, low=value - 0.002, high=value + 0.002, hint="") for value in (0.77, 0.78))
+    axes = SweepAxes(axis="rate", positions=("1", "2"), quantity="Quality, AUC", words=str, from_zero=False)
+    figure = sweep_figure([SweepPanel(name="", points=points)], axes, id_="c", title="t", description="d")
+    first, second = (float(circle.get("cy", "")) for circle in Drawing(figure.wide).of("dot-counted"))
+    assert first - second > 50  # of 122 px: the dots are as far apart as the intervals let them

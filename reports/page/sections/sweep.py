@@ -45,6 +45,7 @@ class _Quantity:
     value: Callable[[SweepRow], float | None]
     ends: Callable[[SweepRow], tuple[float, float] | None]
     words: Callable[[float], str]
+    is_ratio: bool = True
 
 
 def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
@@ -224,7 +225,6 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
 
 
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
-    found = []
     if (measure := measure_of(sweep)) is not None:
         return [
             _Quantity(
@@ -234,53 +234,45 @@ def _quantities(sweep: SweepFacts) -> list[_Quantity]:
                 value=lambda row: row.measurement.mean(measure.value) if row.measurement else None,
                 ends=lambda row: measured_ends(row.measurement),
                 words=lambda value: f"{value:.5f}",
+                is_ratio=measure.scale == "ratio",
             )
         ]
-    if sweep.mode == "to_target":
-        unit = _unit(sweep)
-        found += [
-            _Quantity(
-                key="time",
-                title="Time to train",
-                unit=unit.name,
-                value=lambda row: row.time_to_train.geometric_mean / unit.seconds if row.time_to_train else None,
-                ends=lambda row: _scaled(_summary_ends(row.time_to_train), unit),
-                words=lambda value: f"{value:.4g}",
-            ),
-        ]
-    found.append(
-        _Quantity(
-            key="throughput",
-            title="Throughput",
-            unit="samples/s",
-            value=lambda row: row.throughput.geometric_mean if row.throughput else None,
-            ends=lambda row: _summary_ends(row.throughput),
-            words=si,
-        )
+    throughput = _Quantity(
+        key="throughput",
+        title="Throughput",
+        unit="samples/s",
+        value=lambda row: row.throughput.geometric_mean if row.throughput else None,
+        ends=lambda row: _summary_ends(row.throughput),
+        words=si,
     )
-    if sweep.mode == "to_target":
-        found.append(
-            _Quantity(
-                key="samples",
-                title="Samples to converge",
-                unit="samples",
-                value=lambda row: row.samples_to_converge.geometric_mean if row.samples_to_converge else None,
-                ends=lambda row: _summary_ends(row.samples_to_converge),
-                words=si,
-            )
+    if sweep.mode != "to_target":
+        memory = _Quantity(
+            key="memory",
+            title="Peak memory",
+            unit="GiB",
+            value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
+            ends=lambda row: None,
+            words=lambda value: f"{value:.3g}",
         )
-    else:
-        found.append(
-            _Quantity(
-                key="memory",
-                title="Peak memory",
-                unit="GiB",
-                value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
-                ends=lambda row: None,
-                words=lambda value: f"{value:.3g}",
-            )
-        )
-    return found
+        return [throughput, memory]
+    unit = _unit(sweep)
+    time = _Quantity(
+        key="time",
+        title="Time to train",
+        unit=unit.name,
+        value=lambda row: row.time_to_train.geometric_mean / unit.seconds if row.time_to_train else None,
+        ends=lambda row: _scaled(_summary_ends(row.time_to_train), unit),
+        words=lambda value: f"{value:.4g}",
+    )
+    samples = _Quantity(
+        key="samples",
+        title="Samples to converge",
+        unit="samples",
+        value=lambda row: row.samples_to_converge.geometric_mean if row.samples_to_converge else None,
+        ends=lambda row: _summary_ends(row.samples_to_converge),
+        words=si,
+    )
+    return [time, throughput, samples]
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
@@ -299,7 +291,11 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
     title = f"{quantity.title} over {_short(key)}"
     lead = _lead(sweep, quantity)
     axes = SweepAxes(
-        axis=printable(key), positions=positions, quantity=f"{quantity.title}, {quantity.unit}", words=quantity.words
+        axis=printable(key),
+        positions=positions,
+        quantity=f"{quantity.title}, {quantity.unit}",
+        words=quantity.words,
+        from_zero=quantity.is_ratio,
     )
     return Chart(
         figure=sweep_figure(
@@ -330,9 +326,10 @@ def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
     (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
     if least is most:
         return f"One value: {quantity.words(low)} {quantity.unit}."
+    apart = f"a factor of {high / low:.3g}" if quantity.is_ratio else f"{quantity.words(high - low)} apart"
     return (
         f"From {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
-        f"({most.label}): a factor of {high / low:.3g}."
+        f"({most.label}): {apart}."
     )
 
 
