@@ -155,12 +155,12 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     A and B are a run set or measurement of this harness, a result directory of anyone's, a log, or a file of
     'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
     """
-    from reports.comparison.difference import describe, difference_to_json, find_difference
+    from reports.comparison.difference import describe, find_difference
     from reports.views.difference import difference_blocks
 
     difference = find_difference(describe(a), describe(b))
     if form == "json":
-        show_json(difference_to_json(difference))
+        show_json(difference)
     else:
         show(difference_blocks(difference, with_identical=verbose), form)
     return ExitCode.DONE
@@ -178,13 +178,14 @@ def history(folder: Path, limit: int, form: str) -> int:
     Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
     """
-    from reports.comparison.history import history_frame, history_to_json, read_history
+    from reports.comparison.history import history_frame, read_history
+    from reports.comparison.records import HistoryDocument
     from reports.tables.columns import frame_csv
     from reports.views.history import history_blocks
 
     past, num_found = read_history(folder, limit=limit)
     if form == "json":
-        show_json(history_to_json(past, num_found))
+        show_json(HistoryDocument(num_found=num_found, run_sets=past))
     elif form == "csv":
         click.echo(frame_csv(history_frame(past)), nl=False)
     else:

@@ -4,13 +4,16 @@ import json
 import os
 import shutil
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
 from reports.document.blocks import Block
 from reports.render.markdown import render_markdown
 from reports.render.terminal import ansi, plain, render_terminal
+
+if TYPE_CHECKING:
+    import msgspec
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -33,6 +36,8 @@ def show(blocks: Sequence[Block], form: str = "table") -> None:
     click.echo(render_terminal(blocks, width=width, style=plain if os.environ.get("NO_COLOR") else ansi))
 
 
-def show_json(content: Mapping[str, Any]) -> None:
-    """Print a JSON document."""
-    click.echo(json.dumps(content, indent=2))
+def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
+    """Print a JSON document: plain values, or the record that they make."""
+    import msgspec
+
+    click.echo(json.dumps(msgspec.to_builtins(content), indent=2))

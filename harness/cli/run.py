@@ -184,7 +184,6 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set, measured_path
     from reports.facts.measured_sets import read_measured
-    from reports.facts.throughput_sets import read_throughput
     from reports.page.sections.measured import in_unit
     from reports.views.measurement import measured_blocks, throughput_blocks
     from rules.errors import InputError
@@ -200,10 +199,10 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
         measure_set(run_set, record, on_process)
     path = measured_path(run_set, record)
     try:
+        measured = read_measured(run_set.folder, record.kind)
         if record.kind == "throughput":
-            num_steps = record.options["num_steps"]
-            show(throughput_blocks(read_throughput(run_set.folder), num_steps=num_steps, path=path))
+            show(throughput_blocks(measured, num_steps=record.options["num_steps"], path=path))
         else:
-            show(measured_blocks(read_measured(run_set.folder, record.kind), path))
+            show(measured_blocks(measured, path))
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None

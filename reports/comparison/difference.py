@@ -3,12 +3,10 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
-import msgspec
-
-from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Side, Untold
-from reports.facts.measured_sets import read_measured
+from reports.comparison.records import DifferenceDocument, Setting, SettingRow, SettingSection, Untold
+from reports.comparison.sources import only
+from reports.facts.measured_sets import MeasuredSet, read_measured
 from reports.facts.records import SURROUNDINGS, config_texts, environment_texts, read_set_records
 from reports.tables.documents import is_document, read_document
 from reports.text.formatting import printable
@@ -45,36 +43,28 @@ class Described:
         return tuple(section for section in SECTIONS if not self.settings.get(section))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SettingsDifference:
-    """Rows of both sides in the order of SECTIONS; sections that one side does not tell of are not compared."""
-
-    a: str
-    b: str
-    rows: tuple[SettingRow, ...]
-    untold: tuple[tuple[Side, SettingSection], ...]
-
-    @property
-    def differing(self) -> tuple[SettingRow, ...]:
-        return tuple(row for row in self.rows if not row.is_identical)
-
-    @property
-    def identical(self) -> tuple[SettingRow, ...]:
-        return tuple(row for row in self.rows if row.is_identical)
-
-
-def find_difference(a: Described, b: Described) -> SettingsDifference:
-    """Both sides' settings by name; `untold` has ("a" or "b", section) of what a side says nothing of."""
-    sides: tuple[tuple[Side, Described], ...] = (("a", a), ("b", b))
-    untold = [(side, section) for side, one in sides for section in one.missing]
+def find_difference(a: Described, b: Described) -> DifferenceDocument:
+    """Both sides' settings by name, by SECTIONS; a section that a side says nothing of is not compared."""
+    untold = (
+        *(Untold(side="a", section=section) for section in a.missing),
+        *(Untold(side="b", section=section) for section in b.missing),
+    )
     rows = []
     for section in SECTIONS:
-        if any(section == missing for _, missing in untold):
+        if section in a.missing or section in b.missing:
             continue
-        one, other = a.settings[section], b.settings[section]
-        names = [*one, *(name for name in other if name not in one)]
-        rows += [SettingRow(section=section, name=name, a=one.get(name), b=other.get(name)) for name in names]
-    return SettingsDifference(a=a.label, b=b.label, rows=tuple(rows), untold=tuple(untold))
+        of_a, of_b = a.settings[section], b.settings[section]
+        rows += [
+            SettingRow(section=section, name=name, a=of_a.get(name), b=of_b.get(name))
+            for name in dict.fromkeys((*of_a, *of_b))
+        ]
+    return DifferenceDocument(
+        a=a.label,
+        b=b.label,
+        differing=tuple(row for row in rows if not row.is_identical),
+        identical=tuple(row for row in rows if row.is_identical),
+        untold=untold,
+    )
 
 
 def describe(path: Path) -> Described:
@@ -85,25 +75,16 @@ def describe(path: Path) -> Described:
     if is_document(path):
         return _of_document(path)
     inventory = take_inventory(path)
-    measured = [(kind, folder) for kind in IN_PROCESSES for folder in inventory.measurements.get(kind, ())]
+    measured = [(folder, kind) for kind in IN_PROCESSES for folder in inventory.measurements.get(kind, ())]
     if measured and not inventory.result_sets:
-        kind, folder = _only(path, measured, [folder.name for _, folder in measured])
-        return _of_measurement(kind, folder)
-    found = inventory.require_result_sets()
-    one = _only(path, found, [str(result_set.folder) for result_set in found])
+        return _of_measurement(read_measured(*only(path, measured, lambda found: found[0].name)))
+    one = only(path, inventory.require_result_sets(), lambda found: str(found.folder))
     records = read_set_records(one)
     settings = _of_records(records.run_set, records.system, str(one.system_json.name) if one.system_json else "")
     settings["logged"] = _logged([read_log(log) for log in one.logs])
     if not any(settings.values()):
         raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
     return Described(label=printable(path, 120), settings=settings)
-
-
-def _only(path: Path, found: Sequence[Any], names: Iterable[str]) -> Any:
-    if len(found) > 1:
-        shown = "".join(f"\n  {printable(name)}" for name in list(names)[:12])
-        raise InputError(f"{printable(path)}: holds {len(found)} configurations; give one of them:{shown}")
-    return found[0]
 
 
 def _of_records(
@@ -151,19 +132,17 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
     return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[one] for one in shown))
 
 
-def _of_measurement(kind: str, folder: Path) -> Described:
-    """A measurement alone: its record, and what its first process read from what was built."""
-    measured = read_measured(folder, kind)
-    record, run_set = measured.record, measured.run_set
+def _of_measurement(measured: MeasuredSet) -> Described:
+    """A measurement in processes: its record, and what its first process read from what was built."""
+    run_set = measured.run_set
     settings = _of_records(run_set, run_set.system.fields.items() if run_set else (), "")
-    named = [(name, getattr(record, name, None)) for name in ("data_kind", "warm_up_steps", "eval_samples")]
-    source = f"extra/{kind}.json, process 1"
+    named = {name: getattr(measured.record, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
     settings["logged"] = {
-        name: Setting(value=_shown(value), source=source)
-        for name, value in (*record.repetitions()[0].hyperparameters.items(), *named)
+        name: Setting(value=_shown(value), source=f"extra/{measured.kind}.json, process 1")
+        for name, value in (*measured.processes[0].hyperparameters.items(), *named.items())
         if value is not None
     }
-    return Described(label=printable(folder, 120), settings=settings)
+    return Described(label=printable(measured.folder, 120), settings=settings)
 
 
 # An export holds the results and little of what was set.
@@ -177,7 +156,7 @@ def _of_document(path: Path) -> Described:
     rows = read_document(path).configurations
     if not rows:
         raise InputError(f"{printable(path)}: holds no configuration.")
-    row = _only(path, rows, [one.configuration for one in rows])
+    row = only(path, rows, lambda found: found.configuration)
     logged = {
         name: Setting(value=_shown(value), source=printable(path.name, 60))
         for name in _EXPORTED
@@ -191,16 +170,3 @@ def _shown(value: object) -> str:
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return str(int(value))
     return printable(value if value is not None else "null", 200)
-
-
-def difference_to_json(difference: SettingsDifference) -> dict[str, Any]:
-    """The document of `diff --format json`."""
-    document = DifferenceDocument(
-        a=difference.a,
-        b=difference.b,
-        differing=difference.differing,
-        identical=difference.identical,
-        untold=tuple(Untold(side=side, section=section) for side, section in difference.untold),
-    )
-    content: dict[str, Any] = msgspec.to_builtins(document)
-    return content

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pandas as pd
 
-from reports.comparison.records import HistoryDocument, PastSet
-from reports.facts.measured_sets import read_measured
-from reports.facts.throughput_sets import read_throughput
+from reports.comparison.records import PastSet
+from reports.facts.measured_sets import find_measured
 from reports.statistics.intervals import log_summary
 from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
@@ -44,12 +42,6 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
     found.sort(key=lambda entry: _moment(entry[1]), reverse=True)
     shown = found if limit is None else found[:limit]
     return tuple(_past(path, record, sets.get(path, [])) for path, record in shown), len(found)
-
-
-def history_to_json(past: Sequence[PastSet], num_found: int) -> dict[str, Any]:
-    """The document of `history --format json`."""
-    content: dict[str, Any] = msgspec.to_builtins(HistoryDocument(num_found=num_found, run_sets=tuple(past)))
-    return content
 
 
 def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
@@ -87,36 +79,24 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "harness_version": printable(record.harness_version),
         "commit": _commit(record.environment),
     }
-    if record.kind == "throughput":
-        return _measurement(path, known)
     return _measured(path, record.kind, known) if record.kind in IN_PROCESSES else _runs(sets, known)
 
 
-def _measurement(path: Path, known: Mapping[str, Any]) -> PastSet:
-    if not (path / "extra" / "throughput.json").exists():
-        return PastSet(**known, kind="throughput", num_done=0, problem="not finished")
-    try:
-        measured = read_throughput(path)
-    except InputError as error:
-        return PastSet(**known, kind="broken", problem=str(error))
-    summary = log_summary(measured.rates)
+def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
+    problems: list[str] = []
+    measured = find_measured(path, kind, problems)
+    if measured is None:
+        if problems:
+            return PastSet(**known, kind="broken", problem=problems[0])
+        return PastSet(**known, kind=kind, num_done=0, problem="not finished")
+    summary = log_summary(measured.rates) if kind == "throughput" else None
     return PastSet(
         **known,
-        kind="throughput",
-        num_done=len(measured.rates),
+        kind=kind,
+        num_done=len(measured.values),
         throughput_samples_per_s=summary.geometric_mean if summary else None,
+        auc=measured.mean("auc") if measured.measure.value == "auc" else None,
     )
-
-
-def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
-    if not (path / "extra" / f"{kind}.json").exists():
-        return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    try:
-        measured = read_measured(path, kind)
-    except InputError as error:
-        return PastSet(**known, kind="broken", problem=str(error))
-    auc = measured.mean(measured.measure.value) if measured.measure.unit == "auc" else None
-    return PastSet(**known, kind=kind, num_done=len(measured.values), auc=auc)
 
 
 def _runs(sets: Sequence[ResultSet], known: Mapping[str, Any]) -> PastSet:

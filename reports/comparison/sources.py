@@ -1,16 +1,15 @@
 """The sides of a comparison at a path: result sets, throughput measurements, or an exported JSON file of results."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from msgspec.structs import asdict
 
 from reports.facts.facts import SetFacts, gather
-from reports.facts.measured_sets import measured_side
+from reports.facts.measured_sets import measured_side, read_measured
 from reports.facts.sides import Side, converged_samples, logged_settings, side_of
-from reports.facts.throughput_sets import throughput_side
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
 from reports.text.formatting import distinct_labels, printable
@@ -19,6 +18,8 @@ from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
 from rules.tree.inventory import take_inventory
 
+T = TypeVar("T")
+
 
 def read_sides(path: Path) -> tuple[Side, ...]:
     """Every side of a comparison at or below `path`, result sets first. Raises InputError where there is none."""
@@ -26,7 +27,7 @@ def read_sides(path: Path) -> tuple[Side, ...]:
         return tuple(sides_of(read_document(path)))
     inventory = take_inventory(path)
     measured = tuple(
-        throughput_side(folder) if kind == "throughput" else measured_side(folder, kind)
+        measured_side(read_measured(folder, kind))
         for kind in IN_PROCESSES
         for folder in inventory.measurements.get(kind, ())
     )
@@ -92,12 +93,16 @@ def _run_result(one: SetMember, run: RunMember) -> RunResult:
 
 def one_side(path: Path) -> Side:
     """The only side at `path`. Raises InputError that lists them where there are several."""
-    sides = read_sides(path)
-    if len(sides) > 1:
-        shown = "".join(f"\n  {printable(side.label)}" for side in sides[:12])
-        more = f"\n  and {len(sides) - 12} more" if len(sides) > 12 else ""
-        raise InputError(f"{printable(path)}: holds {len(sides)} configurations; give one of them:{shown}{more}")
-    return sides[0]
+    return only(path, read_sides(path), lambda side: side.label)
+
+
+def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
+    """The only configuration that was found at `path`. Raises InputError that lists them where there are several."""
+    if len(found) > 1:
+        shown = "".join(f"\n  {printable(name_of(configuration))}" for configuration in found[:12])
+        more = f"\n  and {len(found) - 12} more" if len(found) > 12 else ""
+        raise InputError(f"{printable(path)}: holds {len(found)} configurations; give one of them:{shown}{more}")
+    return found[0]
 
 
 def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:

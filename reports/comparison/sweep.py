@@ -11,29 +11,26 @@ from typing import Any
 from reports.comparison.comparison import Comparison, compare_sides
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
-from reports.facts.measured_sets import MeasuredSet, measured_side, read_measured
+from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side
 from reports.facts.profile import read_profile
-from reports.facts.records import read_record, read_run_set
+from reports.facts.records import read_record
 from reports.facts.sides import Side, side_of
-from reports.facts.throughput_sets import process_samples
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
-from rules.records.run_set import RunSetRecord
 from rules.records.sweep import SweepRecord
-from rules.records.throughput import ModelCosts, ProcessRecord, ThroughputRecord
 
 SWEEP_FILE = "sweep.json"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SweepRow:
-    """One configuration; `measured` is its throughput where no run was made to the target.
+    """One configuration; `measured` is what was measured of it where no run was made to the target.
 
-    `num_runs` counts finished runs, or processes of a throughput measurement; `num_planned` those asked for.
+    `num_runs` counts finished runs, or processes of a measurement; `num_planned` those asked for.
     """
 
     index: int
@@ -42,45 +39,43 @@ class SweepRow:
     failure: str | None
     num_planned: int | None
     facts: SetFacts | None = None
-    measured: ThroughputRecord | None = None
-    run_set: RunSetRecord | None = None
+    measured: MeasuredSet | None = None
     comparison: Comparison | None = None
     profile: ProfileRecord | None = None
     profile_failure: str | None = None
-    measurement: MeasuredSet | None = None
-    """Of a kind that is compared by differences."""
-
-    @property
-    def processes(self) -> tuple[ProcessRecord, ...]:
-        return self.measured.processes if self.measured else ()
 
     @property
     def data_kind(self) -> str | None:
         return self.measured.data_kind if self.measured else None
 
     @property
-    def training_flop(self) -> float | None:
-        """Computed, per sample."""
-        return float(self._computed.training_flop_per_sample) or None if self._computed else None
-
-    @property
-    def embedding_bytes(self) -> float | None:
-        """Computed, per sample."""
-        return float(self._computed.embedding_bytes_per_sample) or None if self._computed else None
-
-    @property
-    def _computed(self) -> ModelCosts | None:
-        return self.measured.computed if self.measured else None
+    def per_sample(self) -> tuple[float | None, float | None]:
+        """FLOP of training and bytes of embedding rows, computed."""
+        costs = self.measured.computed if self.measured else None
+        if costs is None:
+            return None, None
+        return float(costs.training_flop_per_sample) or None, float(costs.embedding_bytes_per_sample) or None
 
     @property
     def num_runs(self) -> int:
-        if self.measurement is not None:
-            return len(self.measurement.values)
-        return len(self.facts.runs) if self.facts else len(self.processes)
+        return len(self.facts.runs) if self.facts else len(self._processes)
 
     @property
     def num_converged(self) -> int:
-        return sum(run.result.converged for run in self.facts.runs) if self.facts else self.num_runs
+        return len(self._converged) if self.facts else self.num_runs
+
+    @property
+    def _processes(self) -> tuple[Any, ...]:
+        return self.measured.processes if self.measured else ()
+
+    @property
+    def _converged(self) -> list[RunFacts]:
+        return [run for run in self.facts.runs if run.result.converged] if self.facts else []
+
+    @property
+    def _records(self) -> list[Any]:
+        """Of the runs or processes, in their order; None where a run has none."""
+        return [run.record for run in self.facts.runs] if self.facts else list(self._processes)
 
     @property
     def score_s(self) -> float | None:
@@ -89,41 +84,35 @@ class SweepRow:
     @property
     def time_to_train(self) -> LogSummary | None:
         """Of the runs that converged; the others have no time."""
-        return log_summary(run.time_s for run in self.facts.runs if run.result.converged) if self.facts else None
+        return log_summary(run.time_s for run in self._converged)
 
     @property
     def throughput(self) -> LogSummary | None:
-        if self.facts:
-            return log_summary(r.result.throughput_samples_per_s for r in self.facts.runs if r.result.converged)
-        return log_summary(process.num_samples / process.duration_s for process in self.processes)
+        if self.measured is not None:
+            return log_summary(self.measured.rates) if self.measured.kind == "throughput" else None
+        return log_summary(run.result.throughput_samples_per_s for run in self._converged)
 
     @property
     def samples_to_converge(self) -> LogSummary | None:
-        if self.facts is None:
-            return None
-        return log_summary(run.result.samples_to_converge for run in self.facts.runs if run.result.converged)
+        return log_summary(run.result.samples_to_converge for run in self._converged)
 
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of any process: the accelerator's where there is one, else the process's own."""
-        parts: list[Any] = [*self.processes, *(self.measurement.record.repetitions() if self.measurement else ())]
-        parts += [run.record for run in self.facts.runs if run.record] if self.facts else []
-        peaks = (part.peak_device_bytes or part.peak_rss_bytes for part in parts)
+        peaks = (record.peak_device_bytes or record.peak_rss_bytes for record in self._records if record)
         return max((peak for peak in peaks if peak), default=None)
 
     @property
     def energies(self) -> tuple[EnergyRecord | None, ...]:
         """Of the runs or processes, in their order."""
-        if self.facts:
-            return tuple(run.record.energy if run.record else None for run in self.facts.runs)
-        return tuple(process.energy for process in self.processes)
+        return tuple(record.energy if record else None for record in self._records)
 
     @property
     def energy_per_sample_j(self) -> float | None:
         """Measured energy over samples of all runs; None unless all of them have it."""
         energies = [measured_j(energy) for energy in self.energies]
         samples = (
-            [_trained(run) for run in self.facts.runs] if self.facts else [p.num_samples for p in self.processes]
+            [_trained(run) for run in self.facts.runs] if self.facts else [p.num_samples for p in self._processes]
         )
         known, num_samples = [e for e in energies if e is not None], [number for number in samples if number]
         if not energies or len(known) < len(energies) or len(num_samples) < len(samples):
@@ -159,25 +148,22 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
     if sweep is None:
         why = problems[0] if problems else f"{printable(folder / SWEEP_FILE)}: no such file."
         raise InputError(f"{why} Give the folder that 'dlrmbench sweep' made.")
-    folders = [_inside(folder, one.folder) for one in sweep.configurations]
+    folders = [_inside(folder, configuration.folder) for configuration in sweep.configurations]
     facts = _gather_sets(folders, second_opinion, known) if sweep.kind == "training" else {}
     rows = []
-    for index, (one, set_folder) in enumerate(zip(sweep.configurations, folders, strict=True)):
+    for index, (configuration, set_folder) in enumerate(zip(sweep.configurations, folders, strict=True)):
         row = SweepRow(
             index=index,
-            label=one.label or f"configuration {index + 1}",
-            values=tuple(printable(one.values.get(axis.key, "—"), 60) for axis in sweep.axes),
-            failure=printable(one.failure.reason, 300) if one.failure else None,
+            label=configuration.label or f"configuration {index + 1}",
+            values=tuple(printable(configuration.values.get(axis.key, "—"), 60) for axis in sweep.axes),
+            failure=printable(configuration.failure.reason, 300) if configuration.failure else None,
             num_planned=sweep.num_runs,
             facts=facts.get(set_folder) if set_folder else None,
             profile=read_profile(set_folder / "extra" / "profile.json", problems) if set_folder else None,
-            profile_failure=printable(one.profile_failure, 300) if one.profile_failure else None,
+            profile_failure=printable(configuration.profile_failure, 300) if configuration.profile_failure else None,
         )
-        if sweep.kind == "throughput" and set_folder is not None:
-            measured = read_record(set_folder / "extra" / "throughput.json", ThroughputRecord, problems)
-            row = replace(row, measured=measured, run_set=read_run_set(set_folder, problems) if measured else None)
-        elif sweep.kind in IN_PROCESSES and set_folder is not None:
-            row = _with_measurement(row, set_folder, sweep.kind, problems)
+        if sweep.kind in IN_PROCESSES and set_folder is not None:
+            row = replace(row, measured=find_measured(set_folder, sweep.kind, problems))
         rows.append(row)
     return SweepFacts(
         name=sweep.name or folder.name,
@@ -204,9 +190,9 @@ def _gather_sets(
 ) -> dict[Path, SetFacts]:
     found: dict[Path, SetFacts] = {}
     by_root: dict[Path, list[SetFacts]] = {}
-    for one in known:
-        if one.result_set.root is not None:
-            by_root.setdefault(one.result_set.root.resolve(), []).append(one)
+    for facts in known:
+        if facts.result_set.root is not None:
+            by_root.setdefault(facts.result_set.root.resolve(), []).append(facts)
     for folder in folders:
         if folder is None or not any(folder.glob("results/*/*/result_*.txt")):
             continue
@@ -214,16 +200,6 @@ def _gather_sets(
         if len(sets) == 1:
             found[folder] = sets[0]
     return found
-
-
-def _with_measurement(row: SweepRow, folder: Path, kind: str, problems: list[str]) -> SweepRow:
-    if not (folder / "extra" / f"{kind}.json").exists():
-        return row
-    try:
-        return replace(row, measurement=read_measured(folder, kind))
-    except InputError as error:
-        problems.append(str(error))
-        return row
 
 
 def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
@@ -239,15 +215,7 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
 def _side(row: SweepRow) -> Side | None:
     if row.facts is not None:
         return replace(side_of(row.facts), label=row.label)
-    if row.measurement is not None:
-        return replace(measured_side(row.measurement.folder, row.measurement.kind), label=row.label)
-    samples = process_samples(row.processes, row.run_set)
-    if not samples:
-        return None
-    return Side(
-        label=row.label, kind="throughput", status="unknown", benchmark=None, samples=samples, runs=(),
-        num_runs=len(samples), system=None, hardware=(), settings=(),
-    )  # fmt: skip
+    return None if row.measured is None else replace(measured_side(row.measured), label=row.label)
 
 
 def _trained(run: RunFacts) -> float | None:

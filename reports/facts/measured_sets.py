@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from reports.facts.records import config_texts, read_record, read_run_set, software_of
 from reports.facts.sides import HARDWARE, Sample, Side
@@ -9,7 +10,11 @@ from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure, Measurement
+from rules.records.run import TrafficRecord
 from rules.records.run_set import RunSetRecord
+from rules.records.throughput import ModelCosts
+
+_CLOCK_STEP_S = 1e-6
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,51 +31,100 @@ class MeasuredSet:
         return self.record.MEASURE
 
     @property
+    def processes(self) -> tuple[Any, ...]:
+        """The entries of its fresh processes, as the kind records them."""
+        return self.record.repetitions()
+
+    @property
     def values(self) -> tuple[float, ...]:
         """What is compared, one per process."""
-        return tuple(float(getattr(process, self.measure.value)) for process in self.record.repetitions())
+        return tuple(float(getattr(process, self.measure.value)) for process in self.processes)
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """Samples per second, one per process of a measurement of throughput."""
+        return tuple(process.num_samples / process.duration_s for process in self.processes)
 
     def mean(self, member: str) -> float | None:
         """Over the processes; None where one does not say it."""
-        found = [getattr(process, member) for process in self.record.repetitions()]
+        found = [getattr(process, member) for process in self.processes]
         return None if not found or any(value is None for value in found) else float(sum(found) / len(found))
+
+    @property
+    def data_kind(self) -> str | None:
+        return getattr(self.record, "data_kind", None)
+
+    @property
+    def computed(self) -> ModelCosts | None:
+        """What follows from the configuration alone."""
+        return getattr(self.record, "computed", None)
+
+    @property
+    def traffic(self) -> tuple[TrafficRecord, ...]:
+        """Of the processes that had several ranks and recorded it."""
+        found = (getattr(process, "traffic", None) for process in self.processes)
+        return tuple(traffic for traffic in found if traffic is not None)
+
+    @property
+    def benchmark(self) -> str | None:
+        return self.run_set.benchmark.name if self.run_set else None
+
+    @property
+    def system(self) -> str | None:
+        return self.run_set.system.name if self.run_set else None
+
+    @property
+    def label(self) -> str:
+        """The name of its folder."""
+        return printable(self.folder.resolve().name, 80)
 
     @property
     def title(self) -> str:
         """'dlrm_tiny on 1x-example'."""
-        if self.run_set is None:
-            return printable(self.folder.resolve().name, 80)
-        return printable(f"{self.run_set.benchmark.name} on {self.run_set.system.name}", 160)
+        return self.label if self.run_set is None else printable(f"{self.benchmark} on {self.system}", 160)
 
 
-def read_measured(folder: Path, kind: str) -> MeasuredSet:
-    """What extra/<kind>.json says. Raises InputError where it is missing or damaged."""
-    problems: list[str] = []
-    path = folder / "extra" / f"{kind}.json"
-    record = read_record(path, KINDS[kind], problems)
+def find_measured(folder: Path, kind: str, problems: list[str]) -> MeasuredSet | None:
+    """What extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
+    record = read_record(_file(folder, kind), KINDS[kind], problems)
     if record is None:
-        why = problems[0] if problems else f"{printable(path)}: no such file."
-        raise InputError(f"{why} Measure again with 'dlrmbench run --{kind}'.")
+        return None
     return MeasuredSet(folder=folder, kind=kind, record=record, run_set=read_run_set(folder, problems))
 
 
-def measured_side(folder: Path, kind: str) -> Side:
+def read_measured(folder: Path, kind: str) -> MeasuredSet:
+    """As `find_measured`. Raises InputError where the file is missing or damaged."""
+    problems: list[str] = []
+    measured = find_measured(folder, kind, problems)
+    if measured is None:
+        why = problems[0] if problems else f"{printable(_file(folder, kind))}: no such file."
+        raise InputError(f"{why} Measure again with 'dlrmbench run --{kind}'.")
+    return measured
+
+
+def _file(folder: Path, kind: str) -> Path:
+    return folder / "extra" / f"{kind}.json"
+
+
+def measured_side(measured: MeasuredSet) -> Side:
     """The side that a measurement makes: its processes are its runs."""
-    measured = read_measured(folder, kind)
-    run_set, samples = measured.run_set, _samples(measured)
+    run_set, is_ratio = measured.run_set, measured.measure.scale == "ratio"
     fields = run_set.system.fields if run_set else {}
     named = {name: getattr(measured.record, name, None) for name in ("data_kind", "dataset_sha256", "eval_samples")}
-    named["num_samples"] = getattr(measured.record.repetitions()[0], "num_samples", None)
+    if is_ratio:
+        named = {"benchmark": measured.benchmark} | named
+    else:
+        named["num_samples"] = getattr(measured.processes[0], "num_samples", None)
     return Side(
-        label=printable(folder.resolve().name, 80),
-        kind=kind,
-        measure=measured.measure,
+        label=measured.label,
+        kind=measured.kind,
+        measure=None if is_ratio else measured.measure,
         status="own",
-        benchmark=run_set.benchmark.name if run_set else None,
-        samples=samples,
+        benchmark=measured.benchmark,
+        samples=tuple(_sample(measured, index) for index in range(len(measured.processes))),
         runs=(),
-        num_runs=len(samples),
-        system=run_set.system.name if run_set else None,
+        num_runs=len(measured.processes),
+        system=measured.system,
         hardware=tuple((key, text) for key in HARDWARE if (text := fields.get(key))),
         settings=(
             *((name, printable(value)) for name, value in named.items() if value is not None),
@@ -80,19 +134,15 @@ def measured_side(folder: Path, kind: str) -> Side:
     )
 
 
-def _samples(measured: MeasuredSet) -> tuple[Sample, ...]:
-    """One per process, with its seed where the set's record says it."""
+def _sample(measured: MeasuredSet, index: int) -> Sample:
+    """One process, with its seed where the set's record says it: its speed on a scale of ratios, else its value."""
     seeds = measured.run_set.seeds if measured.run_set else ()
-    return tuple(
-        Sample(
-            seed=seeds[index] if index < len(seeds) else None,
-            time_to_train_s=None,
-            train_s=None,
-            num_samples=None,
-            time_step=0.0,
-            samples_step=0.0,
-            clock_step=0.0,
-            value=value,
-        )
-        for index, value in enumerate(measured.values)
+    seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
+    if measured.measure.scale == "difference":
+        return Sample(seed=seed, value=measured.values[index])
+    return Sample(
+        seed=seed,
+        train_s=process.duration_s,
+        num_samples=float(process.num_samples),
+        clock_step=min(_CLOCK_STEP_S / process.duration_s, 1.0),
     )

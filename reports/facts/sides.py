@@ -23,12 +23,12 @@ class Sample:
     as a fraction of the value: samples and times on that of the evaluations, the rest on the clock's."""
 
     seed: int | None
-    time_to_train_s: float | None
-    train_s: float | None
-    num_samples: float | None
-    time_step: float
-    samples_step: float
-    clock_step: float
+    time_to_train_s: float | None = None
+    train_s: float | None = None
+    num_samples: float | None = None
+    time_step: float = 0.0
+    samples_step: float = 0.0
+    clock_step: float = 0.0
     started_ms: float | None = None
     value: float | None = None
     """Of a measurement on a scale of differences: what is compared."""

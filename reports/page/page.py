@@ -15,7 +15,6 @@ from reports.document.page import GroupView, PageSection, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
 from reports.facts.measured_sets import MeasuredSet
-from reports.facts.throughput_sets import ThroughputSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.measured import measured_section
@@ -38,7 +37,7 @@ def build_page(
     baseline: SetFacts | None = None,
     sweeps: Sequence[SweepFacts] = (),
     profiles: Sequence[ProfileRecord] = (),
-    measured: Sequence[ThroughputSet | MeasuredSet] = (),
+    measured: Sequence[MeasuredSet] = (),
 ) -> PageView:
     """The view of the whole page; `data` is the JSON for programs, already safe to embed.
 
@@ -78,15 +77,15 @@ def build_page(
     )
 
 
-def _measured_sections(measured: Sequence[ThroughputSet | MeasuredSet]) -> tuple[PageSection, ...]:
+def _measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ...]:
     """One per kind, in the order of what was measured."""
-    speeds = [one for one in measured if isinstance(one, ThroughputSet)]
-    others: dict[str, list[MeasuredSet]] = {}
-    for one in measured:
-        if isinstance(one, MeasuredSet):
-            others.setdefault(one.kind, []).append(one)
-    first = (throughput_section(speeds),) if speeds else ()
-    return (*first, *(measured_section(kind, found) for kind, found in others.items()))
+    kinds: dict[str, list[MeasuredSet]] = {}
+    for measurement in measured:
+        kinds.setdefault(measurement.kind, []).append(measurement)
+    return tuple(
+        throughput_section(found) if kind == "throughput" else measured_section(kind, found)
+        for kind, found in kinds.items()
+    )
 
 
 def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:

@@ -1,6 +1,5 @@
 """Writing a report: results in, one file out."""
 
-import contextlib
 import errno
 import math
 import os
@@ -16,15 +15,13 @@ from msgspec.structs import asdict
 from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import find_by_label
-from reports.facts.measured_sets import MeasuredSet, read_measured
+from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
-from reports.facts.throughput_sets import ThroughputSet, read_throughput
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.page import build_page
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
-from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.tree.inventory import take_inventory
@@ -45,7 +42,7 @@ class Gathered:
     sets: tuple[SetFacts, ...]
     sweeps: tuple[SweepFacts, ...]
     profiles: tuple[ProfileRecord, ...]
-    measured: tuple[ThroughputSet | MeasuredSet, ...]
+    measured: tuple[MeasuredSet, ...]
 
 
 def gather_everything(
@@ -58,33 +55,23 @@ def gather_everything(
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
     swept = {folder.resolve() for found in inventories for folder in found.sweeps}
     profiles = read_profiles(_outside(swept, [folder for found in inventories for folder in found.profiles]))
-    measured = tuple(
-        one
+    measured = (
+        # Broken ones are left out of the page.
+        find_measured(folder, kind, [])
         for kind in IN_PROCESSES
-        for one in _read_measured(
-            kind,
-            _outside(swept, [folder for found in inventories for folder in found.measurements.get(kind, ())]),
-        )
+        for folder in _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
     )
-    if not (sets or sweeps or profiles or measured):
+    known = tuple(measurement for measurement in measured if measurement is not None)
+    if not (sets or sweeps or profiles or known):
         for found in inventories:
             found.require_result_sets()
-    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=measured)
+    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=known)
 
 
 def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
     """The folders, each once, that are not in a sweep, whose table shows what they found."""
     distinct = {folder.resolve(): folder for folder in folders}
     return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]
-
-
-def _read_measured(kind: str, folders: Iterable[Path]) -> tuple[ThroughputSet | MeasuredSet, ...]:
-    """Measurements of a kind; broken ones are left out of the page."""
-    found: list[ThroughputSet | MeasuredSet] = []
-    for folder in folders:
-        with contextlib.suppress(InputError):
-            found.append(read_throughput(folder) if kind == "throughput" else read_measured(folder, kind))
-    return tuple(found)
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -113,7 +100,7 @@ def render_report(
     sweeps: Sequence[SweepFacts] = (),
     profiles: Sequence[ProfileRecord] = (),
     baseline: str | None = None,
-    measured: Sequence[ThroughputSet | MeasuredSet] = (),
+    measured: Sequence[MeasuredSet] = (),
 ) -> str:
     """The report's text in one of FORMATS; `now` is the moment that the page names.
 

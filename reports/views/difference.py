@@ -3,12 +3,11 @@
 from collections.abc import Iterator, Sequence
 from itertools import groupby
 
-from reports.comparison.difference import SettingsDifference
-from reports.comparison.records import Setting, SettingRow
+from reports.comparison.records import DifferenceDocument, Setting, SettingRow
 from reports.document.blocks import Block, Fact, Facts, Prose, Table, text_table
 
 
-def difference_blocks(difference: SettingsDifference, *, with_identical: bool) -> tuple[Block, ...]:
+def difference_blocks(difference: DifferenceDocument, *, with_identical: bool) -> tuple[Block, ...]:
     """Both names, what differs, how much, and `with_identical` also what does not."""
     summary = f"{len(difference.differing)} differ, {len(difference.identical)} identical"
     is_hidden = difference.identical and not with_identical
@@ -43,9 +42,9 @@ def _side(side: str, settings: Sequence[Setting | None]) -> tuple[str, list[str]
     return f"{side}  [{sources.pop()}]" if is_common else side, values
 
 
-def _untold(difference: SettingsDifference) -> Iterator[Prose]:
+def _untold(difference: DifferenceDocument) -> Iterator[Prose]:
     """One sentence per side for what it says nothing of."""
     for side in ("a", "b"):
-        sections = [section for of, section in difference.untold if of == side]
+        sections = [untold.section for untold in difference.untold if untold.side == side]
         if sections:
             yield Prose(text=f"{side.upper()} says nothing of {', '.join(sections)}; not compared.")

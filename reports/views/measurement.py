@@ -6,7 +6,6 @@ from pathlib import Path
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
 from reports.facts.measured_sets import MeasuredSet
-from reports.facts.throughput_sets import ThroughputSet
 from reports.facts.traffic import total_bytes
 from reports.page.figures.profile import (
     ceilings_table,
@@ -25,7 +24,7 @@ from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
 
-def throughput_blocks(measured: ThroughputSet, *, num_steps: int, path: Path) -> tuple[Block, ...]:
+def throughput_blocks(measured: MeasuredSet, *, num_steps: int, path: Path) -> tuple[Block, ...]:
     """Samples per second over the processes of one measurement, and the file at `path` that holds it."""
     facts = []
     if (summary := log_summary(measured.rates)) is not None:

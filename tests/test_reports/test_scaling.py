@@ -14,7 +14,7 @@ from report_builder import write_attempt, write_run_set
 from reports.document.blocks import Chart, Fold, Multiples, Table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts, gather
-from reports.facts.throughput_sets import read_throughput
+from reports.facts.measured_sets import read_measured
 from reports.facts.traffic import KINDS
 from reports.page.report import write_report
 from reports.page.sections.scaling import scaling_section
@@ -175,7 +175,7 @@ def test_throughput_of_several_ranks_shows_its_exchange(tmp_path: Path) -> None:
     process = process_content(num_samples=5120, exchange={**EXCHANGE, "bytes_per_evaluation": None})
     (tmp_path / "set" / "extra").mkdir(parents=True)
     (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps(throughput_content([process] * 5)))
-    step, kinds, tables = blocks_of(throughput_section([read_throughput(tmp_path / "set")]), Table)[1:]
+    step, kinds, tables = blocks_of(throughput_section([read_measured(tmp_path / "set", "throughput")]), Table)[1:]
     assert step.caption == "One training step, mean over 5 processes"
     assert (column(step, "Bytes"), column(step, "Computing")) == (["4,400"], ["5.0"])
     assert column(kinds, "Per step")[:2] == ["100", "2,000"]

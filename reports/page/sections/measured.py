@@ -8,7 +8,7 @@ from reports.document.blocks import Cell, Column, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
 from reports.statistics.intervals import mean_interval
-from reports.text.formatting import MISSING, count, duration, interval, num_bytes, printable, si
+from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
 
@@ -90,8 +90,8 @@ def measured_section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
         caption=f"{measure.title}, over the processes of each measurement",
         columns=(Column(name="Measurement", help="benchmark, system"), *measured_columns(measure)),
         rows=tuple(
-            (Cell(text=printable(one.folder.resolve().name, 80), sub=one.title), *measured_cells(measure, one))
-            for one in measured
+            (Cell(text=measurement.label, sub=measurement.title), *measured_cells(measure, measurement))
+            for measurement in measured
         ),
         is_sortable=len(measured) > 1,
     )

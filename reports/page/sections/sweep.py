@@ -132,7 +132,7 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
         ]
     speed, peak = row.throughput, row.peak_bytes
     if (measure := measure_of(sweep)) is not None:
-        cells += measured_cells(measure, row.measurement)
+        cells += measured_cells(measure, row.measured)
     else:
         cells += [
             Cell(text=throughput(speed.geometric_mean) if speed else MISSING),
@@ -141,7 +141,7 @@ def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
             Cell(text=_small(row.energy_per_sample_j)),
         ]
     if sweep.mode == "throughput":
-        flop, rows_bytes = row.training_flop, row.embedding_bytes
+        flop, rows_bytes = row.per_sample
         cells += [
             Cell(text=_small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)),
             Cell(text=_small(flop / rows_bytes if flop and rows_bytes else None)),
@@ -231,8 +231,8 @@ def _quantities(sweep: SweepFacts) -> list[_Quantity]:
                 key=sweep.mode,
                 title=measure.title,
                 unit=measure.unit.upper(),
-                value=lambda row: row.measurement.mean(measure.value) if row.measurement else None,
-                ends=lambda row: measured_ends(row.measurement),
+                value=lambda row: row.measured.mean(measure.value) if row.measured else None,
+                ends=lambda row: measured_ends(row.measured),
                 words=lambda value: f"{value:.5f}",
                 is_ratio=measure.scale == "ratio",
             )
@@ -365,9 +365,7 @@ def rows_as_records(sweep: SweepFacts) -> Sequence[dict[str, object]]:
 
 
 def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
-    speed, samples, bounds = row.throughput, row.samples_to_converge, row.facts.interval if row.facts else None
-    speed_ends, samples_ends, time_s = _summary_ends(speed), _summary_ends(samples), row.time_to_train
-    time_ends_s = _summary_ends(time_s)
+    bounds, (flop, rows_bytes) = row.facts.interval if row.facts else None, row.per_sample
     return {
         **{key: value for (key, _), value in zip(sweep.axes, row.values, strict=True)},
         "num_runs": row.num_runs,
@@ -375,23 +373,23 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "score_s": row.score_s,
         "score_low_s": bounds.low if bounds else None,
         "score_high_s": bounds.high if bounds else None,
-        "time_to_train_s": time_s.geometric_mean if time_s else None,
-        "time_to_train_low_s": time_ends_s[0] if time_ends_s else None,
-        "time_to_train_high_s": time_ends_s[1] if time_ends_s else None,
-        "samples_to_converge": samples.geometric_mean if samples else None,
-        "samples_to_converge_low": samples_ends[0] if samples_ends else None,
-        "samples_to_converge_high": samples_ends[1] if samples_ends else None,
-        "throughput_samples_per_s": speed.geometric_mean if speed else None,
-        "throughput_low_samples_per_s": speed_ends[0] if speed_ends else None,
-        "throughput_high_samples_per_s": speed_ends[1] if speed_ends else None,
-        "throughput_cv": speed.coefficient_of_variation if speed else None,
+        **_with_ends("time_to_train", "_s", row.time_to_train),
+        **_with_ends("samples_to_converge", "", row.samples_to_converge),
+        **_with_ends("throughput", "_samples_per_s", row.throughput),
+        "throughput_cv": row.throughput.coefficient_of_variation if row.throughput else None,
         "peak_bytes": row.peak_bytes,
         "energy_per_sample_j": row.energy_per_sample_j,
-        "training_flop_per_sample": row.training_flop,
-        "embedding_bytes_per_sample": row.embedding_bytes,
-        **measured_record(measure_of(sweep), row.measurement),
+        "training_flop_per_sample": flop,
+        "embedding_bytes_per_sample": rows_bytes,
+        **measured_record(measure_of(sweep), row.measured),
         "data_kind": row.data_kind,
         "bound_by": bound_words(row) if row.profile else None,
         "verdict": row.comparison.verdict if row.comparison else None,
         "failure": row.failure,
     }
+
+
+def _with_ends(name: str, unit: str, summary: LogSummary | None) -> dict[str, float | None]:
+    low, high = _summary_ends(summary) or (None, None)
+    mean = summary.geometric_mean if summary else None
+    return {f"{name}{unit}": mean, f"{name}_low{unit}": low, f"{name}_high{unit}": high}

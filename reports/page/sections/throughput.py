@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
 from reports.document.page import PageSection
-from reports.facts.throughput_sets import ThroughputSet
+from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import MISSING, count, interval, percent, plural, printable, throughput
 
 
-def throughput_section(measured: Sequence[ThroughputSet]) -> PageSection:
+def throughput_section(measured: Sequence[MeasuredSet]) -> PageSection:
     """One row per measurement, apart from everything that was trained to a target."""
     table = Table(
         id="throughput-table",
@@ -36,7 +36,7 @@ def throughput_section(measured: Sequence[ThroughputSet]) -> PageSection:
     return PageSection(id="throughput", heading="Throughput alone", name="Throughput", blocks=blocks)
 
 
-def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
+def _exchanges(measured: Sequence[MeasuredSet]) -> tuple[Fold, ...]:
     """Of each measurement on several ranks: what these sent in a step, what that took, and where tables lie."""
     found = []
     for number, measurement in enumerate(measured):
@@ -54,22 +54,23 @@ def _exchanges(measured: Sequence[ThroughputSet]) -> tuple[Fold, ...]:
             bytes_table(measurement.traffic, f"{id_}-bytes"),
             *placement_table(measurement.traffic, f"{id_}-tables"),
         )
-        name = printable(measurement.folder.resolve().name, 80)
-        found.append(Fold(summary=f"{name}: exchange between ranks", blocks=(Prose(text=METHOD), *tables)))
+        found.append(
+            Fold(summary=f"{measurement.label}: exchange between ranks", blocks=(Prose(text=METHOD), *tables))
+        )
     return tuple(found)
 
 
-def _row(measurement: ThroughputSet) -> tuple[Cell, ...]:
+def _row(measurement: MeasuredSet) -> tuple[Cell, ...]:
     summary = log_summary(measurement.rates)
     bounds = summary.interval if summary else None
     about = ", ".join(printable(part, 80) for part in (measurement.benchmark, measurement.system) if part)
     return (
-        Cell(text=printable(measurement.folder.resolve().name, 80), sub=about),
+        Cell(text=measurement.label, sub=about),
         Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
         Cell(text=interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
         Cell(text=percent(summary.coefficient_of_variation if summary else None)),
         Cell(text=count(len(measurement.rates))),
         Cell(text=throughput(min(measurement.rates))),
         Cell(text=throughput(max(measurement.rates))),
-        Cell(text=printable(measurement.record.data_kind, 40) if measurement.record.data_kind else "dataset"),
+        Cell(text=printable(measurement.data_kind, 40) if measurement.data_kind else "dataset"),
     )
