@@ -48,7 +48,7 @@ _FIRST_STEP = torch.ones(())
 def adopt_linear(
     linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool
 ) -> tuple[DenseParameter, DenseParameter | None]:
-    """Weight [out, in] and bias; with `pads` one [out, padded in] whose column `in` is the bias, followed by zeros.
+    """Take over weight and bias; with `pads` one [out, padded in] whose column `in` is the bias, followed by zeros.
 
     Fed with inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for its gradient.
     """
@@ -61,22 +61,15 @@ def adopt_linear(
     return parameter, None
 
 
-def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
-    """A module's parameter as it is."""
-    parameter = _allocate(tuple(weight.shape), weight, optimizer)
-    _move(weight, parameter, optimizer, lambda storage: storage)
-    return parameter
-
-
-def adopt_transposed(weight: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
-    """A module's [out, in] as [in, out]."""
-    parameter = _allocate((weight.shape[1], weight.shape[0]), weight, optimizer)
-    _move(weight, parameter, optimizer, torch.Tensor.t)
+def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer, *, transposes: bool = False) -> DenseParameter:
+    """Take over a module's parameter as it is, or its [out, in] as [in, out]."""
+    parameter = _allocate(tuple(weight.t().shape if transposes else weight.shape), weight, optimizer)
+    _move(weight, parameter, optimizer, torch.Tensor.t if transposes else lambda storage: storage)
     return parameter
 
 
 def padded(width: int) -> int:
-    """The next multiple of PADDING that leaves at least one column for the bias."""
+    """Round up to the next multiple of PADDING that leaves at least one column for the bias."""
     return (width // PADDING + 1) * PADDING
 
 

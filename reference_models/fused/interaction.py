@@ -4,11 +4,14 @@ Each maps features [B, F, d] to the top MLP's input and its gradient back to [B,
 may be overwritten, and what is returned lives until the next call. Weights are updated during the backward pass.
 """
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Protocol
 
 import torch
 
-from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt, adopt_transposed
+from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt
 from reference_models.fused.layers import padded_input
 from reference_models.fused.matmul import Affine, WeightGradient
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
@@ -24,30 +27,32 @@ class InteractionPass(Protocol):
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor: ...
 
 
-class FusedInteraction(Protocol):
-    """What passes of all sizes share: the weights, if there are any."""
+@dataclass(frozen=True, slots=True)
+class FusedInteraction:
+    """What passes of all sizes share: `over(num_samples, trains=...)` makes one."""
 
+    over: Callable[..., InteractionPass]
     pads_output: bool
     """Whether the output has columns for the next layer's bias and padding."""
-
-    def over(self, num_samples: int, *, trains: bool) -> InteractionPass: ...
 
 
 def fuse_interaction(
     interaction: Interaction, num_features: int, like: torch.Tensor, optimizer: torch.optim.Optimizer
 ) -> FusedInteraction:
-    """`like` has the features' dimension, type and device; `optimizer` is that of the interaction's weights."""
+    """Prepare the passes. `like` has the features' dimension, type and device; `optimizer` is that of the weights."""
     if isinstance(interaction, DotInteraction):
-        return FusedDot(num_features, like)
+        return FusedInteraction(partial(DotPass, _Pairs(num_features, like)), pads_output=True)
     if isinstance(interaction, CatInteraction):
-        return FusedCat()
-    return FusedCross(interaction, optimizer)
+        return FusedInteraction(CatPass, pads_output=False)
+    weights = [
+        (adopt(v, optimizer), adopt(w, optimizer, transposes=True), adopt(bias, optimizer))
+        for v, w, bias in zip(interaction.v, interaction.w, interaction.bias, strict=True)
+    ]
+    return FusedInteraction(partial(CrossPass, weights), pads_output=False)
 
 
-class FusedDot:
-    """The dense vector, the products of all pairs, and padding, in one buffer."""
-
-    pads_output = True
+class _Pairs:
+    """Where the products of all pairs are, in the square of all products and in the output."""
 
     def __init__(self, num_features: int, like: torch.Tensor) -> None:
         self.num_features, self.like = num_features, like
@@ -61,12 +66,11 @@ class FusedDot:
         square[row, column] = square[column, row] = dim + torch.arange(self.num_pairs, device=like.device)
         self.columns = square.flatten()
 
-    def over(self, num_samples: int, *, trains: bool) -> "DotPass":
-        return DotPass(self, num_samples, trains=trains)
-
 
 class DotPass:
-    def __init__(self, dot: FusedDot, num_samples: int, *, trains: bool) -> None:
+    """The dense vector, the products of all pairs, and padding, in one buffer."""
+
+    def __init__(self, dot: _Pairs, num_samples: int, *, trains: bool) -> None:
         self._dot = dot
         shape = (num_samples, dot.num_features, dot.num_features)
         self._products = dot.like.new_empty(shape)
@@ -94,16 +98,12 @@ class DotPass:
         return self._dfeatures
 
 
-class FusedCat:
-    """All vectors side by side, which is how they lie already."""
-
-    pads_output = False
-
-    def over(self, num_samples: int, *, trains: bool) -> "CatPass":
-        return CatPass()
-
-
 class CatPass:
+    """All vectors side by side, which is how they are already."""
+
+    def __init__(self, num_samples: int, *, trains: bool) -> None:
+        """Take nothing: no buffer is needed."""
+
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         self._shape = features.shape
         return features.flatten(1)
@@ -112,28 +112,17 @@ class CatPass:
         return dy.view(self._shape)
 
 
-class FusedCross:
-    """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l; W_l [N, rank] is stored as [rank, N]."""
-
-    pads_output = False
-
-    def __init__(self, net: LowRankCrossNet, optimizer: torch.optim.Optimizer) -> None:
-        self.v = [adopt(v, optimizer) for v in net.v]
-        self.w = [adopt_transposed(w, optimizer) for w in net.w]
-        self.bias = [adopt(bias, optimizer) for bias in net.bias]
-
-    def over(self, num_samples: int, *, trains: bool) -> "CrossPass":
-        return CrossPass(self, num_samples, trains=trains)
+Weights = tuple[DenseParameter, DenseParameter, DenseParameter]
+"""V_l [rank, N], W_l [N, rank] stored as [rank, N], and b_l [N]."""
 
 
 class CrossPass:
-    def __init__(self, cross: FusedCross, num_samples: int, *, trains: bool) -> None:
-        self._layers = [
-            _CrossLayer(v, w, bias, num_samples, trains=trains)
-            for v, w, bias in zip(cross.v, cross.w, cross.bias, strict=True)
-        ]
-        like, wide = cross.v[0].value, cross.v[0].value.shape[1]
-        self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, wide) for _ in range(2))
+    """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
+
+    def __init__(self, weights: Sequence[Weights], num_samples: int, *, trains: bool) -> None:
+        self._layers = [_CrossLayer(*layer, num_samples, trains=trains) for layer in weights]
+        like = weights[0][0].value
+        self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, like.shape[1]) for _ in range(2))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         self._shape = features.shape

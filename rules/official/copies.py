@@ -24,57 +24,50 @@ class Copies:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self._made: dict[tuple[str, Path | tuple[Path, ...]], str] = {}
+        self._made: dict[Path | tuple[Path, ...], str] = {}
         self._numbers = itertools.count()  # what was given up halfway keeps its name
         self._num_files = 0
         self._num_files_in_all = 0
         self._num_bytes = 0
 
     def log(self, path: Path) -> str:
-        """A log or a system description under a name of ours."""
-        name = self._made.get(("file", path))
-        if name is None:
+        """Copy a log or a system description under a name of ours."""
+        if path not in self._made:
             self._num_files = 0
             name = f"{next(self._numbers)}{'.json' if path.suffix == '.json' else '.txt'}"
             self._copy(path, self.folder / name)
-            self._made["file", path] = name
-        return name
+            self._made[path] = name
+        return self._made[path]
 
     def result_set(self, logs: Sequence[Path]) -> str:
-        """A folder of one set's logs under their own names; scaling.json and all else stay behind."""
-        key = ("set", tuple(logs))
-        self._num_files = 0
+        """Copy one set's logs under their own names to one folder; scaling.json and all else stay behind."""
+        key = tuple(logs)
         if key not in self._made:
-            name = f"set{next(self._numbers)}"
-            (self.folder / name).mkdir()
+            name = self._new_folder("set")
             for log in logs:
                 target = self.folder / name / log.name
                 if target.exists():
                     raise NotCopiedError(f"two logs are called {log.name}")
                 self._copy(log, target)
-                self._made["file", log] = f"{name}/{log.name}"
+                self._made[log] = f"{name}/{log.name}"
             self._made[key] = name
         return self._made[key]
 
     def submission(self, root: Path) -> str:
-        """systems/ and results/ of a submission, without scaling.json."""
-        name = f"submission{next(self._numbers)}"
-        self._num_files = 0
+        """Copy systems/ and results/ of a submission, without scaling.json."""
+        name = self._new_folder("submission")
         for part in ("systems", "results"):
-            (self.folder / name / part).mkdir(parents=True)
+            (self.folder / name / part).mkdir()
             for path, inner in _files(root / part):
                 if path.name != "scaling.json":
                     target = self.folder / name / part / inner
                     target.parent.mkdir(parents=True, exist_ok=True)
                     self._copy(path, target)
-        self._made["submission", root] = name
         return name
 
     def outline(self, root: Path) -> str:
-        """All names of a submission with empty files, and sparse ones where they are too large for a repository."""
-        name = f"outline{next(self._numbers)}"
-        self._num_files = 0
-        (self.folder / name).mkdir()
+        """Repeat all names of a submission with empty files, and sparse ones where they are too large to publish."""
+        name = self._new_folder("outline")
         for path, inner in _files(root):
             self._count(0)
             target = self.folder / name / inner
@@ -82,19 +75,25 @@ class Copies:
             target.touch()
             if path.stat().st_size >= _LARGE_FOR_REPO:
                 os.truncate(target, _LARGE_FOR_REPO)
-        self._made["outline", root] = name
+        return name
+
+    def _new_folder(self, kind: str) -> str:
+        self._num_files = 0
+        name = f"{kind}{next(self._numbers)}"
+        (self.folder / name).mkdir()
         return name
 
     def _count(self, num_bytes: int) -> None:
         self._num_files += 1
         self._num_files_in_all += 1
         self._num_bytes += num_bytes
-        if self._num_files > MAX_FILES:
-            raise NotCopiedError(f"more than {MAX_FILES} files")
-        if self._num_files_in_all > MAX_TOTAL_FILES:
-            raise NotCopiedError(f"more than {MAX_TOTAL_FILES} files in all")
-        if self._num_bytes > MAX_TOTAL_BYTES:
-            raise NotCopiedError(f"more than {MAX_TOTAL_BYTES} bytes in all")
+        for found, most, words in (
+            (self._num_files, MAX_FILES, "files"),
+            (self._num_files_in_all, MAX_TOTAL_FILES, "files in all"),
+            (self._num_bytes, MAX_TOTAL_BYTES, "bytes in all"),
+        ):
+            if found > most:
+                raise NotCopiedError(f"more than {most} {words}")
 
     def _copy(self, source: Path, target: Path) -> None:
         try:

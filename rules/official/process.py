@@ -56,30 +56,20 @@ def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float)
         waiting = [job for job in waiting if job["id"] not in answers]
         if talk.ending == "all":
             return answers | {job["id"]: Answer("timeout", (f"stopped after {timeout_s:g} s",)) for job in waiting}
+        ended = Answer("timeout" if talk.ending == "answer" else "crashed", (reason,))
         if talk.current is None:  # it did not come as far as a question; another one would not either
-            outcome = "timeout" if talk.ending == "answer" else "crashed"
-            return answers | {job["id"]: Answer(outcome, (reason,)) for job in waiting}
+            return answers | {job["id"]: ended for job in waiting}
         if talk.current not in answers:
-            outcome = "timeout" if talk.ending == "answer" else "crashed"
-            answers[talk.current] = Answer(outcome, (reason,))
+            answers[talk.current] = ended
             waiting = [job for job in waiting if job["id"] != talk.current]
     given_up = Answer("not asked", (f"its process died {MAX_WORKERS} times over other questions",))
     return answers | {job["id"]: given_up for job in waiting}
 
 
 def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -> tuple[_Talk, str]:
-    request = Path(folder, ".request")
-    request.write_text(
-        json.dumps(
-            {
-                "jobs": list(jobs),
-                "memory_bytes": MEMORY_BYTES,
-                "file_bytes": FILE_BYTES,
-                "cpu_s": max(1, int(deadline - time.monotonic()) + 1),
-            }
-        ),
-        encoding="utf-8",
-    )
+    request, cpu_s = Path(folder, ".request"), max(1, int(deadline - time.monotonic()) + 1)
+    limits = {"memory_bytes": MEMORY_BYTES, "file_bytes": FILE_BYTES, "cpu_s": cpu_s}
+    request.write_text(json.dumps({"jobs": list(jobs), **limits}), encoding="utf-8")
     environment = {
         "PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder,
         "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1",
@@ -101,8 +91,9 @@ def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -
             _kill(process)
     if talk.ending == "answer":
         return talk, f"no answer within {ANSWER_TIMEOUT_S:g} s"
-    last = _last_line(errors)
-    return talk, last or f"its process ended with {_how(process.returncode)}"
+    code = process.returncode
+    how = f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+    return talk, _last_line(errors) or f"its process ended with {how}"
 
 
 def _listen(process: "subprocess.Popen[bytes]", deadline: float) -> _Talk:
@@ -158,7 +149,3 @@ def _last_line(path: Path) -> str:
         file.seek(max(0, size - _READ_BYTES))
         lines = file.read().decode("utf-8", "replace").strip().splitlines()
     return lines[-1][:_REASON_CHARS] if lines else ""
-
-
-def _how(code: int) -> str:
-    return f"signal {-code} ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"

@@ -15,7 +15,7 @@ import re
 import resource
 import sys
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,6 @@ _NEVER = (
     "ftplib.", "smtplib.", "ctypes.", "syslog.", "webbrowser.",
 )  # fmt: skip
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_]{0,64}\Z")
-_NAMED = ("submission_division", "submission_benchmark")
 Job = dict[str, Any]
 Said = tuple[str, list[str], float | None]
 
@@ -43,7 +42,7 @@ class NotAskedError(Exception):
 
 
 def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
-    """What the kernel enforces; systems that know one of the limits not go without it."""
+    """Set what the kernel enforces; systems that do not know one of the limits go without it."""
     for kind, value in (
         (resource.RLIMIT_AS, memory_bytes),
         (resource.RLIMIT_CPU, cpu_s),
@@ -58,7 +57,7 @@ def limit(memory_bytes: int, cpu_s: int, file_bytes: int) -> None:
 
 
 def confine(folder: str) -> None:
-    """From here on, and for good: changes inside `folder` only, reading there and in Python's own folders only."""
+    """Allow from here on changes inside `folder` only, and reading only there and in Python's own folders."""
     home = os.path.realpath(folder)
     python = {os.path.realpath(path) for path in (sys.prefix, sys.base_prefix, sys.exec_prefix, *sys.path) if path}
     readable = (home, *python, os.path.realpath(os.devnull))
@@ -106,19 +105,24 @@ class Listener(logging.Handler):
         return any(words in text for _, text in self.records)
 
 
-def refuse_made_up_names(name: str, ruleset: str) -> None:
-    """The checker would open, and execute, a rule file at a path that the log makes up."""
+def values_in(log: str, ruleset: str, *keys: str) -> Iterator[Any]:
+    """Yield the values that a log gives to `keys`, as the checkers read it."""
     from mlperf_logging.compliance_checker import mlp_parser
 
-    for line in mlp_parser.parse_file(name, ruleset=ruleset)[0]:
-        if line.key in _NAMED and not _PLAIN_WORD.match(str(line.value["value"])):
+    return (line.value["value"] for line in mlp_parser.parse_file(log, ruleset=ruleset)[0] if line.key in keys)
+
+
+def refuse_invented_names(log: str, ruleset: str) -> None:
+    """Stop where the checker would open, and execute, a rule file at a path that the log invents."""
+    for name in values_in(log, ruleset, "submission_division", "submission_benchmark"):
+        if not _PLAIN_WORD.match(str(name)):
             raise NotAskedError("the division or benchmark that a log names is no plain word")
 
 
 def ask_compliance(job: Job, heard: Listener) -> Said:
     from mlperf_logging.compliance_checker import mlp_compliance
 
-    refuse_made_up_names(job["path"], job["ruleset"])
+    refuse_invented_names(job["path"], job["ruleset"])
     mlp_compliance.enqueued_configs.clear()
     checker = mlp_compliance.make_checker("training", job["ruleset"], False, False)
     valid = mlp_compliance.main(job["path"], f"training_{job['ruleset']}/common.yaml", checker)[0]
@@ -126,21 +130,18 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
     return ("valid" if valid else "invalid"), [str(message) for message in said], None
 
 
-def refuse_open(logs: list[str], ruleset: str) -> None:
-    """The package checker asks about seeds and convergence in Closed alone."""
-    from mlperf_logging.compliance_checker import mlp_parser
-
-    for log in logs:
-        for line in mlp_parser.parse_file(log, ruleset=ruleset)[0]:
-            if line.key == "submission_division" and line.value["value"] == "open":
-                raise NotAskedError("it is not asked about the Open division")
+def logs_in_closed(job: Job) -> list[str]:
+    """List the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
+    logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
+    if any("open" in values_in(log, job["ruleset"], "submission_division") for log in logs):
+        raise NotAskedError("it is not asked about the Open division")
+    return logs
 
 
 def ask_seed(job: Job, heard: Listener) -> Said:
     from mlperf_logging.package_checker.seed_checker import SeedChecker
 
-    logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
-    refuse_open(logs, job["ruleset"])
+    logs = logs_in_closed(job)
     valid = SeedChecker(job["ruleset"]).check_seeds(logs)
     lines = [line for text in heard.messages(logging.ERROR) for line in text.splitlines()]
     return ("valid" if valid else "invalid"), lines, None
@@ -151,7 +152,7 @@ def ask_rcp(job: Job, heard: Listener) -> Said:
     and delete that."""
     from mlperf_logging.rcp_checker import rcp_checker
 
-    refuse_open(sorted(map(str, Path(job["path"]).glob("result_*.txt"))), job["ruleset"])
+    logs_in_closed(job)
     passed, said, factor = rcp_checker.check_directory(
         job["path"], "training", job["ruleset"], False, False, rcp_pass="pruned_rcps", set_scaling=True
     )
@@ -173,7 +174,7 @@ def ask_package(job: Job, heard: Listener) -> Said:
     from mlperf_logging.package_checker import package_checker
 
     for log in sorted(Path(job["path"]).glob("results/*/*/result_*.txt")):
-        refuse_made_up_names(str(log), job["ruleset"])
+        refuse_invented_names(str(log), job["ruleset"])
     package_checker.check_training_package(
         job["path"], "training", job["ruleset"], False, False, False, False, False, os.devnull
     )
