@@ -8,7 +8,7 @@ interconnect_power_est (watts) instead. Only sums and the first offending lines 
 import math
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 from typing import Literal, get_args
@@ -95,17 +95,6 @@ class SetPower:
     is_cut: bool = False
 
 
-@dataclass(slots=True)
-class _Sums:
-    """Sums over the readings of one file, taken in order of time."""
-
-    num: int = 0
-    num_in_run: int = 0
-    energy_w_ms: float = 0.0
-    longest_ms: float | None = None
-    bad: list[LogLine] = field(default_factory=list)
-
-
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
     """What is in a set's power/, None where there is none. Never raises for what it finds there."""
     top = result_set.folder / POWER_FOLDER
@@ -161,13 +150,26 @@ def _read_file(path: Path, kind: Kind, index: int, run: RunResult) -> PowerFile:
 
 
 def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
-    """One file's records as sums; pure."""
+    """Sum one file's readings, by time from the start to the stop of the measurement; pure."""
     start, stop = log.first(keys.POWER_MEASUREMENT_START), log.last(keys.POWER_MEASUREMENT_STOP)
+    begin_ms = start.time_ms if start is not None else -math.inf
+    end_ms = stop.time_ms if stop is not None else math.inf
     readings = log.all(keys.POWER_READING)
-    sums = _add_up(readings, start, stop, run)
-    window_ms = stop.time_ms - start.time_ms if start is not None and stop is not None else 0.0
-    efficiency = _positive(log, keys.CONVERSION_EFF, sums, most=1.0)
-    estimate = _positive(log, keys.INTERCONNECT_POWER_EST, sums)
+    by_time = sorted(readings, key=lambda reading: reading.time_ms)
+    bad = [reading for reading in by_time if (as_number(reading.value) or 0) <= 0][:_MAX_BAD_LINES]
+    counted = [
+        (reading.time_ms, power_w)
+        for reading in by_time
+        if begin_ms <= reading.time_ms <= end_ms and (power_w := as_number(reading.value) or 0) > 0
+    ]
+    times_ms = [time_ms for time_ms, _ in counted]
+    marks_ms = [*([begin_ms] if start is not None else times_ms[:1]), *times_ms]
+    energy_w_ms = 0.0
+    for before_ms, (time_ms, power_w) in zip(marks_ms, counted, strict=False):
+        energy_w_ms += power_w * (time_ms - before_ms)
+    first_ms, last_ms = run.timed_ms or (math.inf, -math.inf)
+    gaps_ms = [min(after, last_ms) - max(before, first_ms) for before, after in pairwise([*marks_ms, last_ms])]
+    efficiency = _positive(log, keys.CONVERSION_EFF, bad, most=1.0)
     return PowerFile(
         path=log.path,
         kind=kind,
@@ -175,46 +177,19 @@ def summarise(log: RunLog, kind: Kind, index: int, run: RunResult) -> PowerFile:
         start=start,
         stop=stop,
         first_reading=readings[0] if readings else None,
-        num_readings=sums.num,
-        num_in_run=sums.num_in_run,
-        longest_gap_s=sums.longest_ms / 1e3 if sums.longest_ms is not None else None,
-        mean_w=sums.energy_w_ms / window_ms if window_ms > 0 and sums.num else None,
+        num_readings=len(times_ms),
+        num_in_run=sum(first_ms <= time_ms <= last_ms for time_ms in times_ms),
+        longest_gap_s=max(0.0, *gaps_ms) / 1e3 if times_ms and run.timed_ms is not None else None,
+        mean_w=energy_w_ms / (end_ms - begin_ms) if times_ms and -math.inf < begin_ms < end_ms < math.inf else None,
         conversion_eff=efficiency if efficiency is not None else 1.0,
-        estimate_w=estimate,
-        bad=tuple(sums.bad),
-        disorder=next((later for measured, later in pairwise(readings) if later.time_ms < measured.time_ms), None),
+        estimate_w=_positive(log, keys.INTERCONNECT_POWER_EST, bad),
+        bad=tuple(bad),
+        disorder=next((later for reading, later in pairwise(readings) if later.time_ms < reading.time_ms), None),
         num_unparsed=log.num_unparsed,
     )
 
 
-def _add_up(readings: tuple[LogLine, ...], start: LogLine | None, stop: LogLine | None, run: RunResult) -> _Sums:
-    """Readings by time from the start to the stop of the measurement; what is no positive number is left out."""
-    sums = _Sums()
-    bounds = run.timed_ms
-    last_ms = start.time_ms if start is not None else None
-    for line in sorted(readings, key=lambda measured: measured.time_ms):
-        power_w = as_number(line.value)
-        if power_w is None or power_w <= 0:
-            if len(sums.bad) < _MAX_BAD_LINES:
-                sums.bad.append(line)
-            continue
-        if (start is not None and line.time_ms < start.time_ms) or (stop is not None and line.time_ms > stop.time_ms):
-            continue
-        sums.num += 1
-        gap_ms = line.time_ms - last_ms if last_ms is not None else 0.0
-        sums.energy_w_ms += power_w * gap_ms
-        if bounds is not None and bounds[0] <= line.time_ms <= bounds[1]:
-            sums.num_in_run += 1
-        if bounds is not None and last_ms is not None:
-            inside_ms = min(line.time_ms, bounds[1]) - max(last_ms, bounds[0])
-            sums.longest_ms = max(sums.longest_ms or 0.0, inside_ms)
-        last_ms = line.time_ms
-    if bounds is not None and last_ms is not None and sums.num:
-        sums.longest_ms = max(sums.longest_ms or 0.0, bounds[1] - max(last_ms, bounds[0]))
-    return sums
-
-
-def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> float | None:
+def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = None) -> float | None:
     """The last value of a key where it is a positive number; otherwise it is among the bad ones."""
     line = log.last(key)
     if line is None:
@@ -222,7 +197,7 @@ def _positive(log: RunLog, key: str, sums: _Sums, most: float | None = None) -> 
     number = as_number(line.value)
     if number is not None and number > 0 and (most is None or number <= most):
         return number
-    sums.bad.append(line)
+    bad.append(line)
     return None
 
 
