@@ -90,9 +90,13 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
     return tree_round if tree_round in benchmark.rounds else benchmark.rounds[-1]
 
 
-@cache
-def round_number(name: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in name.split("."))
+def is_before(round_name: str | None, other: str) -> bool:
+    """Say whether a round is known and came before another."""
+    return round_name is not None and _number(round_name) < _number(other)
+
+
+def _number(name: str) -> tuple[int, ...]:
+    return tuple(map(int, name.split(".")))
 
 
 def max_init_s(division: Division, round_name: str | None) -> float:

@@ -116,10 +116,6 @@ class Outcome:
     findings: tuple[Finding, ...]
 
 
-def _always(subject: object) -> str | None:
-    return None
-
-
 def rule(
     code: str,
     title: str,
@@ -128,7 +124,7 @@ def rule(
     remedy: str,
     severity: Severity = "error",
     requires: frozenset[str] | set[str] = frozenset(),
-    applies: Callable[[S], str | None] = _always,
+    applies: Callable[[S], str | None] = lambda subject: None,
 ) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
     """Turn a function over a subject into a Rule; its docstring becomes the explanation."""
 

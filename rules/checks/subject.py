@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from rules.benchmarks.constraints import Constraint
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import Division, find_division, round_number
+from rules.benchmarks.rounds import Division, find_division, is_before
 from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
@@ -40,7 +40,7 @@ class LogSubject:
 
     def is_at_least(self, round_name: str) -> bool:
         """Whether the rules are of this official round or a later one."""
-        return self.round is not None and round_number(self.round) >= round_number(round_name)
+        return self.round is not None and not is_before(self.round, round_name)
 
     @property
     def allowed(self) -> Mapping[str, Constraint]:
@@ -64,10 +64,8 @@ class LogSubject:
         if self.benchmark is None:
             return None
         constraint = self.benchmark.closed.get(key)
-        value: Any = constraint.value if constraint is not None and not constraint.free else None
-        if value is None:
-            value = self.benchmark.sections.get("data", {}).get(key)
-        number = as_number(value)
+        value = constraint.value if constraint is not None else None
+        number = as_number(self.benchmark.sections.get("data", {}).get(key) if value is None else value)
         return int(number) if number is not None else None
 
 
@@ -103,6 +101,9 @@ class SetSubject:
     @property
     def is_own(self) -> bool:
         return self.benchmark is None or self.benchmark.status == "own"
+
+
+Subject = TypeVar("Subject", LogSubject, SetSubject)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -159,5 +160,5 @@ def applies_to_ours(subject: LogSubject) -> str | None:
     return None if subject.is_ours else "required of this harness's own logs only"
 
 
-def applies_to_known(subject: LogSubject) -> str | None:
+def applies_to_known(subject: Subject) -> str | None:
     return None if subject.benchmark is not None else "the benchmark is not defined here"

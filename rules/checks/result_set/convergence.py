@@ -1,17 +1,21 @@
 """The convergence family: the RCP test as rules over a result set."""
 
-import json
 import math
 from collections.abc import Iterator
 from pathlib import Path
 
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
-from rules.logs.log import as_number
+from rules.records.codec import Record, decode
 
 _FACTOR_TOLERANCE = 1e-9
-_MAX_BYTES = 4096
 _SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
+
+
+class _Scaling(Record, frozen=True, kw_only=True):
+    """What is read of scaling.json."""
+
+    scaling_factor: float
 
 
 def _complete(subject: SetSubject) -> str | None:
@@ -94,24 +98,13 @@ def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     reference points. It is compared and never used: a score here comes from the logs alone."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
-    given = _read_factor(path)
-    if given is None:
+    given = None if path.is_symlink() else decode(path, _Scaling)
+    if not isinstance(given, _Scaling):
         yield Problem("no factor can be read", path, expected='{"scaling_factor": NUMBER}')
-    elif not math.isclose(given, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
+    elif not math.isclose(given.scaling_factor, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
         yield Problem(
             "the published factor is another than the runs give",
             path,
-            found=f"{given:.10g}",
+            found=f"{given.scaling_factor:.10g}",
             expected=f"{subject.convergence.factor:.10g}",
         )
-
-
-def _read_factor(path: Path) -> float | None:
-    if path.is_symlink():
-        return None
-    try:
-        with path.open("rb") as file:
-            content = json.loads(file.read(_MAX_BYTES))
-    except (OSError, ValueError, RecursionError):
-        return None
-    return as_number(content.get("scaling_factor")) if isinstance(content, dict) else None

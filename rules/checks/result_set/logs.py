@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.run_log.timing import NO_MILLISECONDS
-from rules.checks.subject import SetSubject
+from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
 from rules.logs.log import RunLog
 from rules.logs.text import letters, show
@@ -17,17 +17,13 @@ NOT_CONVERGED = "RS105"
 _FEWEST_EVALUATIONS = 3
 
 
-def _known(subject: SetSubject) -> str | None:
-    return None if subject.benchmark is not None else "the benchmark is not defined here"
-
-
 @rule(
     INCOMPLETE,
     "the set is complete",
     source=f"{_RESULTS}: number of runs; mlperf_logging package_checker",
     remedy="Complete the set ('dlrmbench resume DIR'); there is no score before.",
     severity="warning",
-    applies=_known,
+    applies=applies_to_known,
 )
 def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     """A set holds at least the benchmark's number of runs. Too few are no violation but give no score."""
@@ -42,7 +38,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     "the set holds no run too many",
     source=f"{_RESULTS}: exactly N runs; of more, the N consecutive ones with the median score",
     remedy="Keep exactly the required runs in the directory, chosen as the rules say, never by their results.",
-    applies=_known,
+    applies=applies_to_known,
 )
 def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
     """The official package checker accepts exactly the benchmark's number of logs. In sets of own benchmarks
@@ -136,7 +132,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
     "at most one run did not converge",
     source=f"{_RESULTS}: one run may fail to converge and is the dropped slowest",
     remedy="Find out why runs fail to converge; a set with two of them has no score.",
-    applies=_known,
+    applies=applies_to_known,
 )
 def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     """A run that did not meet the target counts as infinitely slow. As many as Olympic scoring drops at the slow

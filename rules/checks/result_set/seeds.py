@@ -3,7 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterator
 
-from rules.benchmarks.rounds import round_number
+from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import LogSubject, SetSubject
 from rules.logs import keys
@@ -32,12 +32,8 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
                 line,
                 found=f"{show(line.value)}, also in {subject.logs[indices[0]].path}",
                 expected="a seed of its own",
-                severity="warning" if _is_optional(subject.round) else "error",
+                severity="warning" if is_before(subject.round, "4.1") else "error",
             )
-
-
-def _is_optional(round_name: str | None) -> bool:
-    return round_name is not None and round_number(round_name) < (4, 1)
 
 
 def _optional(subject: LogSubject) -> str | None:
@@ -78,7 +74,7 @@ def one_seed(subject: LogSubject) -> Iterator[Problem]:
     have seeds of their own. In Open, and before round 4.1, where no seed is required, it is a warning."""
     lines = subject.log.all(keys.SEED)
     others = [line for line in lines if line.rank == lines[0].rank and line.value != lines[0].value]
-    severity: Severity = "error" if subject.is_closed and not _is_optional(subject.round) else "warning"
+    severity: Severity = "error" if subject.is_closed and not is_before(subject.round, "4.1") else "warning"
     if others:
         yield Problem(
             "a second seed", others[0], found=show(others[0].value), expected=show(lines[0].value), severity=severity

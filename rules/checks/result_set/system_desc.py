@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 
-from rules.benchmarks.rounds import round_number
+from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.logs.text import letters, show
@@ -77,7 +77,7 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
             subject.result_set.system_json,
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
-            severity="warning" if subject.round is not None and round_number(subject.round) < (3, 0) else "error",
+            severity="warning" if is_before(subject.round, "3.0") else "error",
         )
 
 
@@ -116,7 +116,7 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
 def status_is_known(subject: SetSubject) -> Iterator[Problem]:
     """From round 4.0 on, status is one of four: available on-premise or in a cloud, RDI, preview. Another spelling of
     one of them is a warning. Own benchmarks may leave it open."""
-    if subject.round is not None and round_number(subject.round) < (4, 0):
+    if is_before(subject.round, "4.0"):
         return
     status = subject.system_fields.get("status")
     if status not in STATUSES:

@@ -25,13 +25,9 @@ _SYSTEM_FILES = ("package_checker_params", "privateid.json")
 _SCRIPTS = ("README.md", "setup.sh", "init_datasets.sh", "run_and_time.sh")
 
 
-def _is_read(entry: Entry) -> bool:
-    """Whether official tools look at this place."""
-    return entry.parts[0] in (SYSTEMS, RESULTS)
-
-
 def _severity(entry: Entry) -> Severity:
-    return "error" if _is_read(entry) else "warning"
+    """An error where official tools look."""
+    return "error" if entry.parts[0] in (SYSTEMS, RESULTS) else "warning"
 
 
 def _at(subject: SubmissionSubject, path: str) -> Path:
@@ -157,12 +153,9 @@ def directories_hold_logs(subject: SubmissionSubject) -> Iterator[Problem]:
 def logs_in_place(subject: SubmissionSubject) -> Iterator[Problem]:
     """No file named result_*.txt is anywhere but in results/<system>/<benchmark>/. Nobody reads it there."""
     for entry in subject.submission.entries:
-        if entry.kind == "file" and RESULT_FILE.match(entry.parts[-1]) and not _is_result(entry):
+        is_in_place = len(entry.parts) == 4 and entry.parts[0] == RESULTS
+        if entry.kind == "file" and RESULT_FILE.match(entry.parts[-1]) and not is_in_place:
             yield Problem("a log that nobody reads", _at(subject, entry.path))
-
-
-def _is_result(entry: Entry) -> bool:
-    return len(entry.parts) == 4 and entry.parts[0] == RESULTS
 
 
 @rule(
