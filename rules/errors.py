@@ -25,7 +25,7 @@ def did_you_mean(word: str, known: list[str]) -> str:
 
 
 def why_no_json(error: json.JSONDecodeError, line: str, start: int) -> str:
-    """What is wrong with the record that begins at `start` of a line; that it is cut where it ends too early."""
+    """Say what is wrong with the record at `start` of a line; that it is cut where it ends too early."""
     if error.pos > start and (error.msg.startswith("Unterminated") or error.pos >= len(line.rstrip())):
         return "not valid JSON: the record is cut off before its end"
     return f"not valid JSON: {error.msg.removesuffix(' at')} at character {error.pos - start + 1} of the record"

@@ -27,7 +27,7 @@ class Constraint:
     at: float | None = None
 
     def resolve(self, value_of: Callable[[str], Any]) -> "Constraint":
-        """The constraint that binds where the other key has the value that `value_of` gives; free where it has
+        """Return the constraint that binds where the other key has the value that `value_of` gives; free where it has
         none, which is another rule's concern."""
         if self.other is None:
             return self
@@ -42,7 +42,7 @@ class Constraint:
         )
 
     def allows(self, value: object) -> bool:
-        """Whether `value` satisfies this constraint; booleans are never numbers here."""
+        """Return whether `value` satisfies this constraint; booleans are never numbers here."""
         if self.free:
             return value is not None
         if self.min is not None or self.max is not None:

@@ -130,14 +130,14 @@ class Benchmark:
         )
 
     def steps_between_evals(self, train_samples: int, global_batch_size: int) -> int:
-        """FLOOR(train_samples / (GBS * evals_per_epoch)) iterations, at least 1 (training_rules.adoc); CEIL for
-        benchmarks that round up."""
+        """Return FLOOR(train_samples / (GBS * evals_per_epoch)) iterations, at least 1 (training_rules.adoc); CEIL
+        for benchmarks that round up."""
         size = global_batch_size * self.quality.evals_per_epoch
         down = self.quality.interval_rounding == "down"
         return max(1, train_samples // size if down else -(-train_samples // size))
 
     def first_eval_samples(self, train_samples: int, global_batch_size: int) -> int:
-        """Samples trained when quality is looked at first: one interval, or where `first_eval` says."""
+        """Return samples trained when quality is looked at first: one interval, or where `first_eval` says."""
         interval = self.steps_between_evals(train_samples, global_batch_size) * global_batch_size
         first = self.quality.first_eval
         if first is None:
@@ -150,13 +150,13 @@ class Benchmark:
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """Names of the benchmarks in this distribution, sorted."""
+    """Return names of the benchmarks in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 @cache
 def workload_names() -> tuple[str, ...]:
-    """Names of the workloads without a quality target in this distribution, sorted."""
+    """Return names of the workloads without a quality target in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
 
 
@@ -237,7 +237,7 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
+    """Return digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {section: tables[section] for section in _SECTIONS if section != "runtime" and section in tables}
     if content["data"].get("kind") == "synthetic":
@@ -247,7 +247,7 @@ def definition_sha256(tables: Mapping[str, Any]) -> str:
 
 
 def canonical_sha256(content: object) -> str:
-    """sha256 of JSON with sorted keys and no white space; 1 and 1.0 are the same number."""
+    """Return the sha256 of JSON with sorted keys and no white space; 1 and 1.0 are the same number."""
     return hashlib.sha256(
         json.dumps(_canonical(content), sort_keys=True, separators=(",", ":"), default=str).encode()
     ).hexdigest()

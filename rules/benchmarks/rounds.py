@@ -28,7 +28,7 @@ DIVISIONS = {
 
 
 def find_definition(name: object, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
-    """The definition of the benchmark that a log names, None where nobody defines it.
+    """Return the definition of the benchmark that a log names, None where nobody defines it.
 
     A shipped name always means the shipped definition. Raises DefinitionError when `benchmark_file` cannot be
     loaded, or takes a shipped name with other content; a broken copy beside the results counts as none.
@@ -61,7 +61,7 @@ def _load_shipped(name: str) -> Benchmark:
 
 
 def named_round(asked: str) -> str:
-    """The official round that a user names. Raises DefinitionError where there is none."""
+    """Return the official round that a user names. Raises DefinitionError where there is none."""
     wanted = asked.removeprefix("v").removesuffix(".0") if asked.count(".") == 2 else asked.removeprefix("v")
     if wanted not in OFFICIAL_ROUNDS:
         raise DefinitionError(f"unknown ruleset {asked!r}. Known: {', '.join(OFFICIAL_ROUNDS)}.")
@@ -69,7 +69,7 @@ def named_round(asked: str) -> str:
 
 
 def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str | None = None) -> str | None:
-    """The round whose rules apply: the one asked for, else the tree's, else the benchmark's last.
+    """Return the round whose rules apply: the one asked for, else the tree's, else the benchmark's last.
 
     None for benchmarks of one's own, which have a version instead of rounds, and where nothing is known.
     Raises DefinitionError when the round asked for does not exist or had no such benchmark.
@@ -100,13 +100,13 @@ def _number(name: str) -> tuple[int, ...]:
 
 
 def max_init_s(division: Division, round_name: str | None) -> float:
-    """How long initialisation may take: 20 minutes in round 0.7; 4 hours in Open from round 2.0 on; else 30 minutes
-    (compliance rules of each round, training_*/common.yaml)."""
+    """Return how long initialisation may take: 20 minutes in round 0.7; 4 hours in Open from round 2.0 on; else 30
+    minutes (compliance rules of each round, training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
     return DIVISIONS[keys.CLOSED].max_init_s if round_name in ("1.0", "1.1") else division.max_init_s
 
 
 def find_division(name: object) -> Division:
-    """The division of a log's submission_division; Closed, the stricter one, where it says nothing."""
+    """Return the division of a log's submission_division; Closed, the stricter one, where it says nothing."""
     return DIVISIONS.get(name, DIVISIONS[keys.CLOSED]) if isinstance(name, str) else DIVISIONS[keys.CLOSED]

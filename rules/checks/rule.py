@@ -195,5 +195,5 @@ def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
 
 
 def family_of(code: str) -> str:
-    """'HP' of 'HP101'."""
+    """Return 'HP' of 'HP101'."""
     return code[:2]

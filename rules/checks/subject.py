@@ -39,18 +39,18 @@ class LogSubject:
         return self.division.fixes_hyperparameters
 
     def is_at_least(self, round_name: str) -> bool:
-        """Whether the rules are of this official round or a later one."""
+        """Return whether the rules are of this official round or a later one."""
         return self.round is not None and not is_before(self.round, round_name)
 
     @property
     def allowed(self) -> Mapping[str, Constraint]:
-        """What the division allows for each key; none where the benchmark is not known."""
+        """Return what the division allows for each key; none where the benchmark is not known."""
         if self.benchmark is None:
             return {}
         return self.benchmark.closed if self.is_closed else self.benchmark.open
 
     def is_refused_by_division(self, line: LogLine) -> bool:
-        """Whether rule HP101 says of a record that the division does not allow its value."""
+        """Return whether rule HP101 says of a record that the division does not allow its value."""
         general = self.allowed.get(line.key)
         if general is None or (general.free and not self.is_closed):
             return False
@@ -60,7 +60,7 @@ class LogSubject:
         return is_judged and not general.resolve(self.log.value).allows(line.value)
 
     def data_samples(self, key: str) -> int | None:
-        """train_samples or eval_samples that the definition fixes, None where the dataset decides."""
+        """Return train_samples or eval_samples that the definition fixes, None where the dataset decides."""
         if self.benchmark is None:
             return None
         constraint = self.benchmark.closed.get(key)
@@ -90,12 +90,12 @@ class SetSubject:
 
     @property
     def system_fields(self) -> Mapping[str, Any]:
-        """The fields of systems/<system>.json; empty where they cannot be read."""
+        """Return the fields of systems/<system>.json; empty where they cannot be read."""
         return (self.system_desc.fields if self.system_desc is not None else None) or {}
 
     @property
     def convergence(self) -> Convergence | None:
-        """The RCP test, None where the set is not complete enough to be tested."""
+        """Return the RCP test, None where the set is not complete enough to be tested."""
         return self.result.convergence
 
     @property

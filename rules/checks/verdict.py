@@ -38,7 +38,7 @@ class Verdict:
 
     @property
     def logs(self) -> tuple["Verdict", ...]:
-        """The verdicts on all logs below this level, in order; none for a log itself."""
+        """Return the verdicts on all logs below this level, in order; none for a log itself."""
         return tuple(part for part in self.walk() if part.level == "log" and part is not self)
 
     def walk(self) -> Iterator["Verdict"]:
@@ -52,7 +52,7 @@ class Verdict:
 
 
 def worst_first(outcomes: Iterable[Outcome]) -> tuple[Finding, ...]:
-    """The findings of all outcomes, errors before warnings."""
+    """Return the findings of all outcomes, errors before warnings."""
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     return tuple(sorted(findings, key=lambda finding: SEVERITIES.index(finding.severity)))
 
@@ -62,7 +62,7 @@ def has_error(findings: Sequence[Finding]) -> bool:
 
 
 def relocate(verdict: Verdict, old: str, new: str) -> Verdict:
-    """The verdict with every path that begins with `old` changed to begin with `new`: it was reached on a copy."""
+    """Return a verdict that was reached on a copy with every path that begins with `old` beginning with `new`."""
 
     def moved(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
         return tuple(

@@ -39,7 +39,7 @@ class ComparedFamily:
 
 
 def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
-    """A row per family that was judged; none where no official checker was asked about this verdict."""
+    """Return a row per family that was judged; none where no official checker was asked about this verdict."""
     opinions = [opinion for part in verdict.walk() for opinion in part.official]
     if not opinions:
         return ()
@@ -49,7 +49,7 @@ def compare_opinions(verdict: Verdict) -> tuple[ComparedFamily, ...]:
 
 
 def differences(verdict: Verdict) -> tuple[str, ...]:
-    """A line for each family where the two differ, or where only ours finds an error."""
+    """Return a line for each family where the two differ, or where only ours finds an error."""
     lines = []
     for row in compare_opinions(verdict):
         if row.relation == "differ":

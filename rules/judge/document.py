@@ -81,7 +81,7 @@ class VerdictDocument(Record, frozen=True, kw_only=True):
 
 
 def verdicts_to_json(verdicts: Sequence[Verdict], skipped: Sequence[Skipped] = ()) -> dict[str, Any]:
-    """The document that `check --format json` prints, as plain values; `skipped` is what was passed over."""
+    """Return the document that `check --format json` prints, as plain values; `skipped` is what was passed over."""
     document = VerdictDocument(
         verdicts=tuple(map(_member, verdicts)),
         not_judged=tuple(

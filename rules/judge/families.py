@@ -30,7 +30,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
 
 
 def find_rule(code: str) -> Rule[Any]:
-    """The rule of a code. Raises DefinitionError with a suggestion."""
+    """Return the rule of a code. Raises DefinitionError with a suggestion."""
     by_code = {rule.code: rule for rules in RULES.values() for rule in rules}
     if code.upper() not in by_code:
         raise DefinitionError(f"unknown rule {code!r}.{did_you_mean(code.upper(), list(by_code))}")

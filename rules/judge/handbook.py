@@ -59,7 +59,7 @@ forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no vi
 
 
 def render_reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     levels = {rule.code: level for level, rules in RULES.items() for rule in rules}
     every = {rule.code: rule for rules in RULES.values() for rule in rules}
     order = [*FAMILIES, *map(family_of, every)]

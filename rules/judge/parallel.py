@@ -17,7 +17,7 @@ _NEVER = 2**31 - 1
 def map_in_order(
     function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
 ) -> Iterator[R]:
-    """Results in the order of `items`, as they become known; the first error, in that order, is raised.
+    """Return results in the order of `items`, as they become known; the first error, in that order, is raised.
 
     With more than one process, `function` must be importable by name and items and results must be picklable. A
     process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules
@@ -47,7 +47,7 @@ def _leave_signals_to_parent() -> None:
 
 @contextmanager
 def no_full_collections() -> Iterator[None]:
-    """Within, only young objects are collected. For work that makes many objects which stay and next to no cycles,
+    """Collect young objects only, within. For work that makes many objects which stay and next to no cycles,
     where a tenth of the time goes into looking for cycles among what stays."""
     young, middle, old = gc.get_threshold()
     gc.set_threshold(young, middle, _NEVER)

@@ -13,7 +13,7 @@ _OF_SUBMISSION: tuple[CheckerName, ...] = ("package", "repo")
 
 
 def with_second_opinion(verdicts: Sequence[Verdict], timeout_s: float | None = None) -> tuple[Verdict, ...]:
-    """The verdicts with the opinions of the official checkers at every level, all asked in one process.
+    """Return the verdicts with the opinions of the official checkers at every level, all asked in one process.
 
     A log is shown to the compliance checker, a set to those of seeds and reference convergence points, its system's
     description to that of systems, a submission as a whole to those of packages and

@@ -78,7 +78,7 @@ def judge_set(
     ruleset: str | None = None,
     is_one_of_many: bool = False,
 ) -> JudgedSet:
-    """The verdict on a set and its logs, and its score. The logs are read here, once, and not kept."""
+    """Return the verdict on a set and its logs, and its score. The logs are read here, once, and not kept."""
     logs = tuple(read_log(path) for path in result_set.logs)
     benchmark = _definition_of_set(logs, benchmark_file, result_set)
     chosen = _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many)
@@ -98,7 +98,7 @@ def judge_set(
 def make_set_subject(
     result_set: ResultSet, logs: tuple[RunLog, ...], benchmark: Benchmark | None, round_name: str | None
 ) -> SetSubject:
-    """What the set rules look at: the logs, what they say of their runs, the score, and what is beside them."""
+    """Gather what rules of sets look at: the logs, their runs' results, the score, and what is beside them."""
     runs = tuple(read_run_result(log, benchmark) for log in logs)
     power = read_set_power(result_set, runs)
     return SetSubject(

@@ -115,7 +115,7 @@ class RunLog:
         return lines[-1] if lines else None
 
     def value(self, key: str) -> Any:
-        """Value of the first record of `key`, or None."""
+        """Return value of the first record of `key`, or None."""
         line = self.first(key)
         return None if line is None else line.value
 
@@ -365,7 +365,7 @@ def _excerpt(text: bytes) -> str:
 
 
 def as_number(value: object) -> float | None:
-    """A finite number as float; None for anything else, booleans and huge integers included."""
+    """Return a finite number as float; None for anything else, booleans and huge integers included."""
     if type(value) is float:
         return value if math.isfinite(value) else None
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -378,7 +378,7 @@ def as_number(value: object) -> float | None:
 
 
 def as_whole(value: object) -> int | None:
-    """A whole number of at most 64 bits as int (2.0 is one); None for anything else."""
+    """Return a whole number of at most 64 bits as int (2.0 is one); None for anything else."""
     if type(value) is int and -_EXACT < value < _EXACT:
         return value
     number = as_number(value)

@@ -8,7 +8,7 @@ _ENCODER = json.JSONEncoder(ensure_ascii=False, default=str)
 
 
 def printable(text: str) -> str:
-    """`text` with control characters and lone surrogates escaped: safe on any terminal."""
+    """Return `text` with control characters and lone surrogates escaped: safe on any terminal."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
@@ -20,7 +20,7 @@ def letters(text: str) -> str:
 
 
 def show(value: Any) -> str:
-    """A value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
+    """Return a value from a log as short text that is safe to print: JSON's spelling, control characters escaped."""
     try:
         text = _ENCODER.encode(value)
     except (ValueError, RecursionError):

@@ -265,7 +265,7 @@ class ProfileRecord(Measurement, frozen=True, kw_only=True):
     operators: OperatorsRecord
 
     def repetitions(self) -> tuple[MeasuredStep, ...]:
-        """What a comparison takes as its sample."""
+        """Return what a comparison takes as its sample."""
         return (self.step.measured,)
 
     @classmethod

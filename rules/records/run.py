@@ -172,16 +172,16 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
 
     @property
     def duration_s(self) -> float:
-        """Seconds of all blocks and evaluations; the log's stamps, which decide the score, hold a little more."""
-        return sum(block.duration_s for block in self.blocks) + sum(one.duration_s for one in self.evaluations)
+        """Add up blocks and evaluations; the log's stamps, which decide the score, hold a little more."""
+        return sum(block.duration_s for block in self.blocks) + sum(part.duration_s for part in self.evaluations)
 
     def repetitions(self) -> tuple["RunRecord", ...]:
-        """What a comparison takes as its sample."""
+        """Return what a comparison takes as its sample."""
         return (self,) if self.status == "success" else ()
 
     @property
     def is_finished(self) -> bool:
-        """Whether the attempt became a run: met the target, or ended without."""
+        """Return whether the attempt became a run: met the target, or ended without."""
         return self.status != "interrupted"
 
     @classmethod

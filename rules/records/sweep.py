@@ -59,7 +59,7 @@ class SweepRecord(Document, frozen=True, kw_only=True):
         steps = content.get("throughput_steps")
         require(steps is None or (type(steps) is int and steps >= 1), "throughput_steps", steps, "int >= 1 | null")
         if isinstance(found, list):
-            found = [{"profile_failure": None} | one if isinstance(one, dict) else one for one in found]
+            found = [{"profile_failure": None} | point if isinstance(point, dict) else point for point in found]
         kind = "throughput" if mode == "throughput" else "training"
         options = {} if steps is None else {"num_steps": steps}
         return {"with_profile": False} | content | {"kind": kind, "options": options, "configurations": found}

@@ -62,12 +62,12 @@ class ThroughputRecord(Measurement, frozen=True, kw_only=True):
     """Of a whole measurement at least five; one in the file that a process leaves."""
 
     def repetitions(self) -> tuple[ProcessRecord, ...]:
-        """What a comparison takes as its sample."""
+        """Return what a comparison takes as its sample."""
         return self.processes
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """The first files knew nothing of data, costs, energy and memory; one process has no ranks."""
+        """Return the first files knew nothing of data, costs, energy and memory; one process has no ranks."""
         absent: dict[str, Any] = {"peak_rss_bytes": None, "energy": None, "ranks": [], "exchange": None}
         processes = content.get("processes")
         if isinstance(processes, list):

@@ -4,7 +4,7 @@ from rules.scoring.results import RunResult
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
-    """Why two runs' results may not be compared, or None.
+    """Return why two runs' results may not be compared, or None.
 
     Other benchmark, version, target, definition, dataset or division is another problem. What one side does
     not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,

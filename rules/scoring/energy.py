@@ -56,7 +56,7 @@ class PowerFile:
 
     @property
     def power_w(self) -> float | None:
-        """Mean power behind the power supply; measured where there are readings, else estimated."""
+        """Return mean power behind the power supply; measured where there are readings, else estimated."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 
@@ -76,8 +76,8 @@ class RunPower:
 
     @property
     def energy_j(self) -> float | None:
-        """Energy of the timed part: mean power of every file, added up, times the time to train, as the official
-        summarizer computes it (it prints the unit kJ; the number is in joules)."""
+        """Return the energy of the timed part: mean power of every file, added up, times the time to train, as the
+        official summarizer computes it (it prints the unit kJ; the number is in joules)."""
         powers = [file.power_w for file in self.files]
         if self.run.time_to_train_s is None or not self.count("node"):
             return None
@@ -96,7 +96,7 @@ class SetPower:
 
 
 def read_set_power(result_set: ResultSet, runs: tuple[RunResult, ...]) -> SetPower | None:
-    """What is in a set's power/, None where there is none. Never raises for what it finds there."""
+    """Return what is in a set's power/, None where there is none. Never raises for what it finds there."""
     top = result_set.folder / POWER_FOLDER
     if not top.is_dir() or leads_out(top, result_set.folder):
         return None
@@ -202,8 +202,9 @@ def _positive(log: RunLog, key: str, bad: list[LogLine], most: float | None = No
 
 
 def olympic_energy_j(power: SetPower, dropped: Sequence[int]) -> float | None:
-    """Mean energy of the runs that count for the time's score: the same ones are dropped (power_measurement.adoc,
-    "Scoring"). None where one of them was not measured. Never normalised by reference convergence points."""
+    """Return the mean energy of the runs that count for the time's score: the same ones are dropped
+    (power_measurement.adoc, "Scoring"). None where one of them was not measured. Never normalised by
+    reference convergence points."""
     kept = [measured.energy_j for index, measured in enumerate(power.runs) if index not in dropped]
     known = [energy_j for energy_j in kept if energy_j is not None]
     return math.fsum(known) / len(known) if kept and len(known) == len(kept) else None

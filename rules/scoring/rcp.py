@@ -70,7 +70,7 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
+    """Return probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2
@@ -79,7 +79,7 @@ def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: flo
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
-    """The lowest mean that the test does not reject, by bisection to 0.0001 as the official tool does it.
+    """Return the lowest mean that the test does not reject, by bisection to 0.0001 as the official tool does it.
 
     `num_ref` counts the reference runs that enter its mean, `num_runs` the runs of a result (2 of which
     Olympic scoring drops). Similar deviations are assumed.
@@ -112,7 +112,7 @@ def reference_point(name: str, batch_size: int, epochs: Sequence[float], num_run
 
 
 def interpolate(batch_size: int, low: ReferencePoint, high: ReferencePoint, num_runs: int) -> ReferencePoint:
-    """The point between two batch sizes; its 2 N reference runs are notional."""
+    """Return the point between two batch sizes; its 2 N reference runs are notional."""
     import numpy as np
 
     sizes = [low.global_batch_size, high.global_batch_size]
@@ -148,7 +148,7 @@ def prune(points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoi
 
 
 def find_point(batch_size: int, points: Sequence[ReferencePoint], num_runs: int) -> tuple[ReferencePoint | None, str]:
-    """The point to test a batch size against, and how it was found: "found", "interpolated", "smallest" (below
+    """Return the point to test a batch size against, and how it was found: "found", "interpolated", "smallest" (below
     all points: the smallest one serves) or "missing" (above all points)."""
     exact = next((point for point in points if point.global_batch_size == batch_size), None)
     if exact is not None:
@@ -237,7 +237,7 @@ def judge_convergence(
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
-    """The file of reference points: the pinned mlperf-logging wheel's, or an own benchmark's shipped one."""
+    """Return the file of reference points: the pinned mlperf-logging wheel's, or an own benchmark's shipped one."""
     if benchmark.status == "own":
         path = _SHIPPED / f"{benchmark.name}.rcps.json"
         is_shipped = benchmark.path.parent == _SHIPPED

@@ -106,18 +106,18 @@ class BenchmarkResult:
 
     @property
     def rcp_factor(self) -> float | None:
-        """By which the Olympic mean is multiplied; None where no RCP applies."""
+        """Return by what the Olympic mean is multiplied; None where no RCP applies."""
         return self.convergence.factor if self.rcp_outcome == "passed" and self.convergence is not None else None
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
-    """Mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
+    """Return mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
     kept = sorted(values)[drop : len(values) - drop]
     return math.fsum(kept) / len(kept) if kept else math.nan
 
 
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResult:
-    """What `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch).
+    """Return what `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch).
 
     Without one, the shipped benchmark of the log's name is used. Never raises: what cannot be read is None.
     """
@@ -179,7 +179,7 @@ def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
 
 
 def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
-    """Evaluations of finite quality inside the timed run, by time.
+    """Return evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
     stamped after run_start.
@@ -260,7 +260,7 @@ def _cache_clear(line: LogLine | None) -> str | None:
 
 
 def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
-    """Disjoint sorted intervals that cover the same time within [low, high]."""
+    """Return disjoint sorted intervals that cover the same time within [low, high]."""
     merged: list[Interval] = []
     for start, stop in sorted((max(a, low), min(b, high)) for a, b in intervals):
         if stop <= start:
@@ -277,7 +277,7 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def overlap(some: tuple[Interval, ...], others: tuple[Interval, ...]) -> float:
-    """Time that is in both; each argument is disjoint and sorted, as `union` returns."""
+    """Return time that is in both; each argument is disjoint and sorted, as `union` returns."""
     total, i, j = 0.0, 0, 0
     while i < len(some) and j < len(others):
         start, stop = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])

@@ -57,7 +57,7 @@ class Inventory:
 
     @property
     def holds_measurements(self) -> bool:
-        """Whether there is something to show that is in no log."""
+        """Return whether there is something to show that is in no log."""
         return bool(self.sweeps or any(self.measurements.values()))
 
     @property
@@ -69,7 +69,7 @@ class Inventory:
         return self.measurements.get("throughput", ())
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
-        """The result sets. Raises InputError where there are none, or where a directory could not be read."""
+        """Return the result sets. Raises InputError where there are none, or where a directory could not be read."""
         self.require_readable()
         if self.result_sets:
             return self.result_sets
@@ -157,7 +157,7 @@ def take_inventory(path: str | Path) -> Inventory:
 
 
 def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
-    """All result sets at or below `path`, sorted by folder; a log file is a set of one.
+    """Return all result sets at or below `path`, sorted by folder; a log file is a set of one.
 
     Raises InputError when there is nothing to judge, or where a directory cannot be read.
     """
@@ -165,7 +165,7 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
-    """Logs of other names and run sets without a finished run, at most MAX_MENTIONED.
+    """Return logs of other names and run sets without a finished run, at most MAX_MENTIONED.
 
     A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
     be read is left out. Of a file given as such nothing is said.

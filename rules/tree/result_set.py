@@ -44,18 +44,18 @@ class ResultSet:
 
     @property
     def definition_file(self) -> Path | None:
-        """The copy of the benchmark's definition beside the results, if there is one."""
+        """Return the copy of the benchmark's definition beside the results, if there is one."""
         return _file(self.root / "extra" / "definition.toml") if self.root is not None else None
 
 
 def set_of_one(log: Path) -> ResultSet:
-    """The set of a log that is given as a file."""
+    """Return the set of a log that is given as a file."""
     return _result_set(log.parent, (log,))
 
 
 def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[str]] | None = None) -> ResultSet:
-    """The set in one directory, of which `entries` may be the listing. `start` is where the search began: outside a
-    tree, links may not lead out of it. Raises OSError where the directory cannot be read."""
+    """Read the set in one directory, of which `entries` may be the listing. `start` is where the search began:
+    outside a tree, links may not lead out of it. Raises OSError where the directory cannot be read."""
     if entries is None:
         with os.scandir(folder) as listing:
             entries = list(listing)
@@ -73,7 +73,7 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
 
 
 def leads_out(path: Path, top: Path) -> bool:
-    """Whether `path`, all links followed, is outside `top`."""
+    """Return whether `path`, all links followed, is outside `top`."""
     return not path.resolve().is_relative_to(top.resolve())
 
 
@@ -86,7 +86,7 @@ def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Sort key that puts result_2 before result_10."""
+    """Return sort key that puts result_2 before result_10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
 
@@ -130,7 +130,7 @@ def _result_set(
 
 
 def round_of(names: Sequence[str]) -> str | None:
-    """The round in directories' names, such as training_results_v5.1; the innermost wins."""
+    """Return the round in directories' names, such as training_results_v5.1; the innermost wins."""
     return next((match[1] for name in reversed(names) if (match := _ROUND.search(name))), None)
 
 

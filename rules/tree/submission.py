@@ -56,7 +56,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[Entry, ...]:
-        """Entries directly in a folder."""
+        """Return entries directly in a folder."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
@@ -78,8 +78,8 @@ Target = Path | ResultSet | Submission | Round
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
-    """What an inventory holds, outermost first recognised. Raises InputError where there is nothing to judge, or
-    where a directory could not be read."""
+    """Find what an inventory holds, outermost first recognised. Raises InputError where there is nothing to judge,
+    or where a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
         return (inventory.path,)
     inventory.require_readable()

@@ -24,7 +24,7 @@ _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
 
 
 def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
-    """The one finding about a file that is not used."""
+    """Return the one finding about a file that is not used."""
     return Problem(
         f"{damage.member} is not as expected" if damage.member else "cannot be read",
         damage.path,

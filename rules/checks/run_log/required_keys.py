@@ -129,7 +129,7 @@ class RequiredKey(NamedTuple):
 
 
 def required_keys_of(subject: LogSubject) -> dict[str, RequiredKey]:
-    """The keys that this log must hold."""
+    """Return the keys that this log must hold."""
     is_ours = subject.is_ours
     event = NOTHING if is_ours else _ANY_VALUE
     required = {key: RequiredKey(kind) for key, kind in _settings(subject).items()}
@@ -155,7 +155,7 @@ def _ended_before_evaluating(subject: LogSubject) -> bool:
 
 
 def kinds_of(subject: LogSubject) -> dict[str, Kind]:
-    """The type of each key's value, also of keys that a log need not hold."""
+    """Return the type of each key's value, also of keys that a log need not hold."""
     kinds = {key: required.kind for key, required in required_keys_of(subject).items()}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
