@@ -15,8 +15,7 @@ from reference_models.config.sections import TrainConfig
 from reference_models.distributed.placement import DeviceLoad, Devices, OnProgress, PlannerEstimate, TablePlacement
 from reference_models.distributed.sharded_optimizers import fused_parameters
 from reference_models.dlrm.config import DLRMConfig
-from reference_models.dlrm.sharded_model import ShardedDLRM
-from reference_models.dlrm.sharding import build_tables, make_constraints, make_sharder, quiet_torchrec
+from reference_models.dlrm.sharding import ShardedDLRM, make_constraints, make_sharder, quiet_torchrec, table_index
 from reference_models.process.errors import ConfigError
 
 SEARCH_S = 60
@@ -54,27 +53,6 @@ def plan_for_devices(
     on_progress: OnProgress | None = None,
 ) -> PlannerEstimate:
     """Plan the model over `devices`. Raises ConfigError when the tables do not fit."""
-    with quiet_torchrec():
-        options, is_cut = _plan(model, train, num_embeddings, multi_hot, num_dense, sharding, devices, on_progress)
-    return _read_plan(options, num_embeddings, devices, sharding, train.global_batch_size, is_search_cut=is_cut)
-
-
-def _plan(
-    model: DLRMConfig,
-    train: TrainConfig,
-    num_embeddings: Sequence[int],
-    multi_hot: Sequence[int],
-    num_dense: int,
-    sharding: str,
-    devices: Devices,
-    on_progress: OnProgress | None,
-) -> tuple[list[ShardingOption], bool]:
-    module = ShardedDLRM(
-        model,
-        build_tables(model, num_embeddings, train.opt_name),
-        num_dense=num_dense,
-        num_sparse=len(num_embeddings),
-    )
     per_ms = 1e-3
     topology = Topology(
         world_size=devices.num_devices,
@@ -97,9 +75,10 @@ def _plan(
         stats=[],
         timeout_seconds=SEARCH_S,
     )
-    sharder = make_sharder(sharding, fused_parameters(train), None)
     try:
-        planner.plan(module, [sharder])
+        with quiet_torchrec():
+            module = ShardedDLRM(model, num_embeddings, train.opt_name, num_dense=num_dense)
+            planner.plan(module, [make_sharder(sharding, fused_parameters(train), None)])
     except PlannerError as error:
         need = sum(rows * model.embedding_dim * 4 for rows in num_embeddings)
         raise ConfigError(
@@ -108,56 +87,47 @@ def _plan(
             f"{sharding!r}. Take more or larger devices, or another sharding. TorchRec's planner says: "
             f"{str(error).strip().splitlines()[0]}"
         ) from error
+    is_search_cut = time.monotonic() - enumerator.ended_s > SEARCH_S
     options: list[ShardingOption] = planner._best_plan
-    return options, time.monotonic() - enumerator.ended_s > SEARCH_S
-
-
-def _read_plan(
-    options: Sequence[ShardingOption],
-    num_embeddings: Sequence[int],
-    devices: Devices,
-    sharding: str,
-    global_batch_size: int,
-    *,
-    is_search_cut: bool,
-) -> PlannerEstimate:
-    memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
-    time_s = [0.0] * devices.num_devices
-    tables = []
-    for option in options:
-        for shard in option.shards:
-            # A data-parallel table has one shard per device as well.
-            is_cuda = devices.device_type == "cuda"
-            memory[shard.rank] += shard.storage.hbm if is_cuda else shard.storage.ddr
-            host_memory[shard.rank] += shard.storage.ddr if is_cuda else 0
-            time_s[shard.rank] += shard.perf.total * 1e-3
-        index = int(option.name.removeprefix("table_"))
-        tables.append(
-            TablePlacement(
-                table=index,
-                num_embeddings=num_embeddings[index],
-                sharding=option.sharding_type,
-                kernel=option.compute_kernel,
-                devices=tuple(shard.rank for shard in option.shards),
-                shard_shapes=tuple((int(shard.size[0]), int(shard.size[1])) for shard in option.shards),
-            )
-        )
-    mean_s = sum(time_s) / len(time_s)
+    loads = _list_loads(options, devices)
+    slowest_s, mean_s = max(load.step_s for load in loads), sum(load.step_s for load in loads) / len(loads)
     return PlannerEstimate(
         devices=devices,
         sharding=sharding,
-        global_batch_size=global_batch_size,
-        tables=tuple(sorted(tables, key=lambda placement: placement.table)),
-        loads=tuple(
-            DeviceLoad(
-                device=device,
-                memory_bytes=memory[device],
-                host_memory_bytes=host_memory[device],
-                step_s=time_s[device],
-            )
-            for device in range(devices.num_devices)
-        ),
-        step_s=max(time_s),
-        balance=max(time_s) / mean_s if mean_s else 1.0,
+        global_batch_size=train.global_batch_size,
+        tables=tuple(_place(option, num_embeddings) for option in sorted(options, key=_index)),
+        loads=loads,
+        step_s=slowest_s,
+        balance=slowest_s / mean_s if mean_s else 1.0,
         is_search_cut=is_search_cut,
+    )
+
+
+def _index(option: ShardingOption) -> int:
+    return table_index(option.name)
+
+
+def _place(option: ShardingOption, num_embeddings: Sequence[int]) -> TablePlacement:
+    return TablePlacement(
+        table=_index(option),
+        num_embeddings=num_embeddings[_index(option)],
+        sharding=option.sharding_type,
+        kernel=option.compute_kernel,
+        devices=tuple(shard.rank for shard in option.shards),
+        shard_shapes=tuple((int(shard.size[0]), int(shard.size[1])) for shard in option.shards),
+    )
+
+
+def _list_loads(options: Sequence[ShardingOption], devices: Devices) -> tuple[DeviceLoad, ...]:
+    """Add up each device's shards. A data-parallel table has one shard per device as well."""
+    memory, host_memory = [0] * devices.num_devices, [0] * devices.num_devices
+    time_s = [0.0] * devices.num_devices
+    is_cuda = devices.device_type == "cuda"
+    for shard in (shard for option in options for shard in option.shards):
+        memory[shard.rank] += shard.storage.hbm if is_cuda else shard.storage.ddr
+        host_memory[shard.rank] += shard.storage.ddr if is_cuda else 0
+        time_s[shard.rank] += shard.perf.total * 1e-3
+    return tuple(
+        DeviceLoad(device=device, memory_bytes=held, host_memory_bytes=held_by_host, step_s=step_s)
+        for device, (held, held_by_host, step_s) in enumerate(zip(memory, host_memory, time_s, strict=True))
     )

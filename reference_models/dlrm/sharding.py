@@ -1,27 +1,36 @@
-"""How TorchRec places embedding tables over ranks: sharding types, the plan, the initial weights of each shard."""
+"""DLRM with its tables sharded over ranks by TorchRec: the model, the plan, the initial weights of each shard.
+
+Dense layers are the reference's, on every rank; bags of ids replace its matrix of ids. `torchrec` trains the model,
+`planner` plans it for devices that need not be here.
+"""
 
 import logging
 import math
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch import nn
 from torch.distributed._shard.sharded_tensor.api import ShardedTensor
 from torchrec.distributed.embeddingbag import EmbeddingBagCollectionSharder
 from torchrec.distributed.planner import EmbeddingShardingPlanner, Topology
 from torchrec.distributed.planner.types import ParameterConstraints, PlannerError
-from torchrec.distributed.types import EmbeddingModuleShardingPlan, ShardingPlan, ShardingType
+from torchrec.distributed.types import ParameterSharding, ShardingPlan, ShardingType
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
 from torchrec.modules.embedding_modules import EmbeddingBagCollection
 from torchrec.optim.rowwise_adagrad import RowWiseAdagrad
+from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from reference_models.config.sections import SHARDING_TYPES
+from reference_models.data.store.dataset import Batch
 from reference_models.distributed.limits import COLUMN_TYPES
 from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.model import INITS, build_interaction
+from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
@@ -39,11 +48,16 @@ class Shard:
     first_row: int
     first_column: int
 
-    @property
-    def place(self) -> tuple[int, int, int, int]:
-        """First row, rows, first column, columns."""
-        rows, columns = self.weight.shape
-        return self.first_row, int(rows), self.first_column, int(columns)
+    def describe(self, rank: int) -> dict[str, int]:
+        """The part of the table that `rank` holds, as plain values."""
+        num_rows, num_columns = map(int, self.weight.shape)
+        return {
+            "rank": rank,
+            "first_row": self.first_row,
+            "num_rows": num_rows,
+            "first_column": self.first_column,
+            "num_columns": num_columns,
+        }
 
 
 class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
@@ -100,6 +114,55 @@ def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str
     for weight in tables.parameters():
         weight._optimizer_classes = [_PLANNED_OPTIMIZERS[opt_name]]
     return tables
+
+
+class ShardedDLRM(nn.Module):
+    """DLRM with its tables in an EmbeddingBagCollection; gives the loss of this rank's samples and their logits."""
+
+    def __init__(self, config: DLRMConfig, num_embeddings: Sequence[int], opt_name: str, *, num_dense: int) -> None:
+        super().__init__()
+        self.features = [feature_name(index) for index in range(len(num_embeddings))]
+        self.tables = build_tables(config, num_embeddings, opt_name)
+        self.dense = DenseParts(config, num_dense=num_dense, num_sparse=len(num_embeddings))
+
+    def forward(
+        self, dense: torch.Tensor, ids: KeyedJaggedTensor, labels: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B]."""
+        # By name: where tables lie on several ranks their vectors arrive in the order of the ranks.
+        pooled = self.tables(ids).to_dict()
+        logits = self.dense(dense, [pooled[feature] for feature in self.features])
+        return nn.functional.binary_cross_entropy_with_logits(logits, labels), logits.detach()
+
+
+class DenseParts(nn.Module):
+    """What of DLRM every rank holds: bottom MLP, interaction, top MLP; drawn in the order of `DLRM`."""
+
+    def __init__(self, config: DLRMConfig, *, num_dense: int, num_sparse: int) -> None:
+        super().__init__()
+        init = INITS[config.init]
+        self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, init, ends_in_logit=False)
+        self.interaction = build_interaction(config, num_features=1 + num_sparse)
+        self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
+
+    def forward(self, dense: torch.Tensor, pooled: Sequence[torch.Tensor]) -> torch.Tensor:
+        vectors = torch.stack([self.bottom_mlp(dense), *pooled], dim=1)
+        logits: torch.Tensor = self.top_mlp(self.interaction(vectors))
+        return logits.squeeze(1).float()
+
+
+def bags_of(batch: Batch, multi_hot: Sequence[int], features: Sequence[str]) -> KeyedJaggedTensor:
+    """The ids of a batch as TorchRec takes them: feature by feature, sample by sample."""
+    num_samples = len(batch.labels)
+    values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
+    lengths = torch.tensor(multi_hot, dtype=torch.int32).repeat_interleave(num_samples)
+    return KeyedJaggedTensor(
+        keys=list(features),
+        values=values,
+        lengths=lengths,
+        stride=num_samples,
+        length_per_key=[num_ids * num_samples for num_ids in multi_hot],
+    )
 
 
 def make_sharder(
@@ -164,7 +227,7 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
     """Raise ConfigError when a type that cuts tables left one on a single rank, though there are more."""
     if sharding not in SPLIT_TYPES or num_ranks == 1:
         return
-    whole = [name for name, ranks in plan_ranks(plan).items() if len(set(ranks)) < 2]
+    whole = [name for name, entry in planned_tables(plan).items() if len(set(entry.ranks or [])) < 2]
     # table_row_wise cuts within a node, which may hold one rank; table_column_wise deals whole columns out.
     if whole:
         raise ConfigError(
@@ -173,40 +236,9 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
         )
 
 
-def plan_ranks(plan: ShardingPlan) -> dict[str, list[int]]:
-    """Ranks of the shards of every table; those of a data-parallel table are all ranks that hold a copy."""
-    return {name: list(entry.ranks or []) for _, tables in _modules(plan) for name, entry in tables.items()}
-
-
-def plan_types(plan: ShardingPlan) -> dict[str, str]:
-    return {name: str(entry.sharding_type) for _, tables in _modules(plan) for name, entry in tables.items()}
-
-
-def describe_placement(
-    parts_by_rank: Sequence[Sequence[tuple[int, int, int, int, int, int]]], types: Mapping[int, str]
-) -> list[dict[str, Any]]:
-    """Tables in their order, each with its sharding type and its parts by rank, as plain values.
-
-    `parts_by_rank` has the parts of every rank: (rank, table, first row, rows, first column, columns).
-    """
-    parts = sorted(part for rank_parts in parts_by_rank for part in rank_parts)
-    names = ("first_row", "num_rows", "first_column", "num_columns")
-    return [
-        {
-            "table": table,
-            "sharding": types[table],
-            "shards": [
-                {"rank": rank, **dict(zip(names, place, strict=True))} for rank, of, *place in parts if of == table
-            ],
-        }
-        for table in sorted(types)
-    ]
-
-
-def _modules(plan: ShardingPlan) -> Iterator[tuple[str, EmbeddingModuleShardingPlan]]:
-    for path, tables in plan.plan.items():
-        assert isinstance(tables, EmbeddingModuleShardingPlan)
-        yield path, tables
+def planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
+    """The plan of each table by its name: its sharding type, and the ranks of its shards or copies."""
+    return {name: entry for tables in plan.plan.values() for name, entry in tables.items()}
 
 
 def local_shards(state: dict[str, Any]) -> list[Shard]:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar, cast
 import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
+from torch.nn.functional import pad
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
@@ -29,16 +30,16 @@ from reference_models.distributed.sharded_optimizers import (
     fused_parameters,
 )
 from reference_models.distributed.traffic import Carries, CollectiveCounter, Traffic, TrafficTimes, gather_traffic
-from reference_models.dlrm.sharded_model import DenseParts, ShardedDLRM, bags_of
 from reference_models.dlrm.sharding import (
-    build_tables,
+    DenseParts,
+    ShardedDLRM,
+    bags_of,
     check_plan,
-    describe_placement,
     draw_tables,
     local_shards,
     make_plan,
     make_sharder,
-    plan_types,
+    planned_tables,
     quiet_torchrec,
     table_index,
 )
@@ -73,12 +74,7 @@ class TorchRecWorkload(TrainingLoop):
     def _build_model(self, num_embeddings: tuple[int, ...]) -> tuple[Any, list[torch.optim.Optimizer]]:
         model, train = self._spec.model, self._data.train
         generator = torch.get_rng_state()
-        made = ShardedDLRM(
-            model,
-            build_tables(model, num_embeddings, self._spec.train.opt_name),
-            num_dense=train.num_dense,
-            num_sparse=len(num_embeddings),
-        )
+        made = ShardedDLRM(model, num_embeddings, self._spec.train.opt_name, num_dense=train.num_dense)
         with quiet_torchrec():
             sharded = self._shard(made)
         torch.set_rng_state(generator)
@@ -89,11 +85,8 @@ class TorchRecWorkload(TrainingLoop):
 
     def _shard(self, made: ShardedDLRM) -> DistributedModelParallel:
         spec, size = self._spec, self._world.size
-        sharder = make_sharder(
-            spec.runtime.sharding,
-            fused_parameters(spec.train),
-            make_codecs(spec.runtime.comm, self._device),
-        )
+        codecs = make_codecs(spec.runtime.comm, self._device)
+        sharder = make_sharder(spec.runtime.sharding, fused_parameters(spec.train), codecs)
         plan = make_plan(
             made,
             sharder,
@@ -104,7 +97,7 @@ class TorchRecWorkload(TrainingLoop):
             local_batch_size=self.local_batch_size,
         )
         check_plan(plan, spec.runtime.sharding, size)
-        self._plan_types = plan_types(plan)
+        self._plan_types = {name: str(entry.sharding_type) for name, entry in planned_tables(plan).items()}
         group = dist.GroupMember.WORLD
         assert group is not None
         sharded = DistributedModelParallel(
@@ -278,8 +271,17 @@ class TorchRecWorkload(TrainingLoop):
         """Read from the built model: the sharding type of each table, and which rank holds which part of it."""
         with quiet_torchrec():
             mine = local_shards(self._model.state_dict())
-        parts = self._world.gather([(self._world.rank, shard.table, *shard.place) for shard in mine])
-        return describe_placement(parts or [], {table_index(name): kind for name, kind in self._plan_types.items()})
+        rank = self._world.rank
+        gathered = self._world.gather([(shard.table, shard.describe(rank)) for shard in mine]) or []
+        types = {table_index(name): kind for name, kind in self._plan_types.items()}
+        return [
+            {
+                "table": table,
+                "sharding": types[table],
+                "shards": [shard for shards in gathered for of, shard in shards if of == table],
+            }
+            for table in sorted(types)
+        ]
 
     def _timed_step(self, batch: Batch) -> float:
         """Seconds of one step that all ranks begin together."""
@@ -299,18 +301,14 @@ def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
     """`batch`, or nothing, followed by samples that are none: label FILLED_UP, all else zero."""
-    num_missing = num_rows - (len(batch.labels) if batch is not None else 0)
-    if batch is not None and num_missing == 0:
-        return batch
-    empty = Batch(
-        torch.zeros(num_missing, split.num_dense),
-        torch.zeros(num_missing, sum(split.multi_hot), dtype=torch.int64),
-        torch.full((num_missing,), float(FILLED_UP)),
-    )
     if batch is None:
-        return empty
+        lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
+        batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))
+    num_missing = num_rows - len(batch.labels)
+    if num_missing == 0:
+        return batch
     return Batch(
-        torch.cat([batch.dense, empty.dense]),
-        torch.cat([batch.indices, empty.indices]),
-        torch.cat([batch.labels, empty.labels]),
+        pad(batch.dense, (0, 0, 0, num_missing)),
+        pad(batch.indices, (0, 0, 0, num_missing)),
+        pad(batch.labels, (0, num_missing), value=float(FILLED_UP)),
     )
