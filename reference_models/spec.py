@@ -42,14 +42,6 @@ class Implementation:
         return ConfigError(f"{self.needs[0]} cannot be imported: {error}. {self.how_to_install}")
 
 
-def _no_matmuls(*args: Any) -> tuple[Matmul, ...]:
-    return ()
-
-
-def _no_phases(*args: Any, **options: Any) -> dict[str, PhaseCosts]:
-    return {}
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Costs:
     """What a model holds and does, computed from its configuration. `plan`, `profile` and throughput ask here."""
@@ -58,18 +50,10 @@ class Costs:
     """(model, data, num_embeddings or None): ConfigError where the tables' sizes are not known."""
     memory: Callable[..., MemoryEstimate]
     """(model, data, train, *, eval_samples, num_embeddings)"""
-    matmuls: Callable[..., tuple[Matmul, ...]] = _no_matmuls
+    matmuls: Callable[..., tuple[Matmul, ...]] = lambda *args: ()
     """(model, data, batch_size): every matrix product of one training step."""
-    phases: Callable[..., dict[str, PhaseCosts]] = _no_phases
+    phases: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """(model, data, *, batch_size, opt_name, unique_rows, entered): by phase, those without work left out."""
-
-
-def _nothing_follows(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    return model
-
-
-def _names_no_tensor(model: Any) -> tuple[str, ...]:
-    return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,7 +64,7 @@ class ModelSpec:
     """The record of [model], for the schema of definitions."""
     parse: Callable[[Mapping[str, Any]], Any]
     """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
-    follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = _nothing_follows
+    follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
     """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
     width_keys: Collection[str] = ()
     """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
@@ -91,7 +75,7 @@ class ModelSpec:
     """Names of a training step's phases in their order, each with its label."""
     baselines: Mapping[str, Loader] = field(default_factory=dict)
     """Simpler models that a calibrated target must be out of reach of."""
-    weights: Callable[[Any], Sequence[str]] = _names_no_tensor
+    weights: Callable[[Any], Sequence[str]] = lambda model: ()
     """Of a configuration: the tensors whose initialisation the official log names."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""

@@ -15,10 +15,13 @@ from harness.foundation.errors import ExitCode, HarnessError
 @form_option("table", "json")
 def list_(form: str) -> None:
     """List the benchmarks that come with dlrmbench, and the workloads, which have no target: throughput only."""
-    from harness.config.describe import list_benchmarks, list_workloads
+    from harness.config.describe import summarize_benchmark
     from reports.views.definition import list_blocks
+    from rules.benchmarks.loader import shipped_names, workload_names
 
-    records, workloads = list_benchmarks(), list_workloads()
+    records, workloads = (
+        [summarize_benchmark(name) for name in names()] for names in (shipped_names, workload_names)
+    )
     if form == "json":
         show_json({"schema_version": 1, "benchmarks": records, "workloads": workloads})
     else:

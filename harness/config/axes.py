@@ -3,6 +3,7 @@
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import prod
 from typing import Any
 
 from harness.config.run_config import OVERRIDABLE, Override, check_known, is_fixed, parse_value
@@ -23,18 +24,10 @@ class Axis:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Point:
-    """One configuration of the matrix: a value per axis."""
+    """One configuration of the matrix: by each axis' key its value, and that as the user wrote it."""
 
-    axes: tuple[Axis, ...]
-    indices: tuple[int, ...]
-
-    @property
-    def values(self) -> dict[str, Any]:
-        return {axis.key: axis.values[index] for axis, index in zip(self.axes, self.indices, strict=True)}
-
-    @property
-    def texts(self) -> dict[str, str]:
-        return {axis.key: axis.texts[index] for axis, index in zip(self.axes, self.indices, strict=True)}
+    values: dict[str, Any]
+    texts: dict[str, str]
 
     @property
     def label(self) -> str:
@@ -61,8 +54,8 @@ def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
         raise ConfigError(f"--axis {text!r}: expected section.key=V1,V2, such as train.global_batch_size=512,1024.")
     if section not in OVERRIDABLE:
         raise ConfigError(f"--axis {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
-    read = _read_widths if section == "model" and name in width_keys else _read_value
-    values = tuple(read(key, text) for text in texts)
+    are_widths = section == "model" and name in width_keys
+    values = tuple(_read_widths(key, text) if are_widths else parse_value(text) for text in texts)
     for index, value in enumerate(values):
         if value in values[:index]:
             raise ConfigError(f"--axis {text!r}: {texts[index]} is given twice.")
@@ -96,12 +89,13 @@ def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
     for index, key in enumerate(keys):
         if key in keys[:index]:
             raise ConfigError(f"--axis {key} is given twice. List all its values in one: {key}=V1,V2,V3.")
-    points = tuple(
-        Point(axes=tuple(axes), indices=indices) for indices in product(*(range(len(axis.values)) for axis in axes))
+    if (num_points := prod(len(axis.values) for axis in axes)) > MAX_CONFIGURATIONS:
+        raise ConfigError(f"{num_points} configurations; a sweep takes at most {MAX_CONFIGURATIONS}.")
+    values, texts = product(*(axis.values for axis in axes)), product(*(axis.texts for axis in axes))
+    return tuple(
+        Point(values=dict(zip(keys, row, strict=True)), texts=dict(zip(keys, row_texts, strict=True)))
+        for row, row_texts in zip(values, texts, strict=True)
     )
-    if len(points) > MAX_CONFIGURATIONS:
-        raise ConfigError(f"{len(points)} configurations; a sweep takes at most {MAX_CONFIGURATIONS}.")
-    return points
 
 
 def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
@@ -123,10 +117,6 @@ def overrides_of(point: Point) -> list[Override]:
 
 def _free_keys(benchmark: Benchmark) -> list[str]:
     return [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
-
-
-def _read_value(key: str, text: str) -> Any:
-    return parse_value(text)
 
 
 def _read_widths(key: str, text: str) -> Any:

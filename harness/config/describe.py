@@ -1,26 +1,17 @@
-"""What `list` and `show` say of benchmarks, as plain values. Torch-free."""
+"""Describe benchmarks for `list` and `show`, as plain values. Torch-free."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from harness.config.catalog import Entry, has_implementation, load_entry
+from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
 from reference_models.data.registry import dataset_digest
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names, workload_names
+from rules.benchmarks.loader import Benchmark, load_benchmark
 
 
-def list_benchmarks() -> list[dict[str, Any]]:
-    """One record per shipped benchmark, sorted by name."""
-    return [summarize_benchmark(load_benchmark(name)) for name in shipped_names()]
-
-
-def list_workloads() -> list[dict[str, Any]]:
-    """One record per shipped workload without a quality target, sorted by name."""
-    return [summarize_benchmark(load_benchmark(name)) for name in workload_names()]
-
-
-def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
-    """None where a workload has no such thing."""
+def summarize_benchmark(name: str) -> dict[str, Any]:
+    """Describe a shipped benchmark or workload in one line; None where a workload has no such thing."""
+    benchmark = load_benchmark(name)
     quality, score = benchmark.stated_quality, benchmark.stated_score
     return {
         "name": benchmark.name,
@@ -33,19 +24,17 @@ def summarize_benchmark(benchmark: Benchmark) -> dict[str, Any]:
 
 
 def describe_benchmark(name_or_path: str) -> dict[str, Any]:
-    """The resolved definition and what follows from it: size, cadence, memory. None where only data will tell.
+    """Return the resolved definition and what follows from it: size, cadence, memory; None where only data can say.
 
-    An official definition without an implementation here is shown as it stands in its file. Raises
-    DefinitionError that names the file and the field.
+    An official definition without an implementation here is shown as it is in its file. Raises DefinitionError that
+    names the file and the field.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):
-        sections = benchmark.sections
-        sizes = (sections["data"].get("train_samples"), sections["train"].get("global_batch_size"))
-        told = {"cadence": _cadence(benchmark, *sizes), "size": None}
-        return {**_describe_problem(benchmark), **sections, **told}
-    entry = load_entry(name_or_path)
-    workload = entry.workload
+        data, train = benchmark.sections["data"], benchmark.sections["train"]
+        cadence = _cadence(benchmark, data.get("train_samples"), train.get("global_batch_size"))
+        return {**_describe_problem(benchmark), **benchmark.sections, "cadence": cadence, "size": None}
+    workload = parse_workload(benchmark, benchmark.sections)
     return _describe_problem(benchmark) | {
         "model": asdict(workload.model),
         "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},
@@ -53,7 +42,7 @@ def describe_benchmark(name_or_path: str) -> dict[str, Any]:
         | dict(workload.train.optimizer),
         "runtime": {key: "auto" if value is None else value for key, value in asdict(workload.runtime).items()},
         "cadence": _cadence(benchmark, workload.data.train_samples, workload.train.global_batch_size),
-        "size": _size(entry),
+        "size": _size(workload),
     }
 
 
@@ -87,13 +76,13 @@ def _cadence(
     }
 
 
-def _size(entry: Entry) -> Mapping[str, int | None] | None:
+def _size(workload: WorkloadConfig) -> Mapping[str, int | None] | None:
     """Counts of the model, and the bytes of one training process beside Python and torch."""
-    data = entry.workload.data
+    data = workload.data
     if data.num_embeddings is None:
         return None
-    counts = entry.workload.costs()
-    memory = entry.workload.estimate_memory(eval_samples=data.eval_samples) if data.eval_samples else None
+    counts = workload.costs()
+    memory = workload.estimate_memory(eval_samples=data.eval_samples) if data.eval_samples else None
     return {
         "num_parameters": counts.num_parameters,
         "num_embedding_rows": counts.num_embedding_rows,

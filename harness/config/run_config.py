@@ -95,7 +95,7 @@ def resolve(
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
-    With it, which is throughput mode, a changed shape of the data makes the data made up, and the rest of
+    With it, where no target is asked for, a changed shape of the data makes the data synthetic, and the rest of
     the model's shape follows what was changed of it.
     """
     original = load_benchmark(name_or_path)
@@ -118,7 +118,19 @@ def resolve(
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
-    return _resolved(original, tables, sources, submission, name, derived_suffix)
+    changed = [key for key in sources if is_fixed(original, key)]
+    effective, workload = _parse(tables, original.path, sources)
+    label = ""
+    if effective.definition_sha256 != original.definition_sha256:
+        if name is None and derived_suffix is not None:
+            name = original.name + derived_suffix
+        tables["benchmark"] = _derived_head(original, tables["benchmark"], name, changed, sources)
+        effective, workload = _parse(tables, original.path, sources)
+    elif name is not None:
+        label = _label(name)
+    return RunConfig(
+        benchmark=effective, workload=workload, tables=tables, sources=sources, label=label, submission=submission
+    )
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
@@ -135,47 +147,22 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
     tables["model"] = made
 
 
-def _resolved(
-    original: Benchmark,
-    tables: dict[str, Any],
-    sources: dict[str, str],
-    submission: dict[str, Given],
-    name: str | None,
-    derived_suffix: str | None,
-) -> RunConfig:
-    changed = [key for key in sources if is_fixed(original, key)]
-    effective, workload = _parse(tables, original.path, sources)
-    label = ""
-    if name is None and derived_suffix is not None and effective.definition_sha256 != original.definition_sha256:
-        name = original.name + derived_suffix
-    if effective.definition_sha256 != original.definition_sha256:
-        if name is None:
-            fixed = ", ".join(changed) or "a fixed field"
-            raise ConfigError(
-                f"{fixed} is fixed by the definition of {original.name!r} ({sources.get(changed[0], '')}). "
-                "Give --name NAME to run it as a benchmark of your own."
-                if changed
-                else f"{fixed} differs from the definition of {original.name!r}. Give --name NAME."
-            )
-        if name in (*shipped_names(), *workload_names()):
-            raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
-        status = "workload" if original.status == "workload" else "own"
-        tables["benchmark"] = {**tables["benchmark"], "name": name, "status": status, "rounds": []}
-        tables["benchmark"].setdefault("notes", [])
-        tables["benchmark"]["notes"] = [
-            *tables["benchmark"]["notes"], f"Derived from {original.name} by changing {', '.join(changed)}.",
-        ]  # fmt: skip
-        effective, workload = _parse(tables, original.path, sources)
-    elif name is not None:
-        label = _label(name)
-    return RunConfig(
-        benchmark=effective,
-        workload=workload,
-        tables=tables,
-        sources=sources,
-        label=label,
-        submission=submission,
-    )
+def _derived_head(
+    original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
+) -> dict[str, Any]:
+    """[benchmark] of what is another problem since `changed` fixed fields differ; it needs a name of its own."""
+    if name is None and changed:
+        raise ConfigError(
+            f"{', '.join(changed)} is fixed by the definition of {original.name!r} ({sources[changed[0]]}). "
+            "Give --name NAME to run it as a benchmark of your own."
+        )
+    if name is None:
+        raise ConfigError(f"a fixed field differs from the definition of {original.name!r}. Give --name NAME.")
+    if name in (*shipped_names(), *workload_names()):
+        raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
+    status = "workload" if original.status == "workload" else "own"
+    notes = [*head.get("notes", []), f"Derived from {original.name} by changing {', '.join(changed)}."]
+    return {**head, "name": name, "status": status, "rounds": [], "notes": notes}
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:

@@ -1,4 +1,4 @@
-"""Throughput of shapes that no dataset has: when made-up data takes a dataset's place, and how much of it."""
+"""Throughput of shapes that no dataset has: when synthetic data takes a dataset's place, and how much of it."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -55,7 +55,7 @@ def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) 
 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
-    """`config` with made-up samples for `num_steps` as far as they fit; other data unchanged."""
+    """`config` with synthetic samples for `num_steps` as far as they fit; other data unchanged."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))

@@ -1,20 +1,18 @@
 """What a run would do, need and break, without running it."""
 
 import os
-import time
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import RunConfig
-from harness.foundation.errors import HarnessError
 from harness.measure.clock import Clock
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
 from reference_models.costs.model import MemoryEstimate, ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset
-from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import refuse_impossible_runtime
 from rules.logs import keys
@@ -167,15 +165,12 @@ def measure_matmul(num_threads: int, size: int = 1024, budget_s: float = 0.5) ->
     """fp32 FLOP per second of the best square matrix product within the budget."""
     import torch
 
+    from harness.measure.profile.measure_ceilings import repeat
+
     torch.set_num_threads(num_threads)
     left, right = torch.rand(size, size), torch.rand(size, size)
-    torch.mm(left, right)
-    best_s, until_s = float("inf"), time.monotonic() + budget_s
-    while time.monotonic() < until_s:
-        started_s = time.monotonic()
-        torch.mm(left, right)
-        best_s = min(best_s, time.monotonic() - started_s)
-    return float(2 * size**3 / best_s)
+    took_s = repeat(lambda: torch.mm(left, right), torch.device("cpu"), budget_s=budget_s, at_least=1)
+    return 2 * size**3 / min(took_s)
 
 
 def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
@@ -205,32 +200,24 @@ def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
             f"{plan.memory_bytes / 2**30:.1f} GiB needed (modelled), {plan.resources.memory_bytes / 2**30:.1f} GiB "
             "here: out of memory."
         )
-    problems += _ranks_problem(plan.config)
-    problems += _device_problem(plan.config)
-    return problems
+    return problems + _refusals(plan.config)
 
 
-def _ranks_problem(config: RunConfig) -> list[str]:
-    workload = config.workload
+def _refusals(config: RunConfig) -> list[str]:
+    """What the implementation and the device would refuse."""
+    workload, found = config.workload, []
     try:
         refuse_impossible_runtime(workload.model_name, workload.train, workload.runtime)
     except ConfigError as error:
-        return [f"{error} The run cannot start."]
-    return []
+        found.append(f"{error} The run cannot start.")
+    if workload.runtime.device != "cpu":
+        from reference_models.training.devices import find_device
 
-
-def _device_problem(config: RunConfig) -> list[str]:
-    device = config.workload.runtime.device
-    if device == "cpu":
-        return []
-    from reference_models.process.errors import DeviceError
-    from reference_models.training.devices import find_device
-
-    try:
-        find_device(device)
-    except (DeviceError, HarnessError) as error:
-        return [str(error)]
-    return []
+        try:
+            find_device(workload.runtime.device)
+        except DeviceError as error:
+            found.append(str(error))
+    return found
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:

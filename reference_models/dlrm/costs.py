@@ -30,15 +30,15 @@ def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[in
     Raises ConfigError when neither gives the tables' sizes.
     """
     rows = sum(table_sizes(data, num_embeddings))
-    mac = _macs_per_sample(model, data)
+    matmuls = list_matmuls(model, data, 1)
     return ModelCosts(
         num_embedding_rows=rows,
         num_embedding_parameters=rows * model.embedding_dim,
         num_dense_parameters=_num_dense_parameters(model, data),
         num_lookups_per_sample=data.num_lookups,
         embedding_bytes_per_sample=data.num_lookups * model.embedding_dim * FLOAT_BYTES,
-        forward_flop_per_sample=2 * mac,
-        training_flop_per_sample=2 * (3 * mac - data.num_dense * model.bottom_mlp[0]),
+        forward_flop_per_sample=sum(matmul.flop for matmul in matmuls if matmul.phase.endswith("_forward")),
+        training_flop_per_sample=sum(matmul.flop for matmul in matmuls),
     )
 
 
@@ -79,12 +79,14 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
 
 
 def list_matmuls(model: DLRMConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    """Every matrix product of one training step; the first layer's input needs no gradient."""
-    features = 1 + data.num_sparse
-    top_widths = (interaction_width(model, data.num_sparse), *model.top_mlp)
-    made = mlp_matmuls("bottom_mlp", (data.num_dense, *model.bottom_mlp), batch_size, needs_input_gradient=False)
+    """Every matrix product of one training step; the first layer's input needs no gradient.
+
+    The dot interaction computes all F x F products.
+    """
+    bottom_widths, top_widths = _mlps(model, data)
+    made = mlp_matmuls("bottom_mlp", bottom_widths, batch_size, needs_input_gradient=False)
     if model.interaction == "dot":
-        f, d = features, model.embedding_dim
+        f, d = 1 + data.num_sparse, model.embedding_dim
         made.append(Matmul(Phase.INTERACTION_FORWARD, "dot", f, d, f, num=batch_size, is_of_one_tensor=True))
         # x x' is differentiated by both of its factors.
         backward = Matmul(Phase.INTERACTION_BACKWARD, "dot", f, f, d, num=batch_size, is_of_one_tensor=True)
@@ -134,15 +136,6 @@ def _num_dense_parameters(model: DLRMConfig, data: DataConfig) -> int:
         return linears
     wide = interaction_width(model, data.num_sparse)
     return linears + model.dcn_num_layers * wide * (2 * model.dcn_low_rank_dim + 1)
-
-
-def _macs_per_sample(model: DLRMConfig, data: DataConfig) -> int:
-    """Multiply-adds of the forward pass; the dot interaction computes all F x F products."""
-    linears = sum(n * m for widths in _mlps(model, data) for n, m in pairwise(widths))
-    if model.interaction == "dot":
-        return linears + (1 + data.num_sparse) ** 2 * model.embedding_dim
-    wide = interaction_width(model, data.num_sparse)
-    return linears + 2 * model.dcn_num_layers * wide * model.dcn_low_rank_dim
 
 
 def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:

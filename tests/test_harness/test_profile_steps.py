@@ -17,7 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness.measure.profile.operators import operator_bytes, summarise, write_trace
-from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval, train_steps
+from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval
+from harness.measure.throughput import train_steps
 from reference_models.dlrm.phases import Phase
 from reference_models.process.errors import ConfigError
 from reference_models.training.phases import Enter, ignore_phase
@@ -124,14 +125,14 @@ def test_without_a_number_steps_fill_a_budget(clock: FakeTime) -> None:
 
 def test_steps_go_over_the_end_of_an_epoch(clock: FakeTime) -> None:
     workload: Any = ScriptedSteps(clock, epoch=3)
-    train_steps(workload, 7)
+    train_steps(workload.train, 7)
     assert [steps for _, steps in workload.calls] == [3, 3, 1]
 
 
 def test_a_dataset_without_one_batch_is_an_error() -> None:
     empty: Any = SimpleNamespace(train=lambda num_steps: TrainCounts(num_steps=0, num_samples=0))
     with pytest.raises(ConfigError, match="less than one batch"):
-        train_steps(empty, 1)
+        train_steps(empty.train, 1)
 
 
 def test_a_timeline_adds_up_phases_that_are_entered_again_and_then_begins_anew(clock: FakeTime) -> None:

@@ -3,7 +3,7 @@
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import cycle, pairwise
 
 import torch
 from msgspec.structs import asdict
@@ -192,21 +192,13 @@ def _measure_gather(
     """The faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
-    flat = [ids.flatten() for ids in batches_ids]
+    turn = cycle([ids.flatten() for ids in batches_ids])
     bag_starts = torch.tensor([0, *multi_hot[:-1]]).cumsum(0)
     samples = torch.arange(batches_ids[0].shape[0]).unsqueeze(1) * batches_ids[0].shape[1]
     bags = (samples + bag_starts).flatten().to(device)
-    turn = {"index_select": 0, "embedding_bag": 0}
-
-    def next_ids(method: str) -> torch.Tensor:
-        turn[method] += 1
-        return flat[turn[method] % len(flat)]
-
     calls: dict[str, Call] = {
-        "index_select": lambda: torch.index_select(table, 0, next_ids("index_select"), out=fetched),
-        "embedding_bag": lambda: torch.nn.functional.embedding_bag(
-            next_ids("embedding_bag"), table, bags, mode="sum"
-        ),
+        "index_select": lambda: torch.index_select(table, 0, next(turn), out=fetched),
+        "embedding_bag": lambda: torch.nn.functional.embedding_bag(next(turn), table, bags, mode="sum"),
     }
     rates = {method: rate(num_rows, repeat(call, device, budget_s=_BUDGET_S / 2)) for method, call in calls.items()}
     method = max(rates, key=lambda name: rates[name].best)

@@ -9,7 +9,8 @@ from typing import Any
 import torch
 from torch.profiler import ProfilerActivity
 
-from harness.measure.profile.steps import ProfiledWorkload, train_steps
+from harness.measure.profile.steps import ProfiledWorkload
+from harness.measure.throughput import train_steps
 from rules.records.profile import MeasuredOperators, OperatorRecord
 
 NUM_SHOWN = 15
@@ -29,7 +30,7 @@ def profile_operators(
     ranges = _Ranges()
     with torch.profiler.profile(activities=activities, record_shapes=True, with_flops=True) as profiler:
         with workload.report_phases(ranges.enter):
-            train_steps(workload, num_steps)
+            train_steps(workload.train, num_steps)
         ranges.close()
         workload.synchronize()
     if trace is not None:

@@ -11,7 +11,7 @@ from typing import Any, Protocol
 import torch
 
 from harness.measure.clock import Clock
-from reference_models.process.errors import ConfigError
+from harness.measure.throughput import train_steps
 from reference_models.training.phases import Enter, Phase, ReportsPhases
 from reference_models.training.workload import Workload
 from rules.records.profile import MeasuredStep
@@ -123,10 +123,10 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
     def time_steps(num_steps: int) -> float:
         started_s = clock.elapsed_s()
-        train_steps(workload, num_steps)
+        train_steps(workload.train, num_steps)
         return clock.elapsed_s() - started_s
 
-    train_steps(workload, _WARM_UP_STEPS)
+    train_steps(workload.train, _WARM_UP_STEPS)
     step_s = time_steps(_WARM_UP_STEPS) / _WARM_UP_STEPS
     steps_per_block = max(1, round(_BLOCK_S / step_s))
     if num_steps is None:
@@ -159,16 +159,6 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         instrumented_s=tuple(instrumented_s),
         phases_s=tuple(phases_s),
     )
-
-
-def train_steps(workload: Workload, num_steps: int) -> None:
-    """Train exactly `num_steps`, over the end of an epoch where need be."""
-    done = 0
-    while done < num_steps:
-        counts = workload.train(num_steps - done)
-        if counts.num_steps == 0:
-            raise ConfigError("the dataset holds less than one batch.")
-        done += counts.num_steps
 
 
 def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:

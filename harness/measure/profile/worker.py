@@ -1,7 +1,6 @@
 """A profile: builds the workload, measures ceilings and steps in one process."""
 
 from pathlib import Path
-from typing import TypeGuard
 
 import numpy as np
 import torch
@@ -13,7 +12,7 @@ from harness.measure.kinds import Job, OnEvent
 from harness.measure.profile.analysis import analyse_phases, analyse_step, compute_ceilings
 from harness.measure.profile.measure_ceilings import measure_ceilings
 from harness.measure.profile.operators import profile_operators
-from harness.measure.profile.steps import ProfiledWorkload, measure_steps
+from harness.measure.profile.steps import measure_steps
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
@@ -46,7 +45,7 @@ def profile(
     model = config.model_spec
     name = config.runtime.implementation
     workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
-    if not is_profilable(workload):
+    if not isinstance(workload, ReportsPhases):
         raise ConfigError(
             f"implementation {name!r} does not report its phases and cannot be profiled. Use 'reference'."
         )
@@ -108,10 +107,6 @@ def profile(
         ceilings=ceilings,
         operators=OperatorsRecord(measured=operators),
     )
-
-
-def is_profilable(workload: Workload) -> TypeGuard[ProfiledWorkload]:
-    return isinstance(workload, ReportsPhases)
 
 
 def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEvaluation:
