@@ -92,7 +92,7 @@ def compare(
     Other benchmarks, targets, data sets and divisions are refused (exit 2).
     """
     from reports.comparison.comparison import compare_sides
-    from reports.comparison.export import comparison_frame, comparisons_to_json
+    from reports.comparison.export import comparison_document, comparison_frame
     from reports.comparison.sources import distinct, one_side, read_sides
     from reports.tables.columns import frame_csv
     from reports.views.comparison import comparison_blocks
@@ -103,7 +103,7 @@ def compare(
     effect = None if min_effect is None else _effect_on(sides[0], *min_effect)
     comparisons = compare_sides(sides[0], sides[1:], min_effect=effect, confidence=confidence)
     if form == "json":
-        show_json(comparisons_to_json(comparisons))
+        show_json(comparison_document(comparisons))
     elif form == "csv":
         click.echo(frame_csv(comparison_frame(comparisons)), nl=False)
     else:

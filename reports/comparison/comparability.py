@@ -1,5 +1,8 @@
 """What sets two sides apart: why they may not be compared, or what is being compared."""
 
+from itertools import islice
+
+from reports.comparison.records import Change
 from reports.facts.sides import Side
 from reports.text.formatting import printable
 from rules.scoring.comparable import why_not_comparable
@@ -71,9 +74,10 @@ def systems_differ(base: Side, new: Side) -> bool:
     return base.system is not None and new.system is not None and base.system != new.system
 
 
-def list_changes(base: Side, new: Side) -> tuple[tuple[str, str | None, str | None], ...]:
-    """What was set differently: (name, base, new), None where a side does not say it."""
-    one, other = dict(base.settings), dict(new.settings)
-    names = [*one, *(name for name in other if name not in one)]
-    changed = [(name, one.get(name), other.get(name)) for name in names if one.get(name) != other.get(name)]
-    return tuple(changed[:MAX_CHANGES])
+def list_changes(base: Side, new: Side) -> tuple[Change, ...]:
+    """What was set differently, None where a side does not say it."""
+    of_base, of_new = dict(base.settings), dict(new.settings)
+    changes = (
+        Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
+    )
+    return tuple(islice((change for change in changes if change.base != change.new), MAX_CHANGES))

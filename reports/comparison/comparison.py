@@ -7,22 +7,22 @@ converged, so they add up exactly. The run is the unit of analysis.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
+from msgspec.structs import replace
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
-from reports.comparison.factor import FactorComparison
-from reports.comparison.measured import judge_measured, measured_factor
+from reports.comparison.factor import FACTORS
 from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sample_size import runs_needed
-from reports.facts.facts import SetFacts, Status
+from reports.facts.facts import SetFacts
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.statistics.ratios import (
     Difference,
-    Floats,
     Verdict,
     decide,
     holm_levels,
@@ -39,61 +39,6 @@ CONFIDENCE = 0.95
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
 a system lasts longer than a run, so runs measured one after another are not independent in speed."""
-FACTOR_NAMES = ("time_to_train", "samples_to_converge", "throughput", "overhead")
-_UNITS = ("s", "samples", "samples/s", "1")
-# More throughput is less time; the logs of the other factors count as they are.
-_SIGNS = (1.0, 1.0, -1.0, 1.0)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Comparison:
-    """New against base. `refusal` says why they may not be compared; there are no factors then.
-
-    `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
-    fewer runs reach the target on one side (`converged_p`, Fisher's exact test, in the family). `is_paired` says that
-    runs of equal seeds were compared with each other; `num_shared_seeds` counts those. `status` is base's. `changes`
-    are (name, base, new) of settings and software that differ. `invalid_sides` names the sides that the rules reject.
-    """
-
-    base: str
-    new: str
-    refusal: str | None
-    status: Status
-    min_effect: float
-    confidence: float
-    measure: Measure | None = None
-    is_cross_system: bool = False
-    is_paired: bool = False
-    num_shared_seeds: int = 0
-    num_base: int = 0
-    num_new: int = 0
-    num_base_converged: int = 0
-    num_new_converged: int = 0
-    converged_p: float | None = None
-    factors: tuple[FactorComparison, ...] = ()
-    olympic_ratio: float | None = None
-    score_ratio: float | None = None
-    verdict: Verdict = "inconclusive"
-    changes: tuple[tuple[str, str | None, str | None], ...] = ()
-    notes: tuple[str, ...] = ()
-    invalid_sides: tuple[str, ...] = ()
-
-    def factor(self, name: str) -> FactorComparison | None:
-        return next((one for one in self.factors if one.name == name), None)
-
-    @property
-    def whole(self) -> FactorComparison | None:
-        """The factor that is explained by the others: time to train, or the throughput where only that is known."""
-        return self.factors[0] if self.factors else None
-
-    @property
-    def is_regression(self) -> bool:
-        """Slower as a whole; or, where the whole is inconclusive, slower in a factor without being faster in
-        convergence or throughput. Less overhead excuses nothing: its share falls when the steps get slower."""
-        if self.verdict != "inconclusive":
-            return self.verdict in ("slower", "worse")
-        is_slower = any(one.verdict == "slower" for one in self.factors)
-        return is_slower and not any(one.verdict == "faster" for one in self.factors if one.name != "overhead")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -116,13 +61,6 @@ class _Draft:
             for index, (factor, difference) in enumerate(zip(self.factors, self.differences, strict=True))
             if difference is not None and min(factor.num_base, factor.num_new) >= MIN_RUNS
         ]
-
-
-def compare_sets(
-    base: SetFacts, new: SetFacts, *, min_effect: float = MIN_EFFECT, confidence: float = CONFIDENCE
-) -> Comparison:
-    """`new` against `base`; the family of tests is this comparison's factors."""
-    return compare_all(base, [new], min_effect=min_effect, confidence=confidence)[0]
 
 
 def compare_all(
@@ -159,11 +97,8 @@ def _draft(base: Side, new: Side, confidence: float) -> _Draft:
     pairing = pair_runs(base.samples, new.samples)
     if refusal is not None:
         return _Draft(base=base, new=new, refusal=refusal, pairing=pairing)
-    if base.measure is not None:
-        made = [measured_factor(base.kind, base.measure, pairing, confidence)]
-    else:
-        names = ("throughput",) if base.kind == "throughput" else FACTOR_NAMES
-        made = [_factor(name, pairing, confidence) for name in names]
+    names = tuple(FACTORS) if base.kind == "runs" else (base.kind,)
+    made = [_factor(name, base.measure, pairing, confidence) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     return _Draft(
         base=base,
@@ -176,51 +111,59 @@ def _draft(base: Side, new: Side, confidence: float) -> _Draft:
     )
 
 
-def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorComparison, Difference | None]:
-    """One factor's values, and the difference of its effect on log time; None where it cannot be known."""
-    position = FACTOR_NAMES.index(name)
-    base, new = pairing.logs(name)
-    factor = FactorComparison(name=name, unit=_UNITS[position], num_base=len(pairing.base), num_new=len(pairing.new))
+def _factor(
+    name: str, measure: Measure | None, pairing: Pairing, confidence: float
+) -> tuple[FactorComparison, Difference | None]:
+    """One factor's values, and the difference of its effect on log time; None where it cannot be known.
+
+    What has a `measure` is compared by differences of its values; more of the difference is more of them.
+    """
+    base, new = pairing.compared(name)
+    unit = FACTORS[name].unit if measure is None else measure.unit
+    factor = FactorComparison(
+        name=name,  # type: ignore[arg-type]
+        unit=unit,
+        num_base=len(pairing.base),
+        num_new=len(pairing.new),
+    )
     if base is None or new is None:
         side = "base" if base is None else "new"
         which = "no run converged" if not (pairing.base if base is None else pairing.new) else "a log does not say it"
         return replace(factor, reason=f"not known of {side}: {which}"), None
-    log_ratio = float(new.mean() - base.mean())
-    factor = replace(
-        factor,
-        base_value=math.exp(float(base.mean())),
-        new_value=math.exp(float(new.mean())),
-        ratio=math.exp(log_ratio),
-        cliffs_delta=cliffs_delta(base, new),
-    )
+    base_mean, new_mean, sign = float(base.mean()), float(new.mean()), _sign(name)
+    if measure is None:
+        ratio, base_value, new_value = math.exp(new_mean - base_mean), math.exp(base_mean), math.exp(new_mean)
+        factor = replace(factor, ratio=ratio, time_ratio=ratio if sign > 0 else 1.0 / ratio)
+    else:
+        base_value, new_value = base_mean, new_mean
+        factor = replace(factor, difference=new_mean - base_mean)
+    factor = replace(factor, base_value=base_value, new_value=new_value, cliffs_delta=cliffs_delta(base, new))
     if min(len(base), len(new)) < 2:
         return factor, None
-    difference = _difference(pairing, name, base * _SIGNS[position], new * _SIGNS[position])
+    base_step, new_step = pairing.steps(name)
+    if pairing.is_paired:
+        difference = paired_difference(sign * base, sign * new, step=max(base_step, new_step))
+    else:
+        difference = welch_difference(sign * base, sign * new, base_step=base_step, new_step=new_step)
     return replace(
         factor,
-        interval=_interval(difference, 1.0 - confidence, _SIGNS[position], pairing),
+        interval=_interval(factor, difference, 1.0 - confidence, pairing),
         p_value=float(difference.p_value()),
         permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
     ), difference
 
 
-def _difference(pairing: Pairing, name: str, base: Floats, new: Floats) -> Difference:
-    base_step, new_step = pairing.steps(name)
-    if pairing.is_paired:
-        return paired_difference(base, new, step=max(base_step, new_step))
-    return welch_difference(base, new, base_step=base_step, new_step=new_step)
+def _sign(name: str) -> float:
+    return FACTORS[name].sign if name in FACTORS else 1.0
 
 
-def _interval(difference: Difference, level: float, sign: float, pairing: Pairing) -> Interval:
-    """The ratio's interval, in the factor's own direction."""
-    reach, middle = float(difference.reach(level)), sign * float(difference.mean)
-    return Interval(
-        low=math.exp(middle - reach),
-        high=math.exp(middle + reach),
-        confidence=1.0 - level,
-        coverage=None,
-        method=pairing.method,
-    )
+def _interval(factor: FactorComparison, difference: Difference, level: float, pairing: Pairing) -> Interval:
+    """The ratio's or the difference's interval, in the factor's own direction."""
+    reach, middle = float(difference.reach(level)), _sign(factor.name) * float(difference.mean)
+    low, high = middle - reach, middle + reach
+    if factor.difference is None:
+        low, high = math.exp(low), math.exp(high)
+    return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
 
 
 def _finish(
@@ -229,7 +172,7 @@ def _finish(
     base, new, pairing = draft.base, draft.new, draft.pairing
     comparison = Comparison(
         base=base.label, new=new.label, refusal=draft.refusal, status=base.status,
-        min_effect=min_effect, confidence=confidence, measure=base.measure,
+        min_effect=min_effect, confidence=confidence,
         is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
         num_base_converged=base.num_converged, num_new_converged=new.num_converged,
     )  # fmt: skip
@@ -239,10 +182,8 @@ def _finish(
     factors = []
     for index, (factor, difference) in enumerate(zip(draft.factors, draft.differences, strict=True)):
         level = by_factor.get(index)
-        if difference is not None and level is not None and base.measure is not None:
-            factors.append(judge_measured(factor, difference, level, pairing, min_effect, base.measure))
-        elif difference is not None and level is not None:
-            factors.append(_judge(factor, difference, level, pairing, min_effect))
+        if difference is not None and level is not None:
+            factors.append(_judge(factor, difference, level, pairing, min_effect, base.measure))
         elif factor.base_value is not None:
             text = (
                 f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
@@ -251,8 +192,8 @@ def _finish(
             factors.append(replace(factor, reason=text))
         else:
             factors.append(factor)
-    share = _share_verdict(draft, share_level)
     factors = [_distrust(factor, base, new) for factor in factors]
+    verdict = _share_verdict(draft, share_level) or factors[0].verdict
     return replace(
         comparison,
         is_paired=pairing.is_paired,
@@ -261,27 +202,47 @@ def _finish(
         factors=tuple(factors),
         olympic_ratio=_ratio(base.olympic_mean_s, new.olympic_mean_s),
         score_ratio=_ratio(base.score_s, new.score_s),
-        verdict=share or factors[0].verdict,
+        verdict=verdict,
+        is_regression=_is_regression(verdict, factors),
         changes=list_changes(base, new),
         notes=_notes(base, new, pairing),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
 
 
+def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> bool:
+    """Slower as a whole; or, where the whole is inconclusive, slower in a factor without being faster in
+    convergence or throughput. Less overhead excuses nothing: its share falls when the steps get slower."""
+    if verdict != "inconclusive":
+        return verdict in ("slower", "worse")
+    is_slower = any(factor.verdict == "slower" for factor in factors)
+    return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
+
+
 def _judge(
-    factor: FactorComparison, difference: Difference, level: float, pairing: Pairing, min_effect: float
+    factor: FactorComparison,
+    difference: Difference,
+    level: float,
+    pairing: Pairing,
+    min_effect: float,
+    measure: Measure | None,
 ) -> FactorComparison:
-    verdict: Verdict = str(decide(difference, np.asarray(level), min_effect))  # type: ignore[assignment]
-    needed = runs_needed(difference, level, min_effect, pairing) if verdict == "inconclusive" else None
-    sign = _SIGNS[FACTOR_NAMES.index(factor.name)]
+    """The factor with its verdict at Holm's level."""
+    margin = math.log1p(min_effect) if measure is None else min_effect
+    found = str(decide(difference, np.asarray(level), margin))
+    if measure is not None:
+        # Slower is a difference above zero.
+        more, less = ("better", "worse") if measure.direction == "higher" else ("worse", "better")
+        found = {"slower": more, "faster": less}.get(found, found)
+    verdict: Verdict = found  # type: ignore[assignment]
     factor = replace(
         factor,
-        adjusted_interval=_interval(difference, level, sign, pairing),
+        adjusted_interval=_interval(factor, difference, level, pairing),
         verdict=verdict,
-        runs_needed=needed,
+        runs_needed=runs_needed(difference, level, margin, pairing) if verdict == "inconclusive" else None,
     )
     # Also where more runs are asked for: they would not settle what drift may explain.
-    is_large = abs(float(difference.mean)) >= math.log1p(min_effect)
+    is_large = abs(float(difference.mean)) >= margin
     return _allow_for_drift(factor, pairing) if is_large else factor
 
 

@@ -6,47 +6,29 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from reports.comparison.comparison import DRIFT_REACH, Comparison
-from reports.comparison.factor import FactorComparison
-from reports.comparison.records import Change, ComparisonDocument, ComparisonMember, FactorMember, FactorRow
+from reports.comparison.comparison import DRIFT_REACH
+from reports.comparison.factor import FACTORS, title_of
+from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
 from reports.comparison.wording import difference_text, sentence
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
-from reports.tables.columns import record_frame
+from reports.tables.columns import record_frame, shared_members
 from reports.text.formatting import duration, percent, plural, si
 
-NAMES = {
-    "time_to_train": "time to train",
-    "samples_to_converge": "samples to converge",
-    "throughput": "throughput",
-    "overhead": "overhead",
-}
 
-
-def comparisons_to_json(comparisons: Sequence[Comparison]) -> dict[str, Any]:
-    """All comparisons with their family's settings; null is not known, and an infinite ratio does not occur."""
-    document = ComparisonDocument(comparisons=tuple(_member(comparison) for comparison in comparisons))
-    content: dict[str, Any] = msgspec.to_builtins(document)
-    return content
-
-
-def _member(comparison: Comparison) -> ComparisonMember:
-    return ComparisonMember(
-        **_fields(comparison, ComparisonMember, but=("factors", "changes", "sentence")),
-        factors=tuple(FactorMember(**_fields(factor, FactorMember)) for factor in comparison.factors),
-        changes=tuple(Change(name=name, base=base, new=new) for name, base, new in comparison.changes),
-        sentence=sentence(comparison),
+def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
+    """All comparisons with their family's settings."""
+    return ComparisonDocument(
+        comparisons=tuple(
+            ComparisonMember(**msgspec.structs.asdict(comparison), sentence=sentence(comparison))
+            for comparison in comparisons
+        )
     )
-
-
-def _fields(source: object, record: type[msgspec.Struct], but: Sequence[str] = ()) -> dict[str, Any]:
-    """What a comparison or a factor says of a record's members of the same names."""
-    return {name: getattr(source, name) for name in record.__struct_fields__ if name not in but}
 
 
 def comparison_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
     """One row per factor of each comparison; one row of a refused one."""
-    rows = [_row(one, factor) for one in comparisons for factor in one.factors or (None,)]
+    rows = [_row(comparison, factor) for comparison in comparisons for factor in comparison.factors or (None,)]
     return record_frame(FactorRow, rows)
 
 
@@ -63,11 +45,10 @@ def _row(comparison: Comparison, factor: FactorComparison | None) -> FactorRow:
     )
     if factor is None:
         return whole
-    named = set(FactorRow.__struct_fields__) & set(FactorMember.__struct_fields__)
     return msgspec.structs.replace(
         whole,
         factor=factor.name,
-        **{name: getattr(factor, name) for name in named},
+        **shared_members(factor, FactorRow),
         **_ends("interval", factor.interval),
         **_ends("adjusted", factor.adjusted_interval),
     )
@@ -90,7 +71,7 @@ def factor_cells(factor: FactorComparison) -> list[str | None]:
     change = factor.difference if is_difference else factor.ratio
     reach = f" ({words(interval.low)} – {words(interval.high)})" if interval else ""
     return [
-        NAMES.get(factor.name, factor.unit.upper()),
+        title_of(factor.name, factor.unit),
         value_text(factor, factor.base_value),
         value_text(factor, factor.new_value),
         None if change is None else f"{words(change)}{reach}",
@@ -129,9 +110,9 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     scores = olympic_words(comparison)
     texts += [scores] if scores else []
     reasons: dict[str, list[str]] = {}
-    for one in comparison.factors:
-        if one.reason:
-            reasons.setdefault(one.reason, []).append(NAMES.get(one.name, one.unit.upper()))
+    for factor in comparison.factors:
+        if factor.reason:
+            reasons.setdefault(factor.reason, []).append(title_of(factor.name, factor.unit))
     texts += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
     return tuple(texts)
 
@@ -164,7 +145,7 @@ def olympic_words(comparison: Comparison) -> str:
 
 def method_line(comparisons: Sequence[Comparison]) -> str:
     """How the verdicts were reached; empty where there is none."""
-    factors = [factor for one in comparisons for factor in one.factors if factor.interval]
+    factors = [factor for comparison in comparisons for factor in comparison.factors if factor.interval]
     if not factors or factors[0].interval is None:
         return ""
     methods = sorted({factor.interval.method for factor in factors if factor.interval})
@@ -174,10 +155,10 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     if num_tests:
         which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
-    if comparisons[0].measure is not None:
+    if factors[0].name not in FACTORS:
         return (
             f"Intervals of the difference, new minus base: {'; '.join(methods)}; the process is the unit. {which} A "
-            f"verdict goes by the interval and by a smallest effect of {effect:g} {comparisons[0].measure.unit}. The "
+            f"verdict goes by the interval and by a smallest effect of {effect:g} {factors[0].unit}. The "
             "permutation test's p and Cliff's delta decide nothing."
         )
     return (

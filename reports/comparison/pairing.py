@@ -6,6 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
+from reports.comparison.factor import FACTORS
 from reports.facts.sides import Sample
 from reports.statistics.ratios import Floats
 
@@ -28,35 +29,32 @@ class Pairing:
 
         By their starts; measurements that have none are taken to have taken turns where they were made in pairs.
         """
-        starts = [(one.started_ms, side) for side in (0, 1) for one in (self.base, self.new)[side]]
+        starts = [(sample.started_ms, side) for side in (0, 1) for sample in (self.base, self.new)[side]]
         if any(start is None for start, _ in starts):
             return self.is_paired
-        sides = [side for _, side in sorted(starts, key=lambda one: one[0] or 0.0)]
-        turns = sum(one != other for one, other in pairwise(sides))
+        sides = [side for _, side in sorted(starts, key=lambda entry: entry[0] or 0.0)]
+        turns = sum(side != other for side, other in pairwise(sides))
         return turns >= min(len(self.base), len(self.new))
 
     def spread(self, factor: str) -> float | None:
         """How far single runs of a side lie apart in `factor`: standard deviation of the logs, both sides pooled."""
-        base, new = self.logs(factor)
+        base, new = self.compared(factor)
         if base is None or new is None or min(len(base), len(new)) < 2:
             return None
         return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
 
-    @property
-    def method(self) -> str:
-        on = " on the logarithms" if self.values[0] is None else ""
+    def method(self, factor: str) -> str:
+        on = " on the logarithms" if factor in FACTORS else ""
         if self.is_paired:
             return f"Student's t{on}, {len(self.base)} pairs of equal seeds"
         return f"Welch's t{on}"
 
-    @property
-    def values(self) -> tuple[Floats | None, Floats | None]:
-        """What is compared as it is, on a scale of differences; None for what is compared by logarithms."""
-        return _values(self.base), _values(self.new)
+    def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
+        """What is compared of both sides: the factor's logarithms, or values on a scale of differences.
 
-    def logs(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """The factor's logarithms of both sides; None where a run lacks what they are made of."""
-        return _logs(self.base, factor), _logs(self.new, factor)
+        None where a run lacks what they are made of.
+        """
+        return _compared(self.base, factor), _compared(self.new, factor)
 
     def steps(self, factor: str) -> tuple[float, float]:
         """The grid of both sides' logarithms."""
@@ -83,19 +81,18 @@ def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
     return found if len(found) == len(samples) else {}
 
 
-def _values(samples: Sequence[Sample]) -> Floats | None:
-    known = [sample.value for sample in samples if sample.value is not None]
-    return np.asarray(known, dtype=np.float64) if known and len(known) == len(samples) else None
-
-
-def _logs(samples: Sequence[Sample], factor: str) -> Floats | None:
+def _compared(samples: Sequence[Sample], factor: str) -> Floats | None:
     values = [_value(sample, factor) for sample in samples]
-    known = [value for value in values if value is not None]
-    return np.log(np.asarray(known, dtype=np.float64)) if known and len(known) == len(values) else None
+    known = np.asarray([value for value in values if value is not None], dtype=np.float64)
+    if not len(known) or len(known) != len(values):
+        return None
+    return np.log(known) if factor in FACTORS else known
 
 
 def _value(sample: Sample, factor: str) -> float | None:
     """Each factor from the same three measurements, so that the logarithms add up."""
+    if factor not in FACTORS:
+        return sample.value
     time_s, train_s, samples = sample.time_to_train_s, sample.train_s, sample.num_samples
     if factor == "time_to_train":
         return time_s
@@ -109,6 +106,6 @@ def _value(sample: Sample, factor: str) -> float | None:
 
 
 def _step(samples: Sequence[Sample], factor: str) -> float:
-    steps = {"time_to_train": "time_step", "samples_to_converge": "samples_step"}
-    name = steps.get(factor, "clock_step")
-    return float(np.mean([getattr(sample, name) for sample in samples])) if samples else 0.0
+    """The mean grid of a factor; values on a scale of differences have none."""
+    known = FACTORS.get(factor)
+    return float(np.mean([getattr(sample, known.step) for sample in samples])) if samples and known else 0.0

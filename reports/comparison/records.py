@@ -1,5 +1,6 @@
 """What compare, diff and history write as JSON and CSV, member by member and column by column."""
 
+from dataclasses import replace
 from typing import Annotated, Literal
 
 from msgspec import Meta
@@ -28,28 +29,44 @@ Delta = Annotated[float, Meta(ge=-1, le=1)] | None
 RunsNeeded = Annotated[int, Meta(ge=5)] | None
 
 
-class FactorMember(Row, kw_only=True, frozen=True):
-    """One factor of the time to train, new against base."""
+class FactorComparison(Row, kw_only=True, frozen=True):
+    """One factor of new against base. Values are geometric means in `unit`; on a scale of differences they are means.
+
+    `p_value`, `permutation_p` and `cliffs_delta` are shown and decide nothing. None is not known.
+    """
 
     name: FactorName
     unit: str
     num_base: Annotated[int, Meta(ge=0)]
     num_new: Annotated[int, Meta(ge=0)]
-    base_value: Annotated[Positive, _BASE_VALUE]
-    new_value: Annotated[Positive, _NEW_VALUE]
-    ratio: Annotated[Positive, meaning("new over base")]
-    difference: Annotated[float | None, _DIFFERENCE]
-    interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")]
+    base_value: Annotated[Positive, _BASE_VALUE] = None
+    new_value: Annotated[Positive, _NEW_VALUE] = None
+    ratio: Annotated[Positive, meaning("new over base")] = None
+    difference: Annotated[float | None, _DIFFERENCE] = None
+    interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")] = None
     adjusted_interval: Annotated[
         Interval | None, meaning("of the ratio, at Holm's level within the family; the verdict goes by it")
-    ]
-    p_value: Annotated[Share, meaning("Student's t")]
-    permutation_p: Share
-    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA]
-    verdict: Verdict
-    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED]
-    reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")]
-    time_ratio: Annotated[Positive, _TIME_RATIO]
+    ] = None
+    p_value: Annotated[Share, meaning("Student's t")] = None
+    permutation_p: Share = None
+    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA] = None
+    verdict: Verdict = "inconclusive"
+    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED] = None
+    reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")] = None
+    time_ratio: Annotated[Positive, _TIME_RATIO] = None
+
+    @property
+    def shown_interval(self) -> Interval | None:
+        """The interval that readers see: the one that decides, else the one that nothing is decided by."""
+        return self.adjusted_interval or self.interval
+
+    @property
+    def time_interval(self) -> Interval | None:
+        """`shown_interval` as a factor on the time."""
+        shown = self.shown_interval
+        if shown is None or self.name != "throughput":
+            return shown
+        return replace(shown, low=1.0 / shown.high, high=1.0 / shown.low)
 
 
 class Change(Row, kw_only=True, frozen=True):
@@ -60,8 +77,12 @@ class Change(Row, kw_only=True, frozen=True):
     new: Text
 
 
-class ComparisonMember(Row, kw_only=True, frozen=True):
-    """New against base."""
+class Comparison(Row, kw_only=True, frozen=True):
+    """New against base. `refusal` says why they may not be compared; there are no factors then.
+
+    `verdict` is that of the time to train (of the throughput, where only that was measured), unless significantly
+    fewer runs reach the target on one side. `status` is base's; `num_shared_seeds` counts runs that have a partner.
+    """
 
     base: str
     new: str
@@ -70,23 +91,36 @@ class ComparisonMember(Row, kw_only=True, frozen=True):
     min_effect: Annotated[float, Meta(ge=0), _MIN_EFFECT]
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     is_cross_system: bool
-    is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")]
-    num_shared_seeds: Annotated[int, Meta(ge=0)]
+    is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")] = False
+    num_shared_seeds: Annotated[int, Meta(ge=0)] = 0
     num_base: Annotated[int, Meta(ge=0)]
     num_new: Annotated[int, Meta(ge=0)]
     num_base_converged: Annotated[int, Meta(ge=0)]
     num_new_converged: Annotated[int, Meta(ge=0)]
     converged_p: Annotated[
         Share, meaning("Fisher's exact test of the shares of runs that reached the target; null where all did")
-    ]
-    factors: tuple[FactorMember, ...]
-    olympic_ratio: Positive
-    score_ratio: Positive
-    verdict: Verdict
-    changes: tuple[Change, ...]
-    notes: tuple[str, ...]
-    invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")]
-    is_regression: Annotated[bool, _IS_REGRESSION]
+    ] = None
+    factors: tuple[FactorComparison, ...] = ()
+    olympic_ratio: Positive = None
+    score_ratio: Positive = None
+    verdict: Verdict = "inconclusive"
+    changes: tuple[Change, ...] = ()
+    notes: tuple[str, ...] = ()
+    invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")] = ()
+    is_regression: Annotated[bool, _IS_REGRESSION] = False
+
+    def factor(self, name: str) -> FactorComparison | None:
+        return next((factor for factor in self.factors if factor.name == name), None)
+
+    @property
+    def whole(self) -> FactorComparison | None:
+        """The factor that is explained by the others: time to train, or the throughput where only that is known."""
+        return self.factors[0] if self.factors else None
+
+
+class ComparisonMember(Comparison, kw_only=True, frozen=True):
+    """A comparison in the JSON export, with its sentence."""
+
     sentence: str
 
 

@@ -13,12 +13,7 @@ POWER = 0.8
 MAX_RUNS = 1_000
 
 
-def runs_needed(difference: Difference, level: float, min_effect: float, pairing: Pairing) -> int | None:
-    """As `runs_beyond`, of logarithms, with the smallest effect on their ratio."""
-    return runs_beyond(difference, level, math.log1p(min_effect), pairing)
-
-
-def runs_beyond(difference: Difference, level: float, margin: float, pairing: Pairing) -> int | None:
+def runs_needed(difference: Difference, level: float, margin: float, pairing: Pairing) -> int | None:
     """Runs per side (or pairs) after which a verdict has 80 % probability, if the difference is as measured.
 
     `margin` is the smallest effect on the scale of the differences. Beyond it, the interval has to leave out 'no

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from reports.comparison.comparison import Comparison, compare_sides
+from reports.comparison.comparison import compare_sides
+from reports.comparison.records import Comparison
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side

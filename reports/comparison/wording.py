@@ -3,16 +3,12 @@
 import math
 import re
 
-from reports.comparison.comparison import Comparison
-from reports.comparison.factor import FactorComparison
+from reports.comparison.factor import FACTORS
+from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
-from rules.records.measure import Measure
 
-# What a factor of the time is called in a sentence.
-_CAUSES = {"samples_to_converge": "convergence", "throughput": "throughput", "overhead": "evaluation and overhead"}
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
-_WHOLE = {"time_to_train": "time to train", "throughput": "throughput"}
 
 
 def sentence(comparison: Comparison) -> str:
@@ -36,8 +32,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     )
     if comparison.verdict != whole.verdict:
         return f"{_capital(comparison.verdict)}: {converged}."
-    if comparison.measure is not None:
-        return _measured_sentence(comparison, whole, comparison.measure)
+    if whole.name not in FACTORS:
+        return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
         return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
     made_of = _parts(comparison)
@@ -45,18 +41,18 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}."
     if comparison.verdict == "no difference shown":
         return (
-            f"No difference of {percent(comparison.min_effect, 0)} or more in {_WHOLE[whole.name]}: "
+            f"No difference of {percent(comparison.min_effect, 0)} or more in {FACTORS[whole.name].title}: "
             f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
         )
     settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
     but = ", ".join(_settled(one) for one in settled)
-    text = f"Inconclusive in {_WHOLE[whole.name]}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
+    text = f"Inconclusive in {FACTORS[whole.name].title}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
     return f"{text} Settled: {but}." if but else text
 
 
-def _measured_sentence(comparison: Comparison, whole: FactorComparison, measure: Measure) -> str:
+def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     """'AUC 0.0012 higher, better: +0.0010 to +0.0014 (95 % interval, Holm-adjusted).'"""
-    name, interval = measure.unit.upper(), whole.adjusted_interval
+    name, interval = whole.unit.upper(), whole.adjusted_interval
     if whole.difference is None or interval is None:
         return f"Inconclusive: {whole.reason or 'not measured'}."
     between = (
@@ -80,8 +76,8 @@ def _settled(factor: FactorComparison) -> str:
     """Overhead counts relative to the training time: it weighs less where the steps are slower."""
     ratio = factor.time_ratio or 1.0
     if factor.name != "overhead":
-        return f"{_CAUSES[factor.name]} is {speed(ratio)}"
-    return f"{_CAUSES['overhead']} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
+        return f"{FACTORS[factor.name].cause} is {speed(ratio)}"
+    return f"{FACTORS['overhead'].cause} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
 
 
 def speed(time_ratio: float, digits: int = 2) -> str:
@@ -122,11 +118,10 @@ def _why_inconclusive(whole: FactorComparison) -> str:
 
 def _range(whole: FactorComparison) -> str:
     """The interval that the verdict goes by, on the time."""
-    interval = whole.adjusted_interval
-    if interval is None:
+    interval = whole.time_interval
+    if interval is None or whole.adjusted_interval is None:
         return "no interval"
-    low, high = (1 / interval.high, 1 / interval.low) if whole.is_inverse else (interval.low, interval.high)
-    return f"{speed(low, 2)} to {speed(high, 2)} ({percent(interval.confidence)} interval, Holm-adjusted)"
+    return f"{speed(interval.low)} to {speed(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
 
 
 def _parts(comparison: Comparison) -> str:
@@ -137,15 +132,14 @@ def _parts(comparison: Comparison) -> str:
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
-    known = [(one, one.time_ratio) for one in comparison.factors[1:] if one.time_ratio is not None]
+    known = [(factor, factor.time_ratio) for factor in comparison.factors[1:] if factor.time_ratio is not None]
     known.sort(key=lambda entry: -abs(math.log(entry[1])))
     settled = [entry for entry in known if entry[0].verdict in ("faster", "slower")]
     if not settled:
         return "the cause is not shown" if known and comparison.verdict in ("faster", "slower") else ""
-    shown = [_part(1 / ratio if is_faster else ratio, _CAUSES[one.name]) for one, ratio in settled]
-    others = [
-        _CAUSES[one.name] for one, ratio in known if (one, ratio) not in settled and abs(math.log(ratio)) >= 0.005
-    ]
+    shown = [_part(1 / ratio if is_faster else ratio, FACTORS[factor.name].cause) for factor, ratio in settled]
+    visible = [factor for factor, ratio in known if abs(math.log(ratio)) >= 0.005]
+    others = [FACTORS[factor.name].cause for factor in visible if factor.verdict not in ("faster", "slower")]
     return ", ".join(shown) + (f"; {', '.join(others)}: not shown" if others else "")
 
 

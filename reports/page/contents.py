@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
-from reports.comparison.comparison import Comparison
+from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts

@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.comparison.comparison import Comparison
+from reports.comparison.records import Comparison
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import speed, with_sign
 from reports.document.glossary import GLOSSARY, footnotes, status_line

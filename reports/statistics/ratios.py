@@ -3,7 +3,6 @@
 Everything works on whole arrays, so that the simulations that verify it run the very code that judges results.
 """
 
-import math
 from dataclasses import dataclass
 from typing import Literal
 
@@ -84,17 +83,13 @@ def holm_levels(p_values: Floats, alpha: float) -> Floats:
     return levels
 
 
-def decide(difference: Difference, levels: Floats, min_effect: float) -> NDArray[np.str_]:
-    """The verdict on differences of log time, where more is slower.
+def decide(difference: Difference, levels: Floats, margin: float) -> NDArray[np.str_]:
+    """The verdict on differences of log time, or of anything else of which more is slower.
 
-    faster or slower: the interval excludes no difference and the ratio itself lies beyond `min_effect`.
-    no difference shown: the whole interval lies within `min_effect`. Anything else is inconclusive.
+    `margin` is the smallest effect on the scale of the differences: log1p(0.03) of log time, for a ratio of 1.03.
+    faster or slower: the interval excludes no difference and the difference itself lies beyond `margin`.
+    no difference shown: the whole interval lies within `margin`. Anything else is inconclusive.
     """
-    return decide_beyond(difference, levels, math.log1p(min_effect))
-
-
-def decide_beyond(difference: Difference, levels: Floats, margin: float) -> NDArray[np.str_]:
-    """As `decide`, with the smallest effect on the scale of the differences."""
     reach = difference.reach(levels)
     is_apart = np.abs(difference.mean) > reach
     is_large = np.abs(difference.mean) >= margin

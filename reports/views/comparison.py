@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 
-from reports.comparison.comparison import Comparison
+from msgspec.structs import astuple
+
 from reports.comparison.export import FACTOR_COLUMNS, factor_cells, method_line, remarks
+from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Block, Bullets, Heading, Part, Prose, text_table
 
@@ -29,7 +31,7 @@ def _comparison(comparison: Comparison) -> list[Block]:
     factors = [factor_cells(factor) for factor in comparison.factors]
     blocks.append(text_table(FACTOR_COLUMNS, factors, numbers=("base", "new", "perm. p", "delta")))
     if comparison.changes:
-        blocks.append(text_table(("differs", "base", "new"), comparison.changes[:_MAX_CHANGES]))
+        blocks.append(text_table(("differs", "base", "new"), map(astuple, comparison.changes[:_MAX_CHANGES])))
         if (num_hidden := len(comparison.changes) - _MAX_CHANGES) > 0:
             blocks.append(Prose(text=f"and {num_hidden} more; 'dlrmbench diff' lists all."))
     if said := remarks(comparison):

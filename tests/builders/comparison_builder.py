@@ -105,6 +105,6 @@ def simulated_verdicts(
     levels = holm_levels(np.stack([one.p_value() for one in differences], axis=-1), 0.05)
     names = ("time_to_train", "samples_to_converge", "throughput", "overhead")
     return {
-        name: decide(one, levels[:, index], min_effect)
+        name: decide(one, levels[:, index], np.log1p(min_effect))
         for index, (name, one) in enumerate(zip(names, differences, strict=True))
     }

@@ -1,7 +1,6 @@
 """Comparisons: the factors add up, every odd case is defined, unlike things are refused, sentences tell the cause."""
 
 import math
-from dataclasses import replace
 from pathlib import Path
 from random import Random
 
@@ -11,8 +10,11 @@ from comparison_builder import draw_logs, make_run, make_side, simulated_verdict
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_records, write_set
+from msgspec.structs import astuple, replace
 
-from reports.comparison.comparison import FACTOR_NAMES, Comparison, compare_all, compare_sets, compare_sides
+from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.factor import FACTORS
+from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.facts.facts import gather
 from reports.facts.sides import Side
@@ -47,7 +49,7 @@ def test_the_factors_make_up_the_ratio_exactly(
     ]
     comparison = compare(*sides)
     whole, *factors = comparison.factors
-    assert [one.name for one in comparison.factors] == list(FACTOR_NAMES)
+    assert [one.name for one in comparison.factors] == list(FACTORS)
     logs = [math.log(one.time_ratio) for one in factors if one.time_ratio is not None]
     assert whole.ratio is not None and len(logs) == 3
     assert sum(logs) == pytest.approx(math.log(whole.ratio), abs=1e-9)
@@ -336,7 +338,7 @@ def test_systems_are_told_apart_by_their_hardware(hardware: dict[str, str], is_c
 def test_what_was_set_differently_is_listed() -> None:
     base = make_side("a", LUCK, RATES, settings=(("global_batch_size", "512"), ("runtime.threads", "2")))
     new = make_side("b", LUCK, RATES, settings=(("global_batch_size", "1024"), ("runtime.device", "cpu")))
-    assert compare(base, new).changes == (
+    assert tuple(map(astuple, compare(base, new).changes)) == (
         ("global_batch_size", "512", "1024"),
         ("runtime.threads", "2", None),
         ("runtime.device", None, "cpu"),
@@ -366,14 +368,14 @@ def test_gathered_sets_are_compared_by_what_their_logs_say(tmp_path: Path) -> No
     write_tiny(tmp_path / "a", throughput=20_000.0)
     write_tiny(tmp_path / "b", throughput=10_000.0, start=50)
     a, b = gather([tmp_path])
-    comparison = compare_sets(a, b)
+    (comparison,) = compare_all(a, [b])
     assert comparison.refusal is None and not comparison.is_cross_system
     assert comparison.factor("throughput").ratio == pytest.approx(0.5, rel=1e-3)  # type: ignore[union-attr]
     assert comparison.olympic_ratio == pytest.approx(b.result.olympic_mean_s / a.result.olympic_mean_s)  # type: ignore[operator]
     assert comparison.verdict == "slower"
     assert sentence(comparison).startswith("2.00x slower: 2.00x from throughput")
     assert compare_all(a, [b, b])[1].factors[0].ratio == comparison.factors[0].ratio
-    assert compare_sets(a, a).refusal is not None
+    assert compare_all(a, [a])[0].refusal is not None
 
 
 def test_the_grid_of_evaluations_comes_from_the_log(tmp_path: Path) -> None:
@@ -381,7 +383,8 @@ def test_the_grid_of_evaluations_comes_from_the_log(tmp_path: Path) -> None:
     for name, start in (("a", 1), ("b", 50)):
         alike = [make_records(TINY, num_evals=10, seed=start + i, start_ms=(start + i) * 100_000) for i in range(5)]
         write_set(tmp_path / name, TINY, alike)
-    convergence = compare_sets(*gather([tmp_path])).factor("samples_to_converge")
+    a, b = gather([tmp_path])
+    convergence = compare_all(a, [b])[0].factor("samples_to_converge")
     assert convergence is not None and convergence.interval is not None
     assert (convergence.ratio, convergence.verdict) == (1.0, "inconclusive")
     assert convergence.interval.high > 1.03

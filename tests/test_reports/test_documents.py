@@ -12,7 +12,7 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
 from harness.cli import main
-from reports.comparison.comparison import compare_sets, compare_sides
+from reports.comparison.comparison import compare_all, compare_sides
 from reports.comparison.sources import one_side, read_sides
 from reports.facts.facts import gather
 from reports.page.report import render_report
@@ -89,7 +89,7 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
     for log in sorted((folder / "a").rglob("result_*.txt"))[5 - num_removed :]:
         log.unlink()
     a, b, _ = gather([folder])
-    from_folders = compare_sets(a, b)
+    (from_folders,) = compare_all(a, [b])
     one, other, _ = read_sides(export(folder, tmp_path / "export.json"))
     (from_json,) = compare_sides(one, [other])
     assert from_json.refusal == from_folders.refusal

@@ -96,8 +96,8 @@ def test_equal_values_on_a_grid_promise_no_certainty() -> None:
     assert sample_variance(equal, step) == pytest.approx(np.var([0, 0, 0, 0, 0, step], ddof=1))
     difference = welch_difference(equal, equal, base_step=step, new_step=step)
     assert float(difference.reach(0.05)) > 0.03
-    assert decide(difference, np.asarray(0.05), 0.03) == "inconclusive"
-    assert decide(welch_difference(equal, equal, base_step=0, new_step=0), np.asarray(0.05), 0.03) == (
+    assert decide(difference, np.asarray(0.05), np.log1p(0.03)) == "inconclusive"
+    assert decide(welch_difference(equal, equal, base_step=0, new_step=0), np.asarray(0.05), np.log1p(0.03)) == (
         "no difference shown"
     )
 
@@ -141,7 +141,7 @@ def test_holm_levels_reject_what_the_textbook_rejects(p_values: list[float], alp
 )
 def test_a_verdict_needs_the_interval_and_the_smallest_effect(mean: float, error: float, expected: str) -> None:
     difference = Difference(mean=np.asarray(mean), standard_error=np.asarray(error), degrees=np.asarray(18.0))
-    assert decide(difference, np.asarray(0.0125), 0.03) == expected
+    assert decide(difference, np.asarray(0.0125), np.log1p(0.03)) == expected
 
 
 @given(
@@ -152,8 +152,8 @@ def test_a_verdict_turns_around_with_the_sides(base: list[float], new: list[floa
     there = welch_difference(np.array(base), np.array(new), base_step=step, new_step=step)
     back = welch_difference(np.array(new), np.array(base), base_step=step, new_step=step)
     turned = {"faster": "slower", "slower": "faster"}
-    verdict = str(decide(back, np.asarray(0.05), 0.03))
-    assert str(decide(there, np.asarray(0.05), 0.03)) == turned.get(verdict, verdict)
+    verdict = str(decide(back, np.asarray(0.05), np.log1p(0.03)))
+    assert str(decide(there, np.asarray(0.05), np.log1p(0.03))) == turned.get(verdict, verdict)
 
 
 def test_welch_agrees_with_scipy() -> None:

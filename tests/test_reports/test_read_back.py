@@ -18,7 +18,7 @@ from report_builder import write_run_set
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.charts.reference import Point, Result, reference_figure
 from reports.charts.scores import ScoreRow, scores_figure
-from reports.comparison.comparison import compare_sets
+from reports.comparison.comparison import compare_all
 from reports.document.blocks import Chart
 from reports.facts.facts import SetFacts, gather
 from reports.page.figures.times import column_unit, runs_chart, time_chart
@@ -148,7 +148,7 @@ def test_parts_of_the_time_are_as_long_as_the_table_says(tmp_path: Path) -> None
 
 def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_path: Path) -> None:
     base, new = gathered(tmp_path, make_runs(TINY), make_runs(TINY, throughput=15_000.0, num_evals=15))
-    comparison = compare_sets(base, new)
+    (comparison,) = compare_all(base, [new])
     why, table_section = comparison_sections((base, new), base, (comparison,), "g")
     (chart,) = [block for block in why.blocks if isinstance(block, Chart)]
     (table,) = [block for block in table_section.blocks if block.block == "table"]

@@ -9,6 +9,7 @@ from reports.comparison.sample_size import MAX_RUNS, runs_needed
 from reports.statistics.ratios import Difference, decide, paired_difference, welch_difference
 
 LEVEL, SPREAD = 0.0125, 0.04
+MARGIN = float(np.log1p(0.03))
 
 
 def pairing(num_base: int, num_new: int, *, is_paired: bool = False) -> Pairing:
@@ -27,12 +28,12 @@ def measured(effect: float, num_base: int, num_new: int) -> Difference:
 
 @pytest.mark.parametrize(("effect", "settled"), [(0.05, "slower"), (-0.08, "faster"), (0.01, "no difference shown")])
 def test_that_many_runs_settle_it_in_four_of_five_cases(effect: float, settled: str) -> None:
-    needed = runs_needed(measured(effect, 10, 10), LEVEL, 0.03, pairing(10, 10))
+    needed = runs_needed(measured(effect, 10, 10), LEVEL, MARGIN, pairing(10, 10))
     assert needed is not None
     generator = np.random.default_rng(31)
     base = SPREAD * generator.standard_normal((3_000, needed))
     new = effect + SPREAD * generator.standard_normal((3_000, needed))
-    verdicts = decide(welch_difference(base, new, base_step=0, new_step=0), np.asarray(LEVEL), 0.03)
+    verdicts = decide(welch_difference(base, new, base_step=0, new_step=0), np.asarray(LEVEL), MARGIN)
     assert np.mean(verdicts == settled) == pytest.approx(0.8, abs=0.05)
 
 
@@ -40,23 +41,23 @@ def test_pairs_are_counted_as_pairs() -> None:
     difference = Difference(
         mean=np.asarray(0.05), standard_error=np.asarray(SPREAD / np.sqrt(8)), degrees=np.asarray(7.0)
     )
-    needed = runs_needed(difference, LEVEL, 0.03, pairing(8, 8, is_paired=True))
+    needed = runs_needed(difference, LEVEL, MARGIN, pairing(8, 8, is_paired=True))
     assert needed is not None
     apart = 0.05 + SPREAD * np.random.default_rng(32).standard_normal((3_000, needed))
-    verdicts = decide(paired_difference(np.zeros_like(apart), apart, step=0), np.asarray(LEVEL), 0.03)
+    verdicts = decide(paired_difference(np.zeros_like(apart), apart, step=0), np.asarray(LEVEL), MARGIN)
     assert np.mean(verdicts == "slower") == pytest.approx(0.8, abs=0.05)
 
 
 def test_uneven_sides_plan_even_ones() -> None:
-    assert runs_needed(measured(0.05, 5, 20), LEVEL, 0.03, pairing(5, 20)) == (
-        runs_needed(measured(0.05, 10, 10), LEVEL, 0.03, pairing(10, 10))
+    assert runs_needed(measured(0.05, 5, 20), LEVEL, MARGIN, pairing(5, 20)) == (
+        runs_needed(measured(0.05, 10, 10), LEVEL, MARGIN, pairing(10, 10))
     )
 
 
 def test_a_ratio_right_at_the_smallest_effect_cannot_be_settled() -> None:
-    assert runs_needed(measured(np.log(1.03) - 1e-4, 10, 10), LEVEL, 0.03, pairing(10, 10)) is None
+    assert runs_needed(measured(np.log(1.03) - 1e-4, 10, 10), LEVEL, MARGIN, pairing(10, 10)) is None
 
 
 def test_never_fewer_than_verdicts_need() -> None:
-    assert runs_needed(measured(1.0, 5, 5), LEVEL, 0.03, pairing(5, 5)) == 5
+    assert runs_needed(measured(1.0, 5, 5), LEVEL, MARGIN, pairing(5, 5)) == 5
     assert MAX_RUNS >= 1_000

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.comparison.comparison import Comparison, compare_all
+from reports.comparison.comparison import compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words
-from reports.comparison.factor import FactorComparison
+from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import needs, plain_sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Fold, Prose, Table
 from reports.document.page import PageSection

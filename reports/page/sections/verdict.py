@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 
-from reports.comparison.comparison import Comparison
+from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Table
 from reports.document.glossary import registered, status_line
