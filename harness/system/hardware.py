@@ -1,6 +1,6 @@
 """Processor, memory and product name of this system in MLPerf's field names, from /proc, /sys and udev.
 
-Only what the system itself says is reported; a field that nothing tells is absent. Inside a virtual machine
+Only what the system itself says is reported; a field that nothing shows is absent. Inside a virtual machine
 these are the virtual machine's. Sources: proc(5), the kernel's ABI documents for sysfs, udev's dmi_memory_id.
 """
 
@@ -15,6 +15,7 @@ from harness.system.resources import ROOT, output_of, read_text
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _CPU_FOLDERS = "sys/devices/system/cpu"
+_HYPERVISORS = ("kvm", "qemu", "vmware", "virtualbox", "xen", "microsoft corporation virtual", "amazon ec2", "google")
 _PLACEHOLDERS = {"", "none", "default string", "to be filled by o.e.m.", "not specified", "system product name"}
 
 
@@ -47,7 +48,9 @@ def describe_processors(root: Path = ROOT) -> dict[str, Found]:
     cpus = read_processors(root)
     found: dict[str, Found] = {}
     if cpus.model_name:
-        found["host_processor_model_name"] = Found(cpus.model_name, "/proc/cpuinfo" if _has(root) else "platform")
+        found["host_processor_model_name"] = Found(
+            cpus.model_name, "/proc/cpuinfo" if (root / "proc/cpuinfo").exists() else "platform"
+        )
     if cpus.num_packages:
         found["host_processors_per_node"] = Found(str(cpus.num_packages), "sysfs cpu topology")
         found["host_processor_core_count"] = Found(str(cpus.num_cores // cpus.num_packages), "sysfs cpu topology")
@@ -97,19 +100,10 @@ def describe_memory(root: Path = ROOT) -> dict[str, Found]:
 
 
 def virtualization(root: Path = ROOT) -> str | None:
-    """The hypervisor's name where the system says it, 'unnamed hypervisor' where it says only that; else None."""
+    """Name the hypervisor where the system says it, 'unnamed hypervisor' where it says only that; else None."""
     hypervisor = read_text(root / "sys/hypervisor/type")
     product = " ".join(_dmi(root, name) for name in ("sys_vendor", "product_name")).lower()
-    for word in (
-        "kvm",
-        "qemu",
-        "vmware",
-        "virtualbox",
-        "xen",
-        "microsoft corporation virtual",
-        "amazon ec2",
-        "google",
-    ):
+    for word in _HYPERVISORS:
         if word in product and "metal" not in product:
             return word.removesuffix(" corporation virtual")
     if hypervisor:
@@ -123,15 +117,11 @@ def count_alike(items: Iterable[str]) -> str:
 
 
 def format_bytes(num_bytes: float) -> str:
-    """KiB, MiB or GiB, without decimals where it is whole."""
+    """Write KiB, MiB or GiB, without decimals where it is whole."""
     for unit, name in ((GIB, "GiB"), (MIB, "MiB")):
         if num_bytes >= unit:
             return f"{num_bytes / unit:.4g} {name}"
     return f"{num_bytes / KIB:.4g} KiB"
-
-
-def _has(root: Path) -> bool:
-    return (root / "proc/cpuinfo").exists()
 
 
 def _cpuinfo(root: Path, key: str) -> str | None:

@@ -26,7 +26,7 @@ TOLERANCE = 1e-3
 """Share of the bytes that may be left when the cache counts as cleared: a page that another reader holds."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class CacheClear:
     """What was done, in words, and what was in memory before and after; None where it cannot be measured."""
 
@@ -46,9 +46,9 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
     sizes = {path: path.stat().st_size for path in files}
     total = sum(sizes.values())
     if not files:
-        return _clear(True, "nothing to clear: no files", 0, 0, 0)
+        return CacheClear(True, "nothing to clear: no files", 0, 0, 0)
     if not can_clear():
-        return _clear(False, f"not cleared: {sys.platform} has no posix_fadvise", total, None, None)
+        return CacheClear(False, f"not cleared: {sys.platform} has no posix_fadvise", total, None, None)
     before = _resident(files)
     for _ in range(_ATTEMPTS):
         for path in files:
@@ -57,10 +57,14 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
         if after is None or after <= total * TOLERANCE:
             break
     if before is None or after is None:
-        return _clear(False, "posix_fadvise, not proved: mincore is denied on files of others", total, before, after)
+        return CacheClear(
+            False, "posix_fadvise, not proved: mincore is denied on files of others", total, before, after
+        )
     if after > total * TOLERANCE:
-        return _clear(False, f"posix_fadvise, {after} bytes stayed: {_why_pages_stay(files)}", total, before, after)
-    return _clear(True, "posix_fadvise, proved by mincore", total, before, after)
+        return CacheClear(
+            False, f"posix_fadvise, {after} bytes stayed: {_why_pages_stay(files)}", total, before, after
+        )
+    return CacheClear(True, "posix_fadvise, proved by mincore", total, before, after)
 
 
 def can_clear() -> bool:
@@ -102,12 +106,6 @@ def list_files(paths: Iterable[str | Path]) -> list[Path]:
         below = sorted(path.rglob("*")) if path.is_dir() else [path]
         files.update((file.resolve(strict=True), None) for file in below if not file.is_dir())
     return [file for file in files if stat.S_ISREG(file.stat().st_mode)]
-
-
-def _clear(cleared: bool, method: str, num_bytes: int, before: int | None, after: int | None) -> CacheClear:
-    return CacheClear(
-        cleared=cleared, method=method, num_bytes=num_bytes, resident_bytes_before=before, resident_bytes_after=after
-    )
 
 
 def _resident(files: list[Path]) -> int | None:

@@ -46,7 +46,7 @@ class Resources:
 
 
 def read_resources(root: Path = ROOT) -> Resources:
-    """Read everything once; a few milliseconds. `root` is where /proc and /sys lie."""
+    """Read everything once; a few milliseconds. `root` is where /proc and /sys are."""
     cpus = affinity_cpus()
     quota = quota_cores(root)
     memory = psutil.virtual_memory()
@@ -66,19 +66,19 @@ def read_resources(root: Path = ROOT) -> Resources:
 
 
 def usable_cores() -> int:
-    """How many threads are worth starting here; at least 1."""
+    """Count the threads that are worth starting here; at least 1."""
     return read_resources().num_cores
 
 
 def affinity_cpus() -> frozenset[int]:
-    """Logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
+    """List the logical CPUs that this process may run on; all of them where the system has no affinity (macOS)."""
     if hasattr(os, "sched_getaffinity"):
         return frozenset(os.sched_getaffinity(0))
     return frozenset(range(os.cpu_count() or 1))
 
 
 def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
-    """Cores that `cpus` lie on: SMT siblings count once. Without topology every CPU counts."""
+    """Count the cores of `cpus`: SMT siblings count once. Without topology every CPU counts."""
     siblings = set()
     for cpu in cpus:
         folder = root / f"sys/devices/system/cpu/cpu{cpu}/topology"
@@ -88,7 +88,7 @@ def count_physical_cores(cpus: frozenset[int], root: Path = ROOT) -> int:
 
 
 def quota_cores(root: Path = ROOT) -> float | None:
-    """The lowest CPU quota on the way up the cgroup tree, in cores; None without one."""
+    """Find the lowest CPU quota on the way up the cgroup tree, in cores; None without one."""
     quotas = []
     for folder in cgroup_folders("cpu", root):
         fields = (read_text(folder / "cpu.max") or "").split()
@@ -102,20 +102,18 @@ def quota_cores(root: Path = ROOT) -> float | None:
 
 
 def free_disk_bytes(path: Path) -> int:
-    """Bytes that this user may still write at `path`, or at its nearest parent that exists."""
+    """Count the bytes that this user may still write at `path`, or at its nearest parent that exists."""
     return shutil.disk_usage(existing_parent(path)).free
 
 
 def existing_parent(path: Path) -> Path:
-    """`path` itself or the nearest folder above it that exists."""
+    """Find `path` itself or the nearest folder above it that exists."""
     path = path.absolute()
-    while not path.exists() and path != path.parent:
-        path = path.parent
-    return path
+    return next((parent for parent in (path, *path.parents) if parent.exists()), path)
 
 
 def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
-    """'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where the system does not tell."""
+    """'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where unknown."""
     target = existing_parent(path).resolve()
     deepest, found = -1, None
     for mount, _, kind, _ in _mounts(root):
@@ -125,7 +123,7 @@ def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
 
 
 def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
-    """This process's folder of one controller and its parents up to the mount, cgroup v1 and v2 alike."""
+    """List this process's folder of one controller and its parents up to the mount, cgroup v1 and v2 alike."""
     paths = _cgroup_paths(root)
     folders: list[Path] = []
     for mount, mount_root, kind, options in _mounts(root):
@@ -136,7 +134,7 @@ def cgroup_folders(controller: str, root: Path = ROOT) -> list[Path]:
 
 
 def read_text(path: Path) -> str | None:
-    """The stripped text of a small system file, or None when it cannot be read."""
+    """Read the stripped text of a small system file, or None when it cannot be read."""
     try:
         with path.open("rb") as file:
             return file.read(1 << 20).decode("utf-8", "replace").strip("\0 \t\r\n")
@@ -179,13 +177,12 @@ def _reclaimable_bytes(folder: Path) -> int:
 
 
 def _cgroup_paths(root: Path) -> dict[str, str]:
-    """Controller -> path of this process; cgroup v2 stands under ''."""
+    """Map controllers to this process's paths; cgroup v2's is under ''."""
     paths = {}
-    for line in (read_text(root / "proc/self/cgroup") or "").splitlines():
-        fields = line.split(":", 2)
-        if len(fields) == 3:
-            for controller in fields[1].split(","):
-                paths[controller] = fields[2]
+    for _, controllers, path in re.findall(
+        r"^([^:]*):([^:]*):(.*)$", read_text(root / "proc/self/cgroup") or "", re.M
+    ):
+        paths.update(dict.fromkeys(controllers.split(","), path))
     return paths
 
 
@@ -200,14 +197,10 @@ def _mounts(root: Path) -> Iterator[tuple[Path, str, str, list[str]]]:
 
 
 def _with_parents(mount: Path, mount_root: str, path: str) -> list[Path]:
-    """From the process's folder up to the mount point; the mount alone where the path lies outside of it."""
+    """List the process's folder and its parents up to the mount point; the mount alone where it is outside."""
     inside = os.path.relpath(path, mount_root)
     folder = mount if inside.startswith("..") else Path(os.path.normpath(mount / inside))
-    folders = [folder]
-    while folder != mount and folder != folder.parent:
-        folder = folder.parent
-        folders.append(folder)
-    return [folder for folder in folders if folder.is_dir()]
+    return [parent for parent in (folder, *folder.parents) if parent.is_relative_to(mount) and parent.is_dir()]
 
 
 def _whole(text: str) -> int | None:

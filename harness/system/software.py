@@ -44,10 +44,9 @@ _INSTRUCTION_SETS = (
 
 
 def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str, Found]:
-    """framework, other_software_stack and operating_system."""
+    """Describe framework, other_software_stack and operating_system."""
     found: dict[str, Found] = {}
-    torch_version = version_of("torch")
-    if torch_version:
+    if torch_version := version_of("torch"):
         found["framework"] = Found(f"PyTorch {torch_version}", "package metadata")
     stack = [f"Python {platform.python_version()}"]
     stack += [f"{name} {version}" for name in PACKAGES[2:] if name != "click" and (version := version_of(name))]
@@ -55,14 +54,13 @@ def describe_software(accelerators: Accelerators, root: Path = ROOT) -> dict[str
     if accelerators.driver_version:
         stack.append(f"NVIDIA driver {accelerators.driver_version}")
     found["other_software_stack"] = Found(", ".join(stack), "package metadata, uname")
-    operating_system = _operating_system(root)
-    if operating_system:
+    if operating_system := _operating_system(root):
         found["operating_system"] = Found(operating_system, "os-release, platform")
     return found
 
 
 def version_of(package: str) -> str | None:
-    """The installed version by its metadata, None when it is not installed."""
+    """Look up the installed version by its metadata, None when it is not installed."""
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -96,7 +94,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
 
 
 def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Variables that change speed or results, sorted; none that might hold a credential."""
+    """Select variables that change speed or results, sorted; none that might hold a credential."""
     return {
         name: value if len(value) <= _VALUE_LIMIT else value[:_VALUE_LIMIT] + "…"
         for name, value in sorted(environ.items())
@@ -107,7 +105,7 @@ def environment_variables(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def container(root: Path = ROOT, environ: Mapping[str, str] | None = None) -> str | None:
-    """Kind of container this process seems to run in, by the marks that runtimes leave; None without one."""
+    """Name the kind of container this process seems to run in, by the marks that runtimes leave; None without one."""
     environ = os.environ if environ is None else environ
     for path, name in ((".dockerenv", "docker"), ("run/.containerenv", "podman")):
         if (root / path).exists():

@@ -56,18 +56,14 @@ def submission_fields(
 
 
 def check_field(key: str, value: Any, source: str) -> tuple[str, Given]:
-    """One field under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
-    field = _field(key, source)
-    return field, Given(_checked(field, source, value), source)
-
-
-def _field(key: str, source: str) -> str:
+    """Check one field; returns it under its MLPerf name. Raises HarnessError (exit code 2) naming `source`."""
     by_plain_name = {field.replace("-", "_"): field for field in SUBMISSION_FIELDS}
     plain = str(key).replace("-", "_")
     if plain not in by_plain_name:
         hint = did_you_mean(plain, list(SUBMISSION_FIELDS))
         raise HarnessError(f"{source}: {key!r} is not a submission field.{hint}")
-    return by_plain_name[plain]
+    field = by_plain_name[plain]
+    return field, Given(_checked(field, source, value), source)
 
 
 def _checked(field: str, source: str, value: Any) -> str:

@@ -7,7 +7,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO
+from typing import TYPE_CHECKING
 
 from reference_models.process.errors import DatasetError
 
@@ -29,38 +29,34 @@ class SourceFile:
 
 
 class TextSource:
-    """One text file. Iterate over it once; then `source` tells what was read. `on_bytes` hears of bytes on disk."""
+    """One text file. Iterate over it once; then `source` is what was read. `on_bytes` gets bytes read from disk."""
 
     def __init__(self, path: Path, on_bytes: Callable[[int], None] | None = None) -> None:
         self.path = path
         self._raw = _CountingReader(path, on_bytes)
 
     def __iter__(self) -> Iterator[bytes]:
-        """Blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
-        with self._raw:
-            is_gzip = self._raw.peek_magic() == _GZIP_MAGIC
-            text: BinaryIO = gzip.GzipFile(fileobj=self._raw, mode="rb") if is_gzip else self._raw  # type: ignore[assignment]
-            rest, any_text = b"", False
+        """Yield blocks of about BLOCK_BYTES, each ending in a line feed. Raises DatasetError with the file's name."""
+        with self._raw, io.BufferedReader(self._raw, BLOCK_BYTES) as plain:
+            is_gzip = plain.peek(2)[:2] == _GZIP_MAGIC
+            text = gzip.GzipFile(fileobj=plain, mode="rb") if is_gzip else plain
+            any_text = False
             try:
-                while piece := text.read(BLOCK_BYTES):
+                while block := text.read(BLOCK_BYTES):
                     any_text = True
-                    end = piece.rfind(b"\n") + 1
-                    if end:
-                        yield rest + piece[:end]
-                        rest = piece[end:]
-                    else:
-                        rest += piece
-                        if len(rest) > _MAX_LINE_BYTES:
+                    if not block.endswith(b"\n"):
+                        end = text.readline(_MAX_LINE_BYTES)
+                        if len(end) == _MAX_LINE_BYTES:
                             raise DatasetError(
-                                f"{self.path}: no line ends within {len(rest)} bytes. It is no text file of Criteo's "
+                                f"{self.path}: no line ends within {len(end)} bytes. It is no text file of Criteo's "
                                 "form: give the .txt, day_<k> or .gz file itself."
                             )
+                        block += end if end.endswith(b"\n") else end + b"\n"
+                    yield block
             except (EOFError, zlib.error, gzip.BadGzipFile) as error:
                 raise DatasetError(
                     f"{self.path}: the gzip file is cut short or damaged ({error}). Download it again."
                 ) from None
-            if rest:
-                yield rest + b"\n"
             if not any_text:
                 raise DatasetError(f"{self.path}: is empty. Give a file with one sample per line.")
 
@@ -82,11 +78,6 @@ class _CountingReader(io.RawIOBase):
         self._on_bytes = on_bytes
         self.num_bytes = 0
         self.digest = hashlib.sha256()
-
-    def peek_magic(self) -> bytes:
-        magic = self._file.read(len(_GZIP_MAGIC))
-        self._file.seek(0)
-        return magic
 
     def readable(self) -> bool:
         return True

@@ -7,7 +7,7 @@ rename, so a folder without it is unfinished.
 
 import errno
 import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -53,11 +53,7 @@ class SplitWriter:
 
     def __init__(self, folder: Path, split: str, num_samples: int, num_dense: int, num_lookups: int) -> None:
         self.num_samples = num_samples
-        shapes = {
-            "labels": (num_samples,),
-            "dense": (num_samples, num_dense),
-            "indices": (num_samples, num_lookups),
-        }
+        shapes = _shapes(num_samples, num_dense, num_lookups)
         self._files = {
             name: _ArrayFile(folder / f"{split}_{name}.npy", shapes[name], np.dtype(dtype))
             for name, dtype in _DTYPES.items()
@@ -74,6 +70,10 @@ class SplitWriter:
         """Make the files durable."""
         for file in self._files.values():
             file.close()
+
+
+def _shapes(num_samples: int, num_dense: int, num_lookups: int) -> dict[str, tuple[int, ...]]:
+    return {"labels": (num_samples,), "dense": (num_samples, num_dense), "indices": (num_samples, num_lookups)}
 
 
 class _ArrayFile:
@@ -211,12 +211,11 @@ class StoreSplit:
 
     def _map(self, name: str) -> NDArray[Any]:
         path = self._path(name)
-        widths = {"labels": (), "dense": (self.num_dense,), "indices": (sum(self.multi_hot),)}
         try:
             array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
-        expected = (self.num_samples, *widths[name])
+        expected = _shapes(self.num_samples, self.num_dense, sum(self.multi_hot))[name]
         if not isinstance(array, np.ndarray) or array.shape != expected or array.dtype != _DTYPES[name]:
             found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
             wanted = f"{np.dtype(_DTYPES[name])}{list(expected)}"
@@ -228,19 +227,20 @@ def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
     """Open a prepared dataset and hold it against the definition. Reads metadata, no samples."""
     manifest = read_manifest(folder)
     check_files(folder, manifest)
-    problems: Sequence[tuple[str, Any, Any]] = (
-        ("kind", data.kind, manifest["kind"]),
-        ("multi_hot", list(data.multi_hot), manifest["multi_hot"]),
-        ("num_dense", data.num_dense, manifest["num_dense"]),
-        *([("num_embeddings", list(data.num_embeddings), manifest["num_embeddings"])] if data.num_embeddings else []),
-        *([("sha256", data.sha256, manifest["dataset_sha256"])] if data.sha256 else []),
-        *([("train_samples", data.train_samples, manifest["splits"]["train"])] if data.train_samples else []),
-        *([("eval_samples", data.eval_samples, manifest["splits"]["eval"])] if data.eval_samples else []),
-    )
-    for field, wanted, found in problems:
-        if wanted != found:
+    found = {
+        "kind": manifest["kind"],
+        "multi_hot": tuple(manifest["multi_hot"]),
+        "num_dense": manifest["num_dense"],
+        "num_embeddings": tuple(manifest["num_embeddings"]),
+        "sha256": manifest["dataset_sha256"],
+        "train_samples": manifest["splits"]["train"],
+        "eval_samples": manifest["splits"]["eval"],
+    }
+    for field, value in found.items():
+        wanted = getattr(data, field)
+        if wanted and wanted != value:
             raise DatasetError(
-                f"{folder / MANIFEST}: {field} is {found}, the benchmark's definition says {wanted}. "
+                f"{folder / MANIFEST}: {field} is {value}, the benchmark's definition says {wanted}. "
                 "It is another dataset: give another --data folder or make this one again."
             )
     return OpenedDataset(
