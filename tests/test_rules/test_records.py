@@ -100,10 +100,12 @@ def spelled(path: tuple[str | int, ...]) -> str:
     return text
 
 
-@pytest.mark.parametrize("path", sorted(VERSION_1.rglob("*.json")), ids=lambda path: str(path.relative_to(VERSION_1)))
+# An entry of throughput.json beside it is no file of its own: a resumed sweep measures it again.
+VERSION_1_FILES = sorted(path for path in VERSION_1.rglob("*.json") if path.name != "measured.json")
+
+
+@pytest.mark.parametrize("path", VERSION_1_FILES, ids=lambda path: str(path.relative_to(VERSION_1)))
 def test_every_file_of_version_1_is_read_and_written_as_version_2(path: Path, tmp_path: Path) -> None:
-    if path.name == "measured.json":
-        pytest.skip("what a resumed sweep need not measure again: an entry of throughput.json, no file of its own")
     record_type = SystemRecord if path.parent.name == "systems" else RECORDS[path.stem]
     record = decode(path, record_type)
     assert isinstance(record, record_type)
