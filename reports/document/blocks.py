@@ -5,14 +5,16 @@ escape and place, they format, choose and compute nothing. Figures are drawn in 
 comparable results, a group is sections, a section is blocks; the macro that places a block has the block's name.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, TypeVar
 
 from markupsafe import Markup
 
 from reports.charts.figure import Figure
 from reports.text.formatting import MISSING
+
+_Item = TypeVar("_Item")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,26 +76,59 @@ class Table:
         return len(self.rows) > 30
 
 
+def numeric(name: str, help_: str = "") -> Column:
+    """A column of numbers."""
+    return Column(name=name, is_number=True, help=help_)
+
+
 def text_table(
-    columns: Sequence[str],
+    columns: Sequence[str | Column],
     rows: Iterable[Sequence[object]],
     *,
     numbers: Collection[str] = (),
     caption: str = "",
     id_: str = "",
+    is_sortable: bool = False,
+    style: str = "",
 ) -> Table:
-    """A table of plain values, None being not known; `numbers` names the columns that are set to the right.
+    """A table of cells and plain values, None being not known; `numbers` names columns that are set to the right.
 
     Raises ValueError when a row has another number of cells than there are columns.
     """
-    made = [tuple(Cell(text=MISSING if value is None else str(value)) for value in row) for row in rows]
+    made = [tuple(_cell(value) for value in row) for row in rows]
     if wrong := next((row for row in made if len(row) != len(columns)), None):
         raise ValueError(f"a row of {len(wrong)} cells in a table of {len(columns)} columns: {wrong!r}")
     return Table(
         id=id_,
         caption=caption,
-        columns=tuple(Column(name=name, is_number=name in numbers) for name in columns),
+        columns=tuple(
+            column if isinstance(column, Column) else Column(name=column, is_number=column in numbers)
+            for column in columns
+        ),
         rows=tuple(made),
+        is_sortable=is_sortable,
+        style=style,
+    )
+
+
+def _cell(value: object) -> Cell:
+    return value if isinstance(value, Cell) else Cell(text=MISSING if value is None else str(value))
+
+
+def table_of(
+    items: Iterable[_Item],
+    columns: Iterable[tuple[str | Column | None, Callable[[_Item], object]]],
+    *,
+    caption: str = "",
+    id_: str = "",
+    is_sortable: bool = False,
+    style: str = "",
+) -> Table:
+    """One row per item: each column with what it shows of an item, as in `text_table`; None is no column."""
+    shown = [(column, show) for column, show in columns if column is not None]
+    rows = [[show(item) for _, show in shown] for item in items]
+    return text_table(
+        [column for column, _ in shown], rows, caption=caption, id_=id_, is_sortable=is_sortable, style=style
     )
 
 

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.records import Comparison
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import (
@@ -93,12 +93,12 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         is_scaled = factor is not None and factor != 1.0
         rows.append(
             (
-                Cell(text=entry.label),
-                Cell(text=unit.number(entry.result.olympic_mean_s)),
-                Cell(text=bounds),
-                Cell(text=f"{factor:.4f}" if factor is not None else MISSING),
+                entry.label,
+                unit.number(entry.result.olympic_mean_s),
+                bounds,
+                (f"{factor:.4f}" if factor is not None else MISSING),
                 Cell(text=unit.number(entry.result.score_s), kind="strong"),
-                Cell(text=text),
+                text,
             )
         )
         drawn.append(
@@ -129,18 +129,18 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         ),
         heading=title,
         lead=lead,
-        table=Table(
-            id=f"{id_}-table",
-            caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
-            columns=(
-                Column(name="Configuration"),
-                Column(name="Olympic mean", is_number=True, help="raw"),
-                Column(name="95 % interval", is_number=True, help="of the Olympic mean"),
-                Column(name="RCP factor", is_number=True),
-                Column(name="Score", is_number=True, help="normalised"),
-                Column(name="Overlaps with"),
+        table=text_table(
+            (
+                "Configuration",
+                numeric("Olympic mean", "raw"),
+                numeric("95 % interval", "of the Olympic mean"),
+                numeric("RCP factor"),
+                numeric("Score", "normalised"),
+                "Overlaps with",
             ),
-            rows=tuple(rows),
+            rows,
+            id_=f"{id_}-table",
+            caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
     )
     note = Prose(

@@ -3,17 +3,17 @@
 from collections.abc import Sequence
 
 from reports.comparison.records import PastSet
-from reports.document.blocks import Block, Cell, Column, Prose, Table
+from reports.document.blocks import Block, Column, Prose, numeric, text_table
 from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
 
 _COLUMNS = (
-    Column(name="when (UTC)"),
-    Column(name="benchmark"),
-    Column(name="name, config"),
-    Column(name="outcome"),
-    Column(name="runs", is_number=True),
-    Column(name="score", is_number=True),
-    Column(name="samples/s", is_number=True),
+    "when (UTC)",
+    "benchmark",
+    "name, config",
+    "outcome",
+    numeric("runs"),
+    numeric("score"),
+    numeric("samples/s"),
     Column(name="folder", is_below=True),
     Column(name="made by", is_below=True),
 )
@@ -23,8 +23,8 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
     """One row per set, and how many more there are than are shown."""
     if not past:
         return (Prose(text="No run sets here."),)
-    rows = tuple(tuple(Cell(text=text) for text in _row(entry)) for entry in past)
-    table = Table(id="history", caption="", columns=_COLUMNS, rows=rows)
+    rows = tuple(tuple(text for text in _row(entry)) for entry in past)
+    table = text_table(_COLUMNS, rows, id_="history")
     if len(past) == num_found:
         return (table,)
     return (table, Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))

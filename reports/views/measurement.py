@@ -16,7 +16,7 @@ from reports.page.figures.profile import (
     operators_table,
     phases_table,
 )
-from reports.page.sections.measured import measured_cells, measured_columns
+from reports.page.sections.measured import measured_columns
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, interval, percent, throughput_text
@@ -42,10 +42,7 @@ def throughput_blocks(measured: MeasuredSet, *, num_steps: int, path: Path) -> t
 
 def measured_blocks(measured: MeasuredSet, path: Path) -> tuple[Block, ...]:
     """What one measurement found: the mean of what is compared with its interval, the means beside it, the file."""
-    measure = measured.measure
-    names = [column.name for column in measured_columns(measure)]
-    texts = [cell.text for cell in measured_cells(measure, measured)]
-    facts = [Fact(name=name, value=text) for name, text in zip(names, texts, strict=True)]
+    facts = [Fact(name=column.name, value=show(measured).text) for column, show in measured_columns(measured.measure)]
     facts += [Fact(name="processes", value=str(len(measured.values))), Fact(name="file", value=str(path))]
     title = f"{measured.title}: {measured.kind}, measured; not a score"
     return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)

@@ -1,10 +1,11 @@
 """A score: the Olympic mean with its uncertainty, and the factors that it is made of; as values, and as blocks."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports.document.blocks import Block, Cell, Column, Fact, Facts, Heading, Part, Table
+from reports.document.blocks import Block, Cell, Fact, Facts, Heading, Part, table_of
 from reports.facts.facts import SetFacts
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
@@ -103,21 +104,9 @@ def _summary(values: Sequence[float | int | None]) -> dict[str, float | None] | 
 
 def score_blocks(records: Sequence[Record]) -> tuple[Block, ...]:
     """One table with a row per set; what no set has is left out."""
-    rows = [[show(record) for _, show in _SHOWN] for record in records]
-    used = [index for index in range(1, len(_SHOWN)) if any(row[index] for row in rows)]
-    names = [_SHOWN[index][0] for index in used]
-    return (
-        Table(
-            id="scores",
-            caption="",
-            columns=(Column(name="result set"), *(Column(name=name) for name in names)),
-            rows=tuple(
-                (Cell(text=row[0], sub=record["path"]), *(Cell(text=row[index]) for index in used))
-                for record, row in zip(records, rows, strict=True)
-            ),
-            layout="records",
-        ),
-    )
+    used = [(name, show) for name, show in _SHOWN if any(show(record) for record in records)]
+    title = ("result set", lambda record: Cell(text=_problem(record), sub=record["path"]))
+    return (replace(table_of(records, (title, *used), id_="scores"), layout="records"),)
 
 
 def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
@@ -204,7 +193,6 @@ def _rcp(record: Record) -> str:
 
 
 _SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
-    ("result set", _problem),
     ("score", _score),
     ("verdict", _verdict),
     ("standing", lambda record: record["standing"] or ""),
@@ -221,7 +209,7 @@ _SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
 _COLUMNS = (
     "path", "benchmark", "round", "standing", "verdict", "num_runs", "num_runs_required", "num_converged", "score_s",
     "olympic_mean_s", "interval_low_s", "interval_high_s", "samples_to_converge", "throughput_samples_per_s",
-    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train",
+    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train"
 )  # fmt: skip
 
 

@@ -22,14 +22,14 @@ def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
 
 def _table(table: StudyTable) -> Table:
     shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
-    return Table(
-        id="",
-        caption=printable(table.title),
-        columns=tuple(
+    return text_table(
+        [
             Column(name=f"{printable(column.name)} ({column.origin})", is_number=_is_number(table, index))
             for index, column in enumerate(table.columns)
-        ),
-        rows=tuple(zip(*shown, strict=True)) if table.rows else (),
+        ],
+        tuple(zip(*shown, strict=True)) if table.rows else (),
+        id_="",
+        caption=printable(table.title),
     )
 
 

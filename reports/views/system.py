@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from reports.document.blocks import Block, Cell, Column, Heading, Part, Prose, Table, text_table
+from reports.document.blocks import Block, Cell, Heading, Part, Prose, text_table
 
 
 def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> tuple[Block, ...]:
@@ -12,13 +12,12 @@ def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> t
 
 def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
     """All checks of `harness.system.preflight`, then why each warning matters and what to do."""
-    columns = tuple(Column(name=name) for name in ("status", "check", "value"))
+    columns = tuple(name for name in ("status", "check", "value"))
     rows = tuple(
-        (Cell(text=check["status"], kind=check["status"]), Cell(text=check["name"]), Cell(text=check["value"]))
-        for check in checks
+        (Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks
     )
     return (
-        Table(id="checks", caption="", columns=columns, rows=rows),
+        text_table(columns, rows, id_="checks"),
         *(
             Part(
                 heading=Heading(text=f"{check['name']}: {check['value']}"),

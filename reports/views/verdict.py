@@ -6,19 +6,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 from typing import Any
 
-from reports.document.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    FindingList,
-    Fold,
-    Heading,
-    Part,
-    Prose,
-    Table,
-    text_table,
-)
+from reports.document.blocks import Block, Bullets, Cell, FindingList, Fold, Heading, Part, Prose, text_table
 from reports.document.findings import Placed, group_findings
 from reports.render.csv import render_csv
 from reports.text.formatting import plural
@@ -31,7 +19,7 @@ MAX_PLACES = 5
 MAX_PARTS = 20
 _COLUMNS = (
     "subject", "level", "outcome", "benchmark", "ruleset", "severity", "code", "title", "path", "line_num", "message",
-    "found", "expected", "remedy", "citation",
+    "found", "expected", "remedy", "citation"
 )  # fmt: skip
 _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
 
@@ -126,14 +114,12 @@ def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
     for part in parts[:max_parts]:
         found = [plural(part.count(each), each) for each in SEVERITIES[:2] if part.count(each)]
         name = str(PurePath(part.subject).relative_to(verdict.subject))
-        rows.append(
-            (Cell(text=part.outcome, kind=part.outcome), Cell(text=name), Cell(text=", ".join(found) or "none"))
-        )
-    table = Table(
-        id=f"{below}s",
+        rows.append((Cell(text=part.outcome, kind=part.outcome), name, ", ".join(found) or "none"))
+    table = text_table(
+        ("verdict", below, "findings"),
+        rows,
+        id_=f"{below}s",
         caption=f"{plural(len(parts), below)}: {_counts(parts)}",
-        columns=tuple(Column(name=name) for name in ("verdict", below, "findings")),
-        rows=tuple(rows),
     )
     if max_parts is None or len(parts) <= max_parts:
         return (table,)

@@ -10,10 +10,9 @@ from click.testing import CliRunner
 from report_builder import write_attempt, write_run_set
 
 from harness.cli import cli
-from reports.document.blocks import Column
 from reports.facts.facts import SetFacts, gather
 from reports.facts.find import with_prices
-from reports.page.figures.cost import cost_cells, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
+from reports.page.figures.cost import cost_columns, cost_text, cost_to_train, energy_per_sample_j, mean_energy_j
 from reports.page.report import render_report
 from rules.errors import InputError
 
@@ -83,9 +82,9 @@ def test_cost_is_the_measured_mean_times_the_price_and_called_derived(measured: 
     assert facts.result.convergence is not None
     convergence = replace(facts.result.convergence, factor=1.5)
     scaled = replace(facts.result, score_s=1.5 * facts.result.olympic_mean_s, convergence=convergence)
-    assert cost_cells(replace(facts, price_per_hour=7200.0, result=scaled), (Column(name="Cost"),))[0].text == (
-        cost_text(2 * facts.result.olympic_mean_s)
-    )
+    priced = replace(facts, price_per_hour=7200.0, result=scaled)
+    shown = {column.name: show(priced).text for column, show in cost_columns([priced])}
+    assert shown["Cost"] == cost_text(2 * facts.result.olympic_mean_s)
 
 
 def test_several_configurations_have_cost_and_energy_in_their_table(measured: Path, tmp_path: Path) -> None:

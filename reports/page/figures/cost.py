@@ -1,9 +1,9 @@
 """Energy measured and cost derived of one result set: what the verdict table and the large numbers say of them."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 
-from reports.document.blocks import Cell, Column, KeyNumber
+from reports.document.blocks import Cell, Column, KeyNumber, numeric
 from reports.facts.energy import explain_missing, measured_j, source_words
 from reports.facts.facts import SetFacts
 from reports.text.formatting import MISSING
@@ -80,26 +80,23 @@ def cost_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
     return tuple(found)
 
 
-def cost_columns(group: Sequence[SetFacts]) -> tuple[Column, ...]:
-    """Columns of a verdict table for what any of its configurations has."""
-    columns = []
+def cost_columns(group: Sequence[SetFacts]) -> Iterator[tuple[Column, Callable[[SetFacts], Cell]]]:
+    """Columns of a verdict table for what any of its configurations has, each with what it shows of one."""
     if any(mean_energy_j(facts) is not None for facts in group):
-        columns.append(Column(name="Energy", is_number=True, help="measured; mean per run"))
+        yield numeric("Energy", "measured; mean per run"), _energy_cell
     prices = {facts.price_per_hour for facts in group if facts.price_per_hour is not None}
     if prices:
         text = " or ".join(f"{price:g}" for price in sorted(prices))
-        columns.append(Column(name="Cost", is_number=True, help=f"derived: Olympic mean × {text} per hour"))
-    return tuple(columns)
+        yield numeric("Cost", f"derived: Olympic mean × {text} per hour"), _cost_cell
 
 
-def cost_cells(facts: SetFacts, columns: tuple[Column, ...]) -> tuple[Cell, ...]:
-    """One configuration's cells below `columns`."""
-    energy_j, cost = mean_energy_j(facts), cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)
-    cells = {
-        "Energy": Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}"),
-        "Cost": Cell(text=cost_text(cost)),
-    }
-    return tuple(cells[column.name] for column in columns)
+def _energy_cell(facts: SetFacts) -> Cell:
+    energy_j = mean_energy_j(facts)
+    return Cell(text=energy_text(energy_j), sort="" if energy_j is None else f"{energy_j:.9g}")
+
+
+def _cost_cell(facts: SetFacts) -> Cell:
+    return Cell(text=cost_text(cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)))
 
 
 def missing_energy(facts: SetFacts) -> tuple[str, ...]:

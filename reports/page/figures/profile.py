@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from reports.document.blocks import Cell, Column, Table, text_table
+from reports.document.blocks import Table, numeric, text_table
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, percent, plural, printable, si
 from reports.text.formatting import throughput_text as speed
@@ -66,20 +66,20 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
 
 
 def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
-    return Table(
-        id=id_,
-        caption="Phases of one step; time measured, all else computed",
-        columns=(
-            Column(name="Phase"),
-            Column(name="ms", is_number=True, help="measured"),
-            Column(name="Share", is_number=True),
-            Column(name="GFLOP/s", is_number=True),
-            Column(name="GB/s", is_number=True),
-            Column(name="FLOP/B", is_number=True),
-            Column(name="Ceiling", is_number=True, help="reached"),
-            Column(name="Bound by"),
+    return text_table(
+        (
+            "Phase",
+            numeric("ms", "measured"),
+            numeric("Share"),
+            numeric("GFLOP/s"),
+            numeric("GB/s"),
+            numeric("FLOP/B"),
+            numeric("Ceiling", "reached"),
+            "Bound by",
         ),
-        rows=tuple(tuple(Cell(text=text) for text in _phase_row(phase)) for phase in record.phases),
+        [tuple(text for text in _phase_row(phase)) for phase in record.phases],
+        id_=id_,
+        caption="Phases of one step; time measured, all else computed",
     )
 
 
@@ -168,20 +168,20 @@ def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
     measured = record.operators.measured
     share = amount(measured.outside_share)
     outside = "" if share is None else f"; {percent(share)} lie outside of all operators"
-    return Table(
-        id=id_,
+    return text_table(
+        (
+            "Operator",
+            numeric("Calls", "per step"),
+            numeric("Self, ms", "per step"),
+            numeric("Share"),
+            numeric("FLOP"),
+            numeric("Bytes"),
+            "Input shapes",
+        ),
+        [tuple(text for text in _operator_row(operator)) for operator in measured.table],
+        id_=id_,
         caption=f"Operators of most self time, measured over {plural(measured.num_steps, 'step')} under "
         f"torch.profiler, which slows small ones{outside}. FLOP and bytes per call are computed",
-        columns=(
-            Column(name="Operator"),
-            Column(name="Calls", is_number=True, help="per step"),
-            Column(name="Self, ms", is_number=True, help="per step"),
-            Column(name="Share", is_number=True),
-            Column(name="FLOP", is_number=True),
-            Column(name="Bytes", is_number=True),
-            Column(name="Input shapes"),
-        ),
-        rows=tuple(tuple(Cell(text=text) for text in _operator_row(operator)) for operator in measured.table),
     )
 
 

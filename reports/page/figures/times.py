@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from reports.charts.bars import PARTS, TimeBar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
-from reports.document.blocks import Cell, Chart, Column, Table
+from reports.document.blocks import Cell, Chart, numeric, text_table
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import log_summary, spread_shares
 from reports.text.formatting import MINUTES, TimeUnit, count, interval, percent, plural, throughput, time_unit
@@ -85,23 +85,10 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     title = "Time to train of every run"
     description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets)
     rows = tuple(
-        (
-            Cell(text=f"run {run.label}"),
-            Cell(text=unit.number(run.time_s)),
-            Cell(text=fate_words(run, facts)),
-        )
-        for facts in sets
-        for run in facts.runs
+        (f"run {run.label}", unit.number(run.time_s), fate_words(run, facts)) for facts in sets for run in facts.runs
     )
-    table = Table(
-        id=f"{id_}-table",
-        caption=title,
-        columns=(
-            Column(name="Run"),
-            Column(name=f"Time to train, {unit.name}", is_number=True),
-            Column(name="In the score"),
-        ),
-        rows=rows,
+    table = text_table(
+        ("Run", numeric(f"Time to train, {unit.name}"), "In the score"), rows, id_=f"{id_}-table", caption=title
     )
     return Chart(
         figure=runs_figure(
@@ -210,8 +197,8 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     )
     rows = tuple(
         (
-            Cell(text=bar.label),
-            Cell(text=unit.number(sum(bar.parts_s))),
+            bar.label,
+            unit.number(sum(bar.parts_s)),
             *(
                 Cell(text=unit.number(part), sub=percent(part / (sum(bar.parts_s) or math.inf)))
                 for part in bar.parts_s
@@ -223,18 +210,15 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         figure=time_figure(bars, unit, id_=id_, title=title, description=lead),
         heading="Training, evaluation and the rest",
         lead=lead,
-        table=Table(
-            id=f"{id_}-table",
-            caption=title,
-            columns=(
-                Column(name="Run" if len(sets) == 1 else "Configuration"),
-                Column(name=f"Time to train, {unit.name}", is_number=True),
-                *(
-                    Column(name=f"{name}, {unit.name}", is_number=True)
-                    for name in ("Training", "Evaluation", "Other")
-                ),
+        table=text_table(
+            (
+                ("Run" if len(sets) == 1 else "Configuration"),
+                numeric(f"Time to train, {unit.name}"),
+                *(numeric(f"{name}, {unit.name}") for name in ("Training", "Evaluation", "Other")),
             ),
-            rows=rows,
+            rows,
+            id_=f"{id_}-table",
+            caption=title,
         ),
     )
 
@@ -278,9 +262,9 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         slowdowns.append(rates[0] / median)
         rows.append(
             (
-                Cell(text=name),
+                name,
                 Cell(text=count(len(rates)), sort=str(len(rates))),
-                *(Cell(text=throughput(rate)) for rate in (rates[0], median, rates[-1])),
+                *(throughput(rate) for rate in (rates[0], median, rates[-1])),
             )
         )
     title = "Throughput block by block"
@@ -300,16 +284,10 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         heading="Steadiness",
         lead=lead,
         series=tuple(names.items()) if len(names) > 1 else (),
-        table=Table(
-            id=f"{id_}-table",
+        table=text_table(
+            ("Run", numeric("Blocks"), numeric("Slowest"), numeric("Median"), numeric("Fastest")),
+            rows,
+            id_=f"{id_}-table",
             caption=f"{title}, samples/s",
-            columns=(
-                Column(name="Run"),
-                Column(name="Blocks", is_number=True),
-                Column(name="Slowest", is_number=True),
-                Column(name="Median", is_number=True),
-                Column(name="Fastest", is_number=True),
-            ),
-            rows=tuple(rows),
         ),
     )

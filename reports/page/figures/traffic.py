@@ -3,20 +3,20 @@
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from reports.document.blocks import Cell, Column, Table
+from reports.document.blocks import Cell, Table, numeric, text_table
 from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes
 from reports.text.formatting import MILLISECONDS, MISSING, count, percent, plural, si
 from rules.records.run import PlacementRecord, TrafficRecord
 
 NOT_SEPARABLE = "not separable"
 STEP_COLUMNS = (
-    Column(name="Bytes", is_number=True, help="all ranks; counted"),
-    Column(name="Most by one rank", is_number=True, help="bytes sent; counted"),
-    Column(name="Step", is_number=True, help="ms; measured"),
-    Column(name="Computing", is_number=True, help="ms; step less the two"),
-    Column(name="All-to-all", is_number=True, help="ms; measured: ids, embeddings"),
-    Column(name="All-reduce", is_number=True, help="ms; measured: dense gradients"),
-    Column(name="Link", is_number=True, help="measured; rank 0 to the last"),
+    numeric("Bytes", "all ranks; counted"),
+    numeric("Most by one rank", "bytes sent; counted"),
+    numeric("Step", "ms; measured"),
+    numeric("Computing", "ms; step less the two"),
+    numeric("All-to-all", "ms; measured: ids, embeddings"),
+    numeric("All-reduce", "ms; measured: dense gradients"),
+    numeric("Link", "measured; rank 0 to the last"),
 )
 """The columns of `step_cells`."""
 METHOD = (
@@ -27,7 +27,7 @@ METHOD = (
 )
 
 
-def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell, ...]:
+def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str, ...]:
     """One training step, mean over runs: bytes, time and its parts, the link."""
     step_s = _mean(run.step_s or None for run in runs)
     waited = (_mean(run.all_to_all_s for run in runs), _mean(run.all_reduce_s for run in runs))
@@ -40,12 +40,12 @@ def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell, ...]:
     )
     link = bandwidth_bytes_per_s(runs)
     return (
-        Cell(text=count(_mean(total_bytes(run.bytes_per_step) for run in runs))),
-        Cell(text=count(_mean(max(run.sent_bytes_per_step_by_rank) for run in runs))),
-        Cell(text=MILLISECONDS.number(step_s)),
+        count(_mean(total_bytes(run.bytes_per_step) for run in runs)),
+        count(_mean(max(run.sent_bytes_per_step_by_rank) for run in runs)),
+        MILLISECONDS.number(step_s),
         computing,
         *(_part(part, whole_s) for part in waited),
-        Cell(text=f"{si(link)}B/s" if link is not None else MISSING),
+        (f"{si(link)}B/s" if link is not None else MISSING),
     )
 
 
@@ -60,24 +60,19 @@ def _part(part_s: float | None, whole_s: float | None) -> Cell:
 
 def bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
     formulas = runs[0].formulas
-    return Table(
-        id=id_,
-        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
-        columns=(
-            Column(name="Kind"),
-            Column(name="Per step", is_number=True, help="bytes; counted"),
-            Column(name="Per evaluation", is_number=True, help="bytes; counted"),
-            Column(name="Formula"),
-        ),
-        rows=tuple(
+    return text_table(
+        ("Kind", numeric("Per step", "bytes; counted"), numeric("Per evaluation", "bytes; counted"), "Formula"),
+        [
             (
                 Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
-                Cell(text=count(_mean(bytes_of(run.bytes_per_step, kind) for run in runs))),
-                Cell(text=count(_mean(bytes_of(run.bytes_per_evaluation, kind) for run in runs))),
-                Cell(text="; ".join(formulas.get(kind, ())) or "no call in a step"),
+                count(_mean(bytes_of(run.bytes_per_step, kind) for run in runs)),
+                count(_mean(bytes_of(run.bytes_per_evaluation, kind) for run in runs)),
+                "; ".join(formulas.get(kind, ())) or "no call in a step",
             )
             for kind in KINDS
-        ),
+        ],
+        id_=id_,
+        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
     )
 
 
@@ -89,20 +84,20 @@ def placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...
     alike = all(placement == placements[0] for placement in placements)
     columns = ("Table", "Sharding", "Shards", "Ranks")
     return (
-        Table(
-            id=id_,
-            caption="Where tables lie, read from the built model"
-            + ("" if alike else " of the first run; others differ"),
-            columns=tuple(Column(name=name) for name in columns),
-            rows=tuple(
+        text_table(
+            columns,
+            [
                 (
-                    Cell(text=f"table {placement.table}"),
-                    Cell(text=placement.sharding or MISSING),
-                    Cell(text=_shards_words(placement)),
-                    Cell(text=", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards}))),
+                    f"table {placement.table}",
+                    placement.sharding or MISSING,
+                    _shards_words(placement),
+                    ", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards})),
                 )
                 for placement in placements[0]
-            ),
+            ],
+            id_=id_,
+            caption="Where tables lie, read from the built model"
+            + ("" if alike else " of the first run; others differ"),
         ),
     )
 

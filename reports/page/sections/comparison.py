@@ -10,7 +10,7 @@ from reports.comparison.comparison import compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import needs, plain_sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Column, Fold, Prose, Table
+from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import sorted_cell
@@ -234,19 +234,23 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
         for factor in comparison.factors[:1] if whole_only else comparison.factors:
             rows.append(_row(comparison, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
     columns = (
-        Column(name="Configuration" if whole_only else "Configuration and factors"),
-        Column(name="Verdict"),
-        Column(name="Ratio", is_number=True, help=interval_name(comparisons)),
-        Column(name="Baseline", is_number=True, help="runs"),
-        Column(name="This", is_number=True, help="runs"),
-        Column(name="p", is_number=True, help="permutation"),
-        Column(name="δ", is_number=True, help="Cliff's"),
+        ("Configuration" if whole_only else "Configuration and factors"),
+        "Verdict",
+        numeric("Ratio", interval_name(comparisons)),
+        numeric("Baseline", "runs"),
+        numeric("This", "runs"),
+        numeric("p", "permutation"),
+        numeric("δ", "Cliff's"),
     )
     # Factors belong below their configuration, so only a table without them can be sorted.
-    return Table(
-        id=id_, caption="Each configuration against the baseline", columns=columns, rows=tuple(rows),
-        is_sortable=whole_only, style="comparison",
-    )  # fmt: skip
+    return text_table(
+        columns,
+        rows,
+        id_=id_,
+        caption="Each configuration against the baseline",
+        is_sortable=whole_only,
+        style="comparison",
+    )
 
 
 def interval_name(comparisons: Sequence[Comparison]) -> str:
@@ -256,7 +260,7 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
 
 
-def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell, ...]:
+def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell | str, ...]:
     text, bounds = _words(factor, unit), factor.shown_interval
     shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
@@ -276,8 +280,8 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
         sorted_cell(text[0], factor.base_value, sub=str(factor.num_base)),
         sorted_cell(text[1], factor.new_value, sub=str(factor.num_new)),
-        Cell(text=_p(factor.permutation_p)),
-        Cell(text=MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
+        _p(factor.permutation_p),
+        (MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
     )
 
 

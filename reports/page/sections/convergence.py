@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from reports.charts.convergence import QualityLine, convergence_figure, small_convergence, visible_quality
 from reports.charts.figure import Figure
-from reports.document.blocks import Block, Cell, Chart, Column, Fold, Multiples, Prose, Table
+from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import RunFacts, SetFacts
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
@@ -147,19 +147,19 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: s
     heads = _heads(lines, min(most, MAX_ROWS))
     rows = tuple(
         (
-            Cell(text=name),
+            name,
             *(
-                Cell(text=quality(line.points[number][1]) if number < len(line.points) else MISSING)
+                (quality(line.points[number][1]) if number < len(line.points) else MISSING)
                 for number in range(len(heads))
             ),
         )
         for name, line in zip(names, lines, strict=True)
     )
-    return Table(
-        id=id_,
+    return text_table(
+        ("Run", *(numeric(head) for head in heads)),
+        rows,
+        id_=id_,
         caption="ROC AUC at each evaluation, one row per run",
-        columns=(Column(name="Run"), *(Column(name=head, is_number=True) for head in heads)),
-        rows=rows,
         style="evaluations",
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import sentence
-from reports.document.blocks import Cell, Column, Prose, Table
+from reports.document.blocks import Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
 from reports.statistics.intervals import mean_interval
@@ -32,25 +32,22 @@ def in_unit(value: float | None, unit: str | None) -> str:
     return MISSING if value is None else _WORDS.get(unit, si)(value)
 
 
-def measured_columns(measure: Measure) -> list[Column]:
-    """What is compared with its interval, then the means of what is recorded beside it."""
-    name = measure.unit.upper()
+def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet | None], Cell]]]:
+    """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
+    name, unit = measure.unit.upper(), measure.unit
+
+    def between(measured: MeasuredSet | None) -> Cell:
+        ends = measured_ends(measured)
+        return Cell(text=interval(*(in_unit(end, unit) for end in ends)) if ends else MISSING)
+
+    def mean(member: str, unit: str | None, kind: str = "") -> Callable[[MeasuredSet | None], Cell]:
+        return lambda found: Cell(text=in_unit(found.mean(member) if found else None, unit), kind=kind)
+
     others = [column for column in measure.columns if column.member != measure.value]
     return [
-        Column(name=name, is_number=True, help="mean over processes"),
-        Column(name=f"95 % interval, {name}", is_number=True, help="of that mean, Student's t"),
-        *(Column(name=column.title, is_number=True, help="mean") for column in others),
-    ]
-
-
-def measured_cells(measure: Measure, measured: MeasuredSet | None) -> list[Cell]:
-    """One measurement's cells of `measured_columns`."""
-    ends = measured_ends(measured)
-    others = [column for column in measure.columns if column.member != measure.value]
-    return [
-        Cell(text=in_unit(measured.mean(measure.value) if measured else None, measure.unit), kind="strong"),
-        Cell(text=interval(*(in_unit(end, measure.unit) for end in ends)) if ends else MISSING),
-        *(Cell(text=in_unit(measured.mean(column.member) if measured else None, column.unit)) for column in others),
+        (numeric(name, "mean over processes"), mean(measure.value, unit, "strong")),
+        (numeric(f"95 % interval, {name}", "of that mean, Student's t"), between),
+        *((numeric(column.title, "mean"), mean(column.member, column.unit)) for column in others),
     ]
 
 
@@ -85,14 +82,17 @@ def measured_record(measure: Measure | None, measured: MeasuredSet | None) -> di
 def measured_section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     """One row per measurement of a kind, apart from everything that was trained to a target."""
     measure = measured[0].measure
-    table = Table(
-        id=f"{kind}-table",
-        caption=f"{measure.title}, over the processes of each measurement",
-        columns=(Column(name="Measurement", help="benchmark, system"), *measured_columns(measure)),
-        rows=tuple(
-            (Cell(text=measurement.label, sub=measurement.title), *measured_cells(measure, measurement))
-            for measurement in measured
+    table = table_of(
+        measured,
+        (
+            (
+                Column(name="Measurement", help="benchmark, system"),
+                lambda found: Cell(text=found.label, sub=found.title),
+            ),
+            *measured_columns(measure),
         ),
+        id_=f"{kind}-table",
+        caption=f"{measure.title}, over the processes of each measurement",
         is_sortable=len(measured) > 1,
     )
     lead = "Measured after a fixed number of samples: nothing here is a time to train or a score."

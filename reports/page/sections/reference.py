@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.reference import Point, Result, reference_figure
-from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table
+from reports.document.blocks import Block, Cell, Chart, Prose, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.reference_points import find_points
@@ -62,13 +62,13 @@ def _chart(
     ]
     lead = _lead(judged)
     title = "Epochs to converge over batch size"
-    rows: list[tuple[Cell, ...]] = [
+    rows: list[tuple[Cell | str, ...]] = [
         (
             Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
-            Cell(text=count(point.global_batch_size)),
+            count(point.global_batch_size),
             Cell(text=epochs(point.mean), sub=f"± {epochs(point.stdev)}"),
-            Cell(text=epochs(point.min_epochs)),
-            Cell(text="reference"),
+            epochs(point.min_epochs),
+            "reference",
         )
         for point in points
     ]
@@ -77,22 +77,22 @@ def _chart(
         figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
         heading="",
         lead=lead,
-        table=Table(
-            id=f"{id_}-table",
-            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs",
-            columns=(
-                Column(name="Point"),
-                Column(name="Batch size", is_number=True),
-                Column(name="Epochs", is_number=True, help="Olympic mean"),
-                Column(name="Fewest acceptable", is_number=True),
-                Column(name="Outcome"),
+        table=text_table(
+            (
+                "Point",
+                numeric("Batch size"),
+                numeric("Epochs", "Olympic mean"),
+                numeric("Fewest acceptable"),
+                "Outcome",
             ),
-            rows=tuple(rows),
+            rows,
+            id_=f"{id_}-table",
+            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs",
         ),
     )
 
 
-def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
+def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell | str, ...]:
     factor = facts.result.rcp_factor
     outcome = found.status if found is not None else "not tested"
     if found is None:
@@ -102,10 +102,10 @@ def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell, ...]:
     else:
         reason = found.reason if found.status in ("missing", "none", "failed") else ""
     return (
-        Cell(text=facts.label),
-        Cell(text=count(facts.result.runs[0].global_batch_size if facts.result.runs else None)),
-        Cell(text=epochs(found.mean_epochs if found else None)),
-        Cell(text=epochs(found.point.min_epochs if found and found.point else None)),
+        facts.label,
+        count(facts.result.runs[0].global_batch_size if facts.result.runs else None),
+        epochs(found.mean_epochs if found else None),
+        epochs(found.point.min_epochs if found and found.point else None),
         Cell(text=outcome, sub=printable(reason, 160) if reason else ""),
     )
 

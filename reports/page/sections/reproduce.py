@@ -5,8 +5,6 @@ from collections.abc import Sequence
 from reports.document.blocks import (
     Block,
     Bullets,
-    Cell,
-    Column,
     Command,
     Fact,
     Facts,
@@ -15,6 +13,7 @@ from reports.document.blocks import (
     Prose,
     Table,
     in_portions,
+    text_table,
 )
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
@@ -84,18 +83,11 @@ def _facts(member: SetFacts) -> tuple[Fact, ...]:
 def _files(facts: SetFacts, id_: str) -> Table:
     folder = str(facts.result_set.folder)
     rows = [
-        (
-            Cell(text=printable(run.result.path.removeprefix(f"{folder}/"))),
-            Cell(text=printable(run.result.log_sha256)),
-        )
+        (printable(run.result.path.removeprefix(f"{folder}/")), printable(run.result.log_sha256))
         for run in facts.runs
     ]
-    return Table(
-        id=id_,
-        caption=f"Logs in {printable(folder)}",
-        columns=(Column(name="File"), Column(name="sha256")),
-        rows=tuple(rows),
-        style="by-key digests",
+    return text_table(
+        ("File", "sha256"), rows, id_=id_, caption=f"Logs in {printable(folder)}", style="by-key digests"
     )
 
 

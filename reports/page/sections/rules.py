@@ -4,7 +4,17 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import PurePath
 
-from reports.document.blocks import Block, Cell, Column, Fact, FindingGroup, FindingList, Fold, Prose, RuleList, Table
+from reports.document.blocks import (
+    Block,
+    Cell,
+    Fact,
+    FindingGroup,
+    FindingList,
+    Fold,
+    Prose,
+    RuleList,
+    text_table,
+)
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
@@ -154,17 +164,17 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     rows = tuple(
         (
             Cell(text=f"run {run.label}", sub=entry.label if len(group) > 1 else ""),
-            Cell(text=log.outcome),
+            log.outcome,
             Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
-            Cell(text=printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
+            (printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
         )
         for entry, run, log, opinion in worth[:MAX_SHOWN]
     )
-    table = Table(
-        id=f"{id_}-opinion",
+    table = text_table(
+        ("Log", "These rules", "Official checker", "What it said"),
+        rows,
+        id_=f"{id_}-opinion",
         caption="Our verdict and the official checker's, on the logs where it differs or has a message",
-        columns=tuple(Column(name=name) for name in ("Log", "These rules", "Official checker", "What it said")),
-        rows=rows,
     )
     hidden = len(worth) - MAX_SHOWN
     more = (Prose(text=f"{hidden:,} more logs.", kind="note"),) if hidden > 0 else ()
@@ -178,11 +188,11 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     """What the official checkers of whole sets said (seeds, reference points, descriptions), beside our factor."""
     rows = [
         (
-            Cell(text=facts.label),
-            Cell(text=opinion.checker),
+            facts.label,
+            opinion.checker,
             Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
-            Cell(text=_factor(opinion.factor, facts.result.rcp_factor if opinion.checker == "rcp" else None)),
-            Cell(text=printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
+            _factor(opinion.factor, facts.result.rcp_factor if opinion.checker == "rcp" else None),
+            (printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
         )
         for facts in group
         for opinion in facts.verdict.official
@@ -190,11 +200,11 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     if not rows:
         return ()
     names_ = ("Configuration", "Checker", "Outcome", "RCP factor: its, ours", "What it said")
-    table = Table(
-        id=f"{id_}-set-opinions",
+    table = text_table(
+        names_,
+        rows[:MAX_SHOWN],
+        id_=f"{id_}-set-opinions",
         caption="What the official checkers said of the sets as a whole",
-        columns=tuple(Column(name=name) for name in names_),
-        rows=tuple(rows[:MAX_SHOWN]),
     )
     not_valid = sum(opinion.outcome != "valid" for facts in group for opinion in facts.verdict.official)
     text = f"{plural(len(rows), 'opinion')} of the official checkers on whole sets"

@@ -1,19 +1,19 @@
 """Every run and attempt that was started, also those that failed: nothing is chosen for the reader."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table, in_portions
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table, in_portions, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
+from reports.facts.records import Attempt
 from reports.page.figures.chronology import order_chart
 from reports.page.figures.cost import energy_text
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
 from reports.text.formatting import (
     MISSING,
     SECONDS,
-    ByteUnit,
     TimeUnit,
     byte_unit,
     count,
@@ -27,6 +27,7 @@ from reports.text.formatting import (
     throughput,
     utc,
 )
+from rules.records.run import RunRecord
 
 MAX_ROWS = 60
 MAX_ORDER_CHARTS = 12
@@ -77,138 +78,131 @@ def _counts(facts: SetFacts) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Shown:
-    """What a runs table has beside its fixed columns."""
+class _Line:
+    """A row: a committed run, or an attempt that left no result."""
 
-    unit: TimeUnit
-    configuration: bool
-    setting: bool
-    peak: bool
-    device: bool
-    energy: bool
-    cache: bool
-    memory: ByteUnit
-    day: str
+    facts: SetFacts
+    run: RunFacts | None = None
+    attempt: Attempt | None = None
+    is_first: bool = False
+
+    @property
+    def record(self) -> RunRecord | None:
+        entry = self.run or self.attempt
+        return entry.record if entry else None
+
+
+def _of_run(show: Callable[[RunFacts], object]) -> Callable[[_Line], object]:
+    """What only a committed run has."""
+    return lambda line: show(line.run) if line.run else None
 
 
 def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
     """Committed runs, then the attempts that left no result, configuration by configuration."""
     runs = [run for facts in sets for run in facts.runs]
-    settings = {(run.result.global_batch_size, run.result.learning_rate) for run in runs}
-    shown = _Shown(
-        unit=column_unit(sets),
-        configuration=len(sets) > 1,
-        # One value for all stands in the verdict table.
-        setting=len(settings) > 1,
-        peak=any(run.record and run.record.peak_rss_bytes for run in runs),
-        device=any(run.record and run.record.peak_device_bytes for run in runs),
-        energy=any(run.record and run.record.energy and run.record.energy.parts for run in runs),
-        cache=len({run.result.cache_clear for run in runs}) > 1,
-        memory=byte_unit(
-            value for run in runs if run.record for value in (run.record.peak_rss_bytes, run.record.peak_device_bytes)
+    records = [run.record for run in runs if run.record]
+    unit, day, many = column_unit(sets), _common_day(sets), len(sets) > 1
+    memory = byte_unit(value for record in records for value in (record.peak_rss_bytes, record.peak_device_bytes))
+    # One value for all is in the verdict table.
+    has_settings = len({(run.result.global_batch_size, run.result.learning_rate) for run in runs}) > 1
+    has_energy = any(record.energy and record.energy.parts for record in records)
+    has_caches = len({run.result.cache_clear for run in runs}) > 1
+    optional = (
+        (numeric("Peak memory", memory.name), "peak_rss_bytes"),
+        (numeric("Device memory", memory.name), "peak_device_bytes"),
+    )
+    lines = [line for facts in sets for line in _lines(facts)]
+    return table_of(
+        lines,
+        (
+            ("Run", lambda line: _name_cell(line, is_anchor=many and line.is_first)),
+            ("Configuration" if many else None, lambda line: line.facts.label),
+            ("Status", _status_cell),
+            (
+                numeric("Time to train", unit.name),
+                _of_run(lambda run: Cell(text=unit.number(run.time_s), sub=_stopped(run, unit))),
+            ),
+            (numeric("Epochs"), _of_run(lambda run: epochs(run.result.epochs_to_converge))),
+            (numeric("Final AUC"), _of_run(lambda run: quality(run.result.final_quality))),
+            (numeric("Samples/s"), _of_run(lambda run: throughput(run.result.throughput_samples_per_s))),
+            (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.result.eval_s))),
+            (numeric("Init", "s, untimed"), _of_run(lambda run: SECONDS.number(run.result.init_s))),
+            (numeric("Seed"), _seed),
+            (
+                numeric("Batch size") if has_settings else None,
+                _of_run(lambda run: count(run.result.global_batch_size)),
+            ),
+            (
+                numeric("Learning rate") if has_settings else None,
+                _of_run(lambda run: learning_rate(run.result.learning_rate)),
+            ),
+            *(
+                (column, lambda line, name=name: memory.number(getattr(line.record, name, None)))
+                for column, name in optional
+                if any(getattr(record, name) for record in records)
+            ),
+            (numeric("Energy", "measured") if has_energy else None, _of_run(_energy_cell)),
+            (Column(name="Started", help="UTC"), lambda line: _started(line).removeprefix(f"{day} ")),
+            (
+                "Cache clear" if has_caches else None,
+                _of_run(lambda run: printable(run.result.cache_clear or "not logged", 120)),
+            ),
+            ("Log sha256", lambda line: short_digest(line.run.result.log_sha256) if line.run else "no result"),
         ),
-        day=_common_day(sets),
-    )
-    columns = [
-        Column(name="Run"),
-        *([Column(name="Configuration")] if shown.configuration else []),
-        Column(name="Status"),
-        Column(name="Time to train", is_number=True, help=shown.unit.name),
-        Column(name="Epochs", is_number=True),
-        Column(name="Final AUC", is_number=True),
-        Column(name="Samples/s", is_number=True),
-        Column(name="Evaluation", is_number=True, help=shown.unit.name),
-        Column(name="Init", is_number=True, help="s, untimed"),
-        Column(name="Seed", is_number=True),
-    ]
-    if shown.setting:
-        columns += [Column(name="Batch size", is_number=True), Column(name="Learning rate", is_number=True)]
-    columns += [Column(name="Peak memory", is_number=True, help=shown.memory.name)] if shown.peak else []
-    columns += [Column(name="Device memory", is_number=True, help=shown.memory.name)] if shown.device else []
-    columns += [Column(name="Energy", is_number=True, help="measured")] if shown.energy else []
-    columns.append(Column(name="Started", help="UTC"))
-    columns += [Column(name="Cache clear")] if shown.cache else []
-    columns.append(Column(name="Log sha256"))
-    rows = []
-    for facts in sets:
-        rows += [
-            _run_row(facts, run, shown, id_=f"set{facts.index + 1}" if number == 0 and shown.configuration else "")
-            for number, run in enumerate(facts.runs)
-        ]
-        rows += [_attempt_row(facts, number, shown) for number in range(len(facts.unfinished))]
-    return Table(
-        id=id_,
-        caption="All runs and attempts" + (f", started on {shown.day} (UTC)" if shown.day else ""),
-        columns=tuple(columns),
-        rows=tuple(rows),
-        is_sortable=len(rows) > 1,
-        style="runs long-names" if shown.configuration and any(len(facts.label) > 24 for facts in sets) else "runs",
+        id_=id_,
+        caption="All runs and attempts" + (f", started on {day} (UTC)" if day else ""),
+        is_sortable=len(lines) > 1,
+        style="runs long-names" if many and any(len(facts.label) > 24 for facts in sets) else "runs",
     )
 
 
-def _run_row(facts: SetFacts, run: RunFacts, shown: _Shown, *, id_: str) -> tuple[Cell, ...]:
-    result, record, unit = run.result, run.record, shown.unit
-    cells = [
-        Cell(text=f"run {run.label}", sort=run.label, id=id_),
-        *([Cell(text=facts.label)] if shown.configuration else []),
-        _status_cell(facts, run),
-        Cell(text=unit.number(run.time_s), sub=_stopped(run, unit)),
-        Cell(text=epochs(result.epochs_to_converge)),
-        Cell(text=quality(result.final_quality)),
-        Cell(text=throughput(result.throughput_samples_per_s)),
-        Cell(text=unit.number(result.eval_s)),
-        Cell(text=SECONDS.number(result.init_s)),
-        Cell(text=MISSING if result.seed is None else printable(result.seed, 40)),
-    ]
-    if shown.setting:
-        cells += [Cell(text=count(result.global_batch_size)), Cell(text=learning_rate(result.learning_rate))]
-    cells += [_bytes_cell(record.peak_rss_bytes if record else None, shown)] if shown.peak else []
-    cells += [_bytes_cell(record.peak_device_bytes if record else None, shown)] if shown.device else []
-    if shown.energy:
-        energy_j = measured_j(record.energy) if record else None
-        cells.append(sorted_cell(energy_text(energy_j), energy_j))
-    cells.append(_moment_cell(result.started_ms, shown))
-    if shown.cache:
-        cells.append(Cell(text=printable(result.cache_clear, 120) if result.cache_clear else "not logged"))
-    cells.append(Cell(text=short_digest(result.log_sha256)))
-    return tuple(cells)
+def _lines(facts: SetFacts) -> Iterator[_Line]:
+    for index, run in enumerate(facts.runs):
+        yield _Line(facts=facts, run=run, is_first=index == 0)
+    for index, attempt in enumerate(facts.unfinished):
+        yield _Line(facts=facts, attempt=attempt, is_first=index == 0 and not facts.runs)
 
 
-def _attempt_row(facts: SetFacts, number: int, shown: _Shown) -> tuple[Cell, ...]:
-    attempt = facts.unfinished[number]
-    record, status, seed = attempt.record, "no record", MISSING
-    if record is not None:
-        status = record.status + (f": {record.reason}" if record.reason else "")
-        seed = MISSING if record.seed is None else str(record.seed)
-    started = record.started_utc if record else None
+def _name_cell(line: _Line, *, is_anchor: bool) -> Cell:
+    id_ = f"set{line.facts.index + 1}" if is_anchor else ""
+    if (attempt := line.attempt) is not None:
+        text = f"run {attempt.run_index}, attempt {attempt.attempt}"
+        return Cell(text=text, sort=str(attempt.run_index), id=id_)
+    label = line.run.label if line.run else MISSING
+    return Cell(text=f"run {label}", sort=label, id=id_)
+
+
+def _seed(line: _Line) -> str | None:
+    if line.run is not None:
+        return None if line.run.result.seed is None else printable(line.run.result.seed, 40)
+    return None if line.record is None or line.record.seed is None else str(line.record.seed)
+
+
+def _energy_cell(run: RunFacts) -> Cell:
+    energy_j = measured_j(run.record.energy) if run.record else None
+    return sorted_cell(energy_text(energy_j), energy_j)
+
+
+def _started(line: _Line) -> str:
+    """When it was started; the text sorts as it is written, to the second. Its heading has the time zone."""
+    if line.run is not None:
+        return utc(line.run.result.started_ms).removesuffix(" UTC")
+    started = line.record.started_utc if line.record else None
     moment = epoch_ms(started)
-    cells = [
-        Cell(
-            text=f"run {attempt.run_index}, attempt {attempt.attempt}",
-            sort=str(attempt.run_index),
-            id=f"set{facts.index + 1}" if number == 0 and shown.configuration and not facts.runs else "",
-        ),
-        *([Cell(text=facts.label)] if shown.configuration else []),
-        Cell(text=f"✕ {status}", kind="bad"),
-        *(Cell(text=MISSING) for _ in range(6)),
-        Cell(text=seed),
-        *(Cell(text=MISSING) for _ in range(2 if shown.setting else 0)),
-    ]
-    cells += [_bytes_cell(record.peak_rss_bytes if record else None, shown)] if shown.peak else []
-    cells += [_bytes_cell(record.peak_device_bytes if record else None, shown)] if shown.device else []
-    cells += [Cell(text=MISSING)] if shown.energy else []
-    cells.append(Cell(text=started or MISSING) if moment is None else _moment_cell(moment, shown))
-    cells += [Cell(text=MISSING)] if shown.cache else []
-    cells.append(Cell(text="no result"))
-    return tuple(cells)
+    return (started or MISSING) if moment is None else utc(moment).removesuffix(" UTC")
 
 
-def _status_cell(facts: SetFacts, run: RunFacts) -> Cell:
-    words = fate_words(run, facts)
+def _status_cell(line: _Line) -> Cell | str:
+    run = line.run
+    if run is None:
+        record = line.record
+        status = "no record" if record is None else record.status + (f": {record.reason}" if record.reason else "")
+        return Cell(text=f"✕ {status}", kind="bad")
+    words = fate_words(run, line.facts)
     if run.fate == "failed":
         reason = run.result.abort_reason or run.result.status
         return Cell(text=f"✕ {words}" + (f" ({printable(reason, 80)})" if reason else ""), kind="bad")
-    return Cell(text=f"{'○' if run.is_dropped else '●'} {words}")
+    return f"{'○' if run.is_dropped else '●'} {words}"
 
 
 def _stopped(run: RunFacts, unit: TimeUnit) -> str:
@@ -225,12 +219,3 @@ def _common_day(sets: Sequence[SetFacts]) -> str:
     ]
     days = {utc(moment).partition(" ")[0] for moment in moments}
     return days.pop() if len(days) == 1 and MISSING not in days else ""
-
-
-def _moment_cell(time_ms: float | None, shown: _Shown) -> Cell:
-    """The unit stands in the column's heading; the text sorts as it is written, to the second."""
-    return Cell(text=utc(time_ms).removesuffix(" UTC").removeprefix(f"{shown.day} "))
-
-
-def _bytes_cell(value: float | None, shown: _Shown) -> Cell:
-    return Cell(text=shown.memory.number(value))

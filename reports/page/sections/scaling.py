@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from markupsafe import Markup
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure, scaling_legend, small_scaling
-from reports.document.blocks import Block, Cell, Chart, Column, Multiples, Prose, Table
+from reports.document.blocks import Block, Cell, Chart, Multiples, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
@@ -171,36 +171,26 @@ def _scaling_lead(lines: Sequence[ScalingLine]) -> str:
 
 
 def _scaling_table(lines: Sequence[ScalingLine], unit: TimeUnit, id_: str) -> Table:
-    rows = [
+    return table_of(
+        [(line, ranked) for line in lines for ranked in line.sets],
         (
-            Cell(text=ranked.facts.label, sub=line.name),
-            Cell(text=count(ranked.num_ranks)),
-            Cell(text=count(ranked.global_batch_size)),
-            Cell(text=throughput(ranked.samples_per_s)),
-            Cell(text=percent(line.efficiency(ranked))),
-            Cell(text=unit.number(ranked.time_to_train_s)),
-            Cell(text=count(ranked.samples_to_converge)),
-            Cell(text=count(sum(run.result.converged for run in ranked.facts.runs))),
-        )
-        for line in lines
-        for ranked in line.sets
-    ]
-    return Table(
-        id=id_,
-        caption="The numbers of these drawings: geometric means over the runs that reached the target",
-        columns=(
-            Column(name="Configuration"),
-            Column(name="Ranks", is_number=True),
-            Column(name="Global batch", is_number=True, help="samples"),
-            Column(name="Samples/s", is_number=True, help="all ranks"),
-            Column(
-                name="Efficiency", is_number=True, help="per rank or of the same threads, over the smallest world"
+            ("Configuration", lambda row: Cell(text=row[1].facts.label, sub=row[0].name)),
+            (numeric("Ranks"), lambda row: count(row[1].num_ranks)),
+            (numeric("Global batch", "samples"), lambda row: count(row[1].global_batch_size)),
+            (numeric("Samples/s", "all ranks"), lambda row: throughput(row[1].samples_per_s)),
+            (
+                numeric("Efficiency", "per rank or of the same threads, over the smallest world"),
+                lambda row: percent(row[0].efficiency(row[1])),
             ),
-            Column(name="Time to train", is_number=True, help=unit.name),
-            Column(name="Samples to converge", is_number=True),
-            Column(name="Runs", is_number=True, help="converged"),
+            (numeric("Time to train", unit.name), lambda row: unit.number(row[1].time_to_train_s)),
+            (numeric("Samples to converge"), lambda row: count(row[1].samples_to_converge)),
+            (
+                numeric("Runs", "converged"),
+                lambda row: count(sum(run.result.converged for run in row[1].facts.runs)),
+            ),
         ),
-        rows=tuple(rows),
+        id_=id_,
+        caption="The numbers of these drawings: geometric means over the runs that reached the target",
     )
 
 
@@ -287,38 +277,26 @@ def _ratio(value: float | None, of_base: float | None) -> str:
 
 def _link_table(family: Sequence[RankedSet], unit: TimeUnit, id_: str) -> Table:
     """What a scheme costs or gains: over the exchange in full precision, where exactly one such set is there."""
-    base = _whole_exchange(family)
-
-    def over(value: float | None, of_base: float | None) -> Cell:
-        return Cell(text=_ratio(value, of_base))
-
-    rows = tuple(
+    base, against = _whole_exchange(family), "over fp32 and dense"
+    return table_of(
+        family,
         (
-            Cell(text=ranked.facts.label, sub=printable(ranked.scheme, 80)),
-            Cell(text=_speed(ranked.bandwidth_bytes_per_s)),
-            Cell(text=count(_bytes(ranked))),
-            Cell(text=throughput(ranked.samples_per_s)),
-            Cell(text=unit.number(ranked.time_to_train_s)),
-            over(ranked.time_to_train_s, base.time_to_train_s if base else None),
-            Cell(text=count(ranked.samples_to_converge)),
-            over(ranked.samples_to_converge, base.samples_to_converge if base else None),
-        )
-        for ranked in family
-    )
-    against = "over fp32 and dense"
-    return Table(
-        id=id_,
-        caption="Geometric means over the runs that reached the target; whether they differ, the comparison says",
-        columns=(
-            Column(name="Configuration"),
-            Column(name="Link", is_number=True, help="measured"),
-            Column(name="Bytes per step", is_number=True, help="all ranks; counted"),
-            Column(name="Samples/s", is_number=True),
-            Column(name="Time to train", is_number=True, help=unit.name),
-            Column(name="Time ratio", is_number=True, help=against),
-            Column(name="Samples to converge", is_number=True),
-            Column(name="Samples ratio", is_number=True, help=against),
+            ("Configuration", lambda ranked: Cell(text=ranked.facts.label, sub=printable(ranked.scheme, 80))),
+            (numeric("Link", "measured"), lambda ranked: _speed(ranked.bandwidth_bytes_per_s)),
+            (numeric("Bytes per step", "all ranks; counted"), lambda ranked: count(_bytes(ranked))),
+            (numeric("Samples/s"), lambda ranked: throughput(ranked.samples_per_s)),
+            (numeric("Time to train", unit.name), lambda ranked: unit.number(ranked.time_to_train_s)),
+            (
+                numeric("Time ratio", against),
+                lambda ranked: _ratio(ranked.time_to_train_s, base.time_to_train_s if base else None),
+            ),
+            (numeric("Samples to converge"), lambda ranked: count(ranked.samples_to_converge)),
+            (
+                numeric("Samples ratio", against),
+                lambda ranked: _ratio(ranked.samples_to_converge, base.samples_to_converge if base else None),
+            ),
         ),
-        rows=rows,
+        id_=id_,
+        caption="Geometric means over the runs that reached the target; whether they differ, the comparison says",
         is_sortable=True,
     )

@@ -1,19 +1,19 @@
 """A sweep's part of the page: one table over all configurations, and charts of each quantity over the axes."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import product
 
 from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import difference_text, sentence, speed, with_sign
-from reports.document.blocks import Cell, Chart, Column, Table
+from reports.document.blocks import Cell, Chart, Column, Table, numeric, table_of
 from reports.document.page import SweepView
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
+from reports.page.figures.times import sorted_cell
 from reports.page.sections.measured import (
     measure_of,
-    measured_cells,
     measured_columns,
     measured_ends,
     measured_notes,
@@ -84,75 +84,72 @@ def _signed(table: Table) -> Table:
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
     """One row per configuration; the same on the page and in the terminal."""
-    unit = _unit(sweep)
-    columns = [Column(name=printable(key), is_number=True) for key, _ in sweep.axes]
-    if sweep.mode == "to_target":
-        columns += [
-            Column(name=f"Score, {unit.name}", is_number=True, help="Olympic mean"),
-            Column(name=f"Time to train, {unit.name}", is_number=True, help="geometric mean of converged runs"),
-            Column(name=f"95 % interval, {unit.name}", is_number=True, help="of that mean"),
-            Column(name="Samples to converge", is_number=True, help="geometric mean"),
-        ]
-    if (measure := measure_of(sweep)) is not None:
-        columns += measured_columns(measure)
-    else:
-        columns += [
-            Column(name="Samples/s", is_number=True, help="geometric mean"),
-            Column(name="95 % interval, samples/s", is_number=True, help="of that mean"),
-            Column(name="Peak memory", is_number=True, help="of a process"),
-            Column(name="J/sample", is_number=True, help="measured"),
-        ]
-    if sweep.mode == "throughput":
-        columns += [
-            Column(name="GFLOP/s", is_number=True, help="computed FLOP × measured samples/s"),
-            Column(name="FLOP/byte", is_number=True, help="computed; of embedding rows"),
-        ]
-    if any(row.profile for row in sweep.rows):
-        columns.append(Column(name="Bound by", help="share of the profiled step"))
-    columns += [Column(name="Runs", is_number=True), Column(name="Against the first")]
-    made = [_row(sweep, row, unit) for row in sweep.rows]
+    axes = [(numeric(printable(key)), lambda row, at=at: row.values[at]) for at, (key, _) in enumerate(sweep.axes)]
+    columns = [*axes, *_columns(sweep)]
+    caption = f"{printable(sweep.name)}: {plural(len(sweep.rows), 'configuration')}"
+    table = table_of(sweep.rows, columns, id_=id_, caption=caption, is_sortable=len(sweep.rows) > 1, style="sweep")
     # A column without a single value only takes width; the notes say why there is none.
-    kept = [n for n in range(len(columns)) if n < len(sweep.axes) or any(row[n].text != MISSING for row in made)]
-    rows = tuple(tuple(row[n] for n in kept) for row in made)
-    caption = f"{printable(sweep.name)}: {plural(len(rows), 'configuration')}"
-    shown = tuple(columns[n] for n in kept)
-    return Table(id=id_, caption=caption, columns=shown, rows=rows, is_sortable=len(rows) > 1, style="sweep")
+    kept = [at for at in range(len(columns)) if at < len(axes) or any(row[at].text != MISSING for row in table.rows)]
+    rows = tuple(tuple(row[at] for at in kept) for row in table.rows)
+    return replace(table, columns=tuple(table.columns[at] for at in kept), rows=rows)
 
 
-def _row(sweep: SweepFacts, row: SweepRow, unit: TimeUnit) -> tuple[Cell, ...]:
-    cells = [Cell(text=value) for value in row.values]
+def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepRow], object]]]:
+    """What a kind of sweep shows of a configuration."""
+    unit = _unit(sweep)
     if sweep.mode == "to_target":
-        time_s, samples = row.time_to_train, row.samples_to_converge
-        ends_s = _summary_ends(time_s)
-        cells += [
-            Cell(text=unit.number(row.score_s), kind="strong"),
-            Cell(text=unit.number(time_s.geometric_mean if time_s else None)),
-            Cell(text=interval(unit.number(ends_s[0]), unit.number(ends_s[1])) if ends_s else MISSING),
-            Cell(text=count(samples.geometric_mean) if samples else MISSING),
-        ]
-    speed, peak = row.throughput, row.peak_bytes
+        yield (
+            numeric(f"Score, {unit.name}", "Olympic mean"),
+            lambda row: Cell(text=unit.number(row.score_s), kind="strong"),
+        )
+        yield (
+            numeric(f"Time to train, {unit.name}", "geometric mean of converged runs"),
+            lambda row: _mean(row.time_to_train, unit.number),
+        )
+        yield (
+            numeric(f"95 % interval, {unit.name}", "of that mean"),
+            lambda row: _interval(row.time_to_train, unit.number),
+        )
+        yield (
+            numeric("Samples to converge", "geometric mean"),
+            lambda row: _mean(row.samples_to_converge, count),
+        )
     if (measure := measure_of(sweep)) is not None:
-        cells += measured_cells(measure, row.measured)
+        yield from ((column, lambda row, show=show: show(row.measured)) for column, show in measured_columns(measure))
     else:
-        cells += [
-            Cell(text=throughput(speed.geometric_mean) if speed else MISSING),
-            Cell(text=_ends(speed)),
-            Cell(text=num_bytes(peak), sort="" if peak is None else f"{peak:.9g}"),
-            Cell(text=_small(row.energy_per_sample_j)),
-        ]
+        yield numeric("Samples/s", "geometric mean"), lambda row: _mean(row.throughput, throughput)
+        yield numeric("95 % interval, samples/s", "of that mean"), lambda row: _interval(row.throughput, throughput)
+        yield (
+            numeric("Peak memory", "of a process"),
+            lambda row: sorted_cell(num_bytes(row.peak_bytes), row.peak_bytes),
+        )
+        yield numeric("J/sample", "measured"), lambda row: _small(row.energy_per_sample_j)
     if sweep.mode == "throughput":
-        flop, rows_bytes = row.per_sample
-        cells += [
-            Cell(text=_small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)),
-            Cell(text=_small(flop / rows_bytes if flop and rows_bytes else None)),
-        ]
+        yield numeric("GFLOP/s", "computed FLOP × measured samples/s"), _gflop_per_s
+        yield numeric("FLOP/byte", "computed; of embedding rows"), _flop_per_byte
     if any(row.profile for row in sweep.rows):
-        cells.append(Cell(text=bound_words(row)))
-    cells += [
-        Cell(text=f"{row.num_converged} / {row.num_planned or MISSING}"),
-        Cell(text=brief_verdict(row), note=against_first(row)),
-    ]
-    return tuple(cells)
+        yield Column(name="Bound by", help="share of the profiled step"), bound_words
+    yield numeric("Runs"), lambda row: f"{row.num_converged} / {row.num_planned or MISSING}"
+    yield "Against the first", lambda row: Cell(text=brief_verdict(row), note=against_first(row))
+
+
+def _mean(summary: LogSummary | None, show: Callable[[float], str]) -> str:
+    return show(summary.geometric_mean) if summary else MISSING
+
+
+def _interval(summary: LogSummary | None, show: Callable[[float], str]) -> str:
+    bounds = summary.interval if summary else None
+    return interval(show(bounds.low), show(bounds.high)) if bounds else MISSING
+
+
+def _gflop_per_s(row: SweepRow) -> str:
+    (flop, _), speed = row.per_sample, row.throughput
+    return _small(flop * speed.geometric_mean * 1e-9 if flop and speed else None)
+
+
+def _flop_per_byte(row: SweepRow) -> str:
+    flop, rows_bytes = row.per_sample
+    return _small(flop / rows_bytes if flop and rows_bytes else None)
 
 
 def bound_words(row: SweepRow) -> str:
@@ -237,42 +234,46 @@ def _quantities(sweep: SweepFacts) -> list[_Quantity]:
                 is_ratio=measure.scale == "ratio",
             )
         ]
-    throughput = _Quantity(
-        key="throughput",
-        title="Throughput",
-        unit="samples/s",
-        value=lambda row: row.throughput.geometric_mean if row.throughput else None,
-        ends=lambda row: _summary_ends(row.throughput),
-        words=si,
+    speed = _of_means("throughput", "Throughput", "samples/s", lambda row: row.throughput, si)
+    if sweep.mode == "to_target":
+        unit = _unit(sweep)
+        return [
+            _of_means(
+                "time", "Time to train", unit.name, lambda row: row.time_to_train, "{:.4g}".format, unit.seconds
+            ),
+            speed,
+            _of_means("samples", "Samples to converge", "samples", lambda row: row.samples_to_converge, si),
+        ]
+    memory = _Quantity(
+        key="memory",
+        title="Peak memory",
+        unit="GiB",
+        value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
+        ends=lambda row: None,
+        words=lambda value: f"{value:.3g}",
     )
-    if sweep.mode != "to_target":
-        memory = _Quantity(
-            key="memory",
-            title="Peak memory",
-            unit="GiB",
-            value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
-            ends=lambda row: None,
-            words=lambda value: f"{value:.3g}",
-        )
-        return [throughput, memory]
-    unit = _unit(sweep)
-    time = _Quantity(
-        key="time",
-        title="Time to train",
-        unit=unit.name,
-        value=lambda row: row.time_to_train.geometric_mean / unit.seconds if row.time_to_train else None,
-        ends=lambda row: _scaled(_summary_ends(row.time_to_train), unit),
-        words=lambda value: f"{value:.4g}",
-    )
-    samples = _Quantity(
-        key="samples",
-        title="Samples to converge",
-        unit="samples",
-        value=lambda row: row.samples_to_converge.geometric_mean if row.samples_to_converge else None,
-        ends=lambda row: _summary_ends(row.samples_to_converge),
-        words=si,
-    )
-    return [time, throughput, samples]
+    return [speed, memory]
+
+
+def _of_means(
+    key: str,
+    title: str,
+    unit: str,
+    summary: Callable[[SweepRow], LogSummary | None],
+    words: Callable[[float], str],
+    scale: float = 1.0,
+) -> _Quantity:
+    """Geometric means with their intervals, in units of `scale`."""
+
+    def value(row: SweepRow) -> float | None:
+        found = summary(row)
+        return found.geometric_mean / scale if found else None
+
+    def ends(row: SweepRow) -> tuple[float, float] | None:
+        bounds = found.interval if (found := summary(row)) else None
+        return (bounds.low / scale, bounds.high / scale) if bounds else None
+
+    return _Quantity(key=key, title=title, unit=unit, value=value, ends=ends, words=words)
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
@@ -341,20 +342,6 @@ def _unit(sweep: SweepFacts) -> TimeUnit:
     return time_unit(row.time_to_train.geometric_mean if row.time_to_train else None for row in sweep.rows)
 
 
-def _scaled(ends_s: tuple[float, float] | None, unit: TimeUnit) -> tuple[float, float] | None:
-    return (ends_s[0] / unit.seconds, ends_s[1] / unit.seconds) if ends_s else None
-
-
-def _summary_ends(summary: LogSummary | None) -> tuple[float, float] | None:
-    bounds = summary.interval if summary else None
-    return (bounds.low, bounds.high) if bounds else None
-
-
-def _ends(summary: LogSummary | None) -> str:
-    ends = _summary_ends(summary)
-    return interval(throughput(ends[0]), throughput(ends[1])) if ends else MISSING
-
-
 def _small(value: float | None) -> str:
     return MISSING if value is None else f"{value:.3g}"
 
@@ -373,9 +360,9 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
         "score_s": row.score_s,
         "score_low_s": bounds.low if bounds else None,
         "score_high_s": bounds.high if bounds else None,
-        **_with_ends("time_to_train", "_s", row.time_to_train),
-        **_with_ends("samples_to_converge", "", row.samples_to_converge),
-        **_with_ends("throughput", "_samples_per_s", row.throughput),
+        **_mean_record("time_to_train", "_s", row.time_to_train),
+        **_mean_record("samples_to_converge", "", row.samples_to_converge),
+        **_mean_record("throughput", "_samples_per_s", row.throughput),
         "throughput_cv": row.throughput.coefficient_of_variation if row.throughput else None,
         "peak_bytes": row.peak_bytes,
         "energy_per_sample_j": row.energy_per_sample_j,
@@ -389,7 +376,10 @@ def _record(sweep: SweepFacts, row: SweepRow) -> dict[str, object]:
     }
 
 
-def _with_ends(name: str, unit: str, summary: LogSummary | None) -> dict[str, float | None]:
-    low, high = _summary_ends(summary) or (None, None)
-    mean = summary.geometric_mean if summary else None
-    return {f"{name}{unit}": mean, f"{name}_low{unit}": low, f"{name}_high{unit}": high}
+def _mean_record(name: str, unit: str, summary: LogSummary | None) -> dict[str, float | None]:
+    bounds = summary.interval if summary else None
+    return {
+        f"{name}{unit}": summary.geometric_mean if summary else None,
+        f"{name}_low{unit}": bounds.low if bounds else None,
+        f"{name}_high{unit}": bounds.high if bounds else None,
+    }

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.blocks import Block, Cell, Fold, Prose, Table, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.records import config_texts, environment_texts
@@ -53,21 +53,21 @@ def _checks(
 ) -> Table:
     many = len(group) > 1
     columns = ("Check", *(("Configuration",) if many else ()), "Found", "Status", "Why it matters", "What to do")
-    return Table(
-        id=id_,
-        caption="What could disturb measurements",
-        columns=tuple(Column(name=name) for name in columns),
-        rows=tuple(
+    return text_table(
+        columns,
+        [
             (
-                Cell(text=row[0]),
-                *((Cell(text=_who(rows[row], group)),) if many else ()),
-                Cell(text=row[1] or MISSING),
+                row[0],
+                *((_who(rows[row], group),) if many else ()),
+                row[1] or MISSING,
                 Cell(text=row[2], kind=_KINDS.get(row[2], "")),
-                Cell(text=row[3]),
-                Cell(text=row[4]),
+                row[3],
+                row[4],
             )
             for row in sorted(chosen, key=lambda row: _ORDER.get(row[2], 1))
-        ),
+        ],
+        id_=id_,
+        caption="What could disturb measurements",
     )
 
 
@@ -122,42 +122,35 @@ def _differences(
     sets: Sequence[SetFacts], entries: Sequence[Entries], keys: Sequence[str], caption: str, id_: str
 ) -> Table:
     if len(sets) <= MAX_COLUMNS:
-        columns = (Column(name="Key"), *(Column(name=facts.label) for facts in sets))
-        rows = tuple((Cell(text=key), *(_value(entry.get(key)) for entry in entries)) for key in keys)
-        return Table(id=id_, caption=caption, columns=columns, rows=rows, style="by-key")
+        columns = ("Key", *(facts.label for facts in sets))
+        rows = tuple((key, *(_value(entry.get(key)) for entry in entries)) for key in keys)
+        return text_table(columns, rows, id_=id_, caption=caption, style="by-key")
     rows_by_value = []
     for key in keys:
         holders: dict[str, list[str]] = {}
         for facts, entry in zip(sets, entries, strict=True):
             holders.setdefault(entry.get(key, ("", ""))[0], []).append(facts.label)
         for number, (value, labels) in enumerate(sorted(holders.items(), key=lambda item: -len(item[1]))):
-            first = Cell(text=key) if number == 0 else Cell(text="″", note=key)
-            rows_by_value.append((first, Cell(text=value or MISSING), Cell(text=str(len(labels)), sub=names(labels))))
-    columns = (Column(name="Key"), Column(name="Value"), Column(name="Configurations"))
-    return Table(id=id_, caption=caption, columns=columns, rows=tuple(rows_by_value), style="by-key")
+            first = key if number == 0 else Cell(text="″", note=key)
+            rows_by_value.append((first, value or MISSING, Cell(text=str(len(labels)), sub=names(labels))))
+    columns = ("Key", "Value", "Configurations")
+    return text_table(columns, rows_by_value, id_=id_, caption=caption, style="by-key")
 
 
-def _value(entry: tuple[str, str] | None) -> Cell:
-    return Cell(text=MISSING) if entry is None or not entry[0] else Cell(text=entry[0], sub=entry[1])
+def _value(entry: tuple[str, str] | None) -> Cell | str:
+    return MISSING if entry is None or not entry[0] else Cell(text=entry[0], sub=entry[1])
 
 
 def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str, id_: str) -> Table:
     has_source = any(entry[key][1] for key in keys)
     # What somebody chose stands before what the definition says.
     keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
-    rows = [
-        (
-            Cell(text=key),
-            Cell(text=entry[key][0]),
-            *((Cell(text=entry[key][1] or MISSING),) if has_source else ()),
-        )
-        for key in keys
-    ]
+    rows = [(key, entry[key][0], *((entry[key][1] or MISSING,) if has_source else ())) for key in keys]
     if empty:
-        filler = (Cell(text=MISSING),) if has_source else ()
-        rows.append((Cell(text="left empty"), Cell(text=", ".join(empty), kind="quiet"), *filler))
-    columns = (Column(name="Key"), Column(name="Value"), *((Column(name="Source"),) if has_source else ()))
-    return Table(id=id_, caption=title, columns=columns, rows=tuple(rows), style="by-key")
+        filler = (MISSING,) if has_source else ()
+        rows.append(("left empty", Cell(text=", ".join(empty), kind="quiet"), *filler))
+    columns = ("Key", "Value", *(("Source",) if has_source else ()))
+    return text_table(columns, rows, id_=id_, caption=title, style="by-key")
 
 
 def _system(facts: SetFacts) -> Entries:

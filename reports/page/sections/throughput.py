@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
@@ -12,20 +12,20 @@ from reports.text.formatting import MISSING, count, interval, percent, plural, p
 
 def throughput_section(measured: Sequence[MeasuredSet]) -> PageSection:
     """One row per measurement, apart from everything that was trained to a target."""
-    table = Table(
-        id="throughput-table",
-        caption="Samples per second, over the processes of each measurement",
-        columns=(
+    table = text_table(
+        (
             Column(name="Measurement", help="benchmark, system"),
-            Column(name="Samples/s", is_number=True, help="geometric mean"),
-            Column(name="95 % interval", is_number=True, help="Student's t on the logarithms"),
-            Column(name="CV", is_number=True, help="over processes"),
-            Column(name="Processes", is_number=True),
-            Column(name="Slowest", is_number=True, help="samples/s"),
-            Column(name="Fastest", is_number=True, help="samples/s"),
-            Column(name="Data"),
+            numeric("Samples/s", "geometric mean"),
+            numeric("95 % interval", "Student's t on the logarithms"),
+            numeric("CV", "over processes"),
+            numeric("Processes"),
+            numeric("Slowest", "samples/s"),
+            numeric("Fastest", "samples/s"),
+            "Data",
         ),
-        rows=tuple(_row(measurement) for measurement in measured),
+        [_row(measurement) for measurement in measured],
+        id_="throughput-table",
+        caption="Samples per second, over the processes of each measurement",
         is_sortable=len(measured) > 1,
     )
     lead = (
@@ -43,11 +43,11 @@ def _exchanges(measured: Sequence[MeasuredSet]) -> tuple[Fold, ...]:
         if not measurement.traffic:
             continue
         id_ = f"throughput-exchange-{number}"
-        step = Table(
-            id=f"{id_}-step",
+        step = text_table(
+            STEP_COLUMNS,
+            (step_cells(measurement.traffic),),
+            id_=f"{id_}-step",
             caption=f"One training step, mean over {plural(len(measurement.traffic), 'process', 'processes')}",
-            columns=STEP_COLUMNS,
-            rows=(step_cells(measurement.traffic),),
         )
         tables = (
             step,
@@ -60,17 +60,17 @@ def _exchanges(measured: Sequence[MeasuredSet]) -> tuple[Fold, ...]:
     return tuple(found)
 
 
-def _row(measurement: MeasuredSet) -> tuple[Cell, ...]:
+def _row(measurement: MeasuredSet) -> tuple[Cell | str, ...]:
     summary = log_summary(measurement.rates)
     bounds = summary.interval if summary else None
     about = ", ".join(printable(part, 80) for part in (measurement.benchmark, measurement.system) if part)
     return (
         Cell(text=measurement.label, sub=about),
         Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
-        Cell(text=interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
-        Cell(text=percent(summary.coefficient_of_variation if summary else None)),
-        Cell(text=count(len(measurement.rates))),
-        Cell(text=throughput(min(measurement.rates))),
-        Cell(text=throughput(max(measurement.rates))),
-        Cell(text=printable(measurement.data_kind, 40) if measurement.data_kind else "dataset"),
+        (interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
+        percent(summary.coefficient_of_variation if summary else None),
+        count(len(measurement.rates)),
+        throughput(min(measurement.rates)),
+        throughput(max(measurement.rates)),
+        (printable(measurement.data_kind, 40) if measurement.data_kind else "dataset"),
     )

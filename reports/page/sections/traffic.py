@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table
+from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import RankedSet, ranked_set
@@ -36,22 +36,17 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
                 text=world.facts.label,
                 sub=f"sharding {printable(world.sharding, 40)}, {printable(world.scheme, 80)}",
             ),
-            Cell(text=count(world.num_ranks)),
-            Cell(text=count(world.local_batch_size)),
+            count(world.num_ranks),
+            count(world.local_batch_size),
             *step_cells(world.traffic),
         )
         for world in worlds
     )
-    return Table(
-        id=id_,
+    return text_table(
+        ("Configuration", numeric("Ranks"), numeric("Local batch", "samples per rank"), *STEP_COLUMNS),
+        rows,
+        id_=id_,
         caption="One training step, mean over runs",
-        columns=(
-            Column(name="Configuration"),
-            Column(name="Ranks", is_number=True),
-            Column(name="Local batch", is_number=True, help="samples per rank"),
-            *STEP_COLUMNS,
-        ),
-        rows=rows,
         is_sortable=len(rows) > 1,
     )
 
@@ -71,23 +66,21 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
     unit = byte_unit(peak for both in peaks.values() for peak in both)
     rows = tuple(
         (
-            Cell(text=f"rank {number}"),
-            Cell(text=", ".join(sorted({rank.host or MISSING for rank in by_rank[number]}))),
-            Cell(text=unit.number(peaks[number][0])),
-            Cell(text=unit.number(peaks[number][1])),
+            f"rank {number}",
+            ", ".join(sorted({rank.host or MISSING for rank in by_rank[number]})),
+            unit.number(peaks[number][0]),
+            unit.number(peaks[number][1]),
         )
         for number in sorted(by_rank)
     )
     text = num_bytes(sum(peak for peak, _ in peaks.values() if peak is not None) or None)
     columns = (
-        Column(name="Rank"),
-        Column(name="Host"),
-        Column(name="Peak memory", is_number=True, help=f"{unit.name}; measured"),
-        Column(name="Device memory", is_number=True, help=f"{unit.name}; measured"),
+        "Rank",
+        "Host",
+        numeric("Peak memory", f"{unit.name}; measured"),
+        numeric("Device memory", f"{unit.name}; measured"),
     )
-    return (
-        Table(id=id_, caption=f"Ranks and the most memory that each took; {text} in all", columns=columns, rows=rows),
-    )
+    return (text_table(columns, rows, id_=id_, caption=f"Ranks and the most memory that each took; {text} in all"),)
 
 
 def _most(values: Iterable[float | None]) -> float | None:

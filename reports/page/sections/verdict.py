@@ -5,15 +5,27 @@ from collections.abc import Sequence
 
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Table
+from reports.document.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Column,
+    KeyNumber,
+    Numbers,
+    Prose,
+    Table,
+    numeric,
+    table_of,
+)
 from reports.document.glossary import registered, status_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import ranks_words
 from reports.facts.reference_points import outcome_words
-from reports.page.figures.cost import cost_cells, cost_columns, cost_numbers
+from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.times import column_unit, sorted_cell
 from reports.statistics.intervals import coverage_words, log_summary
+from reports.tables.records import SetRow
 from reports.tables.rows import set_row
 from reports.text.formatting import (
     MISSING,
@@ -92,11 +104,6 @@ def system_words(facts: SetFacts) -> str:
     times = f"{number} × " if number not in ("", "0") else ""
     per = f"{nodes} nodes of " if nodes not in ("", "0", "1") else ""
     return printable(f"{per}{times}{model}", 70)
-
-
-def _about(facts: SetFacts) -> str:
-    """System and, where there are several, ranks."""
-    return "; ".join(words for words in (system_words(facts), ranks_words(facts)) if words)
 
 
 def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
@@ -180,93 +187,94 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
     unit = column_unit(group)
     is_scaled = any(facts.result.rcp_factor not in (None, 1.0) for facts in group)
     has_peak = any(run.record and run.record.peak_rss_bytes for facts in group for run in facts.runs)
-    columns = [
-        Column(name="Configuration"),
-        Column(name="Verdict"),
-        Column(name="Time to train", is_number=True, help=f"measured, {unit.name}; 95 % interval"),
-    ]
-    if is_scaled:
-        columns.append(Column(name="Olympic mean", is_number=True, help=f"{unit.name}; before its RCP factor"))
-    columns += [Column(name="Against", help=printable(comparisons[0].base, 40))] if comparisons else []
-    columns += [
-        Column(name="Epochs", is_number=True, help="to converge"),
-        Column(name="Samples/s", is_number=True),
-        Column(name="Final AUC", is_number=True, help="mean"),
-        Column(name="Runs", is_number=True, help="converged / needed"),
-        Column(name="RCP"),
-        Column(name="Batch size", is_number=True),
-    ]
-    if has_peak:
-        columns.append(Column(name="Peak memory", is_number=True))
-    more = cost_columns(group)
+    base = Column(name="Against", help=printable(comparisons[0].base, 40)) if comparisons else None
     what = "epochs and samples/s are geometric means over converged runs"
     unscored = "times without a score, " if any(facts.result.score_s is None for facts in group) else ""
-    caption = f"{plural(len(group), 'configuration')}; {unscored}{what}"
-    rows = tuple(
+    return table_of(
+        [(facts, set_row(facts)) for facts in group],
         (
-            *_verdict_row(
-                facts,
-                unit,
-                is_linked=len(group) > 1,
-                is_scaled=is_scaled,
-                has_peak=has_peak,
-                against=_against(against.get(facts.label)) if comparisons else None,
+            ("Configuration", lambda entry: _name_cell(entry[0], is_linked=len(group) > 1)),
+            ("Verdict", lambda entry: _outcome_cell(entry[0])),
+            (
+                numeric("Time to train", f"measured, {unit.name}; 95 % interval"),
+                lambda entry: _time_cell(entry[0], unit),
             ),
-            *cost_cells(facts, more),
-        )
-        for facts in group
-    )
-    return Table(
-        id=id_, caption=caption, columns=(*columns, *more), rows=rows, is_sortable=len(rows) > 1, style="verdicts"
+            (
+                numeric("Olympic mean", f"{unit.name}; before its RCP factor") if is_scaled else None,
+                lambda entry: _mean_cell(entry[0], unit),
+            ),
+            (base, lambda entry: _against(against.get(entry[0].label))),
+            (
+                numeric("Epochs", "to converge"),
+                lambda entry: Cell(text=epochs(entry[1].epochs_to_converge), sub=_spread(entry[1].epochs_cv)),
+            ),
+            (
+                numeric("Samples/s"),
+                lambda entry: Cell(
+                    text=throughput(entry[1].throughput_samples_per_s), sub=_spread(entry[1].throughput_cv)
+                ),
+            ),
+            (numeric("Final AUC", "mean"), lambda entry: quality(entry[1].final_quality)),
+            (numeric("Runs", "converged / needed"), lambda entry: _runs_cell(entry[1])),
+            ("RCP", lambda entry: Cell(text=outcome_words(entry[0]), sub=_factor(entry[0]))),
+            (
+                numeric("Batch size"),
+                lambda entry: Cell(text=count(entry[1].global_batch_size), sub=_rate(entry[1].learning_rate)),
+            ),
+            (
+                numeric("Peak memory") if has_peak else None,
+                lambda entry: sorted_cell(num_bytes(entry[1].peak_rss_bytes), entry[1].peak_rss_bytes),
+            ),
+            *((column, lambda entry, show=show: show(entry[0])) for column, show in cost_columns(group)),
+        ),
+        id_=id_,
+        caption=f"{plural(len(group), 'configuration')}; {unscored}{what}",
+        is_sortable=len(group) > 1,
+        style="verdicts",
     )
 
 
-def _verdict_row(
-    facts: SetFacts, unit: TimeUnit, *, is_linked: bool, is_scaled: bool, has_peak: bool, against: Cell | None
-) -> tuple[Cell, ...]:
-    row = set_row(facts)
+def _name_cell(facts: SetFacts, *, is_linked: bool) -> Cell:
+    """The configuration with its system and, where there are several, ranks."""
+    about = "; ".join(words for words in (system_words(facts), ranks_words(facts)) if words)
+    return Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=about)
+
+
+def _outcome_cell(facts: SetFacts) -> Cell:
     shown = badge(facts)
-    unverified = ["unverified"] if facts.status == "official" and facts.result.score_s is not None else []
-    # The interval is the Olympic mean's; where a factor scales that mean, it stands beside it.
-    bounds = interval(unit.number(row.low_s), unit.number(row.high_s)) if facts.interval else ""
-    bounds = bounds.replace(" ", "\u00a0")  # both ends in one line
-    is_its_score = facts.result.rcp_factor in (None, 1.0)
-    factor, unfinished = row.rcp_factor, len(facts.unfinished)
-    cells = [
-        Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=_about(facts)),
-        Cell(
-            text=f"{shown.icon} {shown.word}",
-            kind=shown.kind,
-            sub=", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2]),
-        ),
-        _time_cell(facts, unit, " · ".join((*unverified, *([bounds] if is_its_score and bounds else [])))),
-    ]
-    if is_scaled:
-        cells.append(Cell(text=unit.number(row.olympic_mean_s), sub="" if is_its_score else bounds))
-    cells += [against] if against is not None else []
-    cells += [
-        Cell(text=epochs(row.epochs_to_converge), sub=_spread(row.epochs_cv)),
-        Cell(text=throughput(row.throughput_samples_per_s), sub=_spread(row.throughput_cv)),
-        Cell(text=quality(row.final_quality)),
-        Cell(
-            text=f"{row.num_converged} / {row.num_runs_required or MISSING}",
-            sub=f"{unfinished} unfinished" if unfinished else "",
-        ),
-        Cell(
-            text=outcome_words(facts),
-            sub=f"× {factor:.4f}" if factor and factor != 1.0 else "",
-        ),
-        Cell(text=count(row.global_batch_size), sub=_rate(row.learning_rate)),
-    ]
-    if has_peak:
-        cells.append(sorted_cell(num_bytes(row.peak_rss_bytes), row.peak_rss_bytes))
-    return tuple(cells)
+    counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
+    return Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind, sub=counts)
 
 
-def _time_cell(facts: SetFacts, unit: TimeUnit, beside: str) -> Cell:
+def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
+    """The Olympic mean; its interval is here where a factor scales it, else beside the score."""
+    return Cell(text=unit.number(facts.result.olympic_mean_s), sub=_bounds(facts, unit) if _factor(facts) else "")
+
+
+def _bounds(facts: SetFacts, unit: TimeUnit) -> str:
+    """The Olympic mean's interval, both ends in one line."""
+    ends = facts.interval
+    return interval(unit.number(ends.low), unit.number(ends.high)).replace(" ", "\u00a0") if ends else ""
+
+
+def _factor(facts: SetFacts) -> str:
+    """The factor that scales the score; empty where none does."""
+    factor = facts.result.rcp_factor
+    return "" if factor in (None, 1.0) else f"× {factor:.4f}"
+
+
+def _runs_cell(row: SetRow) -> Cell:
+    text = f"{row.num_converged} / {row.num_runs_required or MISSING}"
+    return Cell(text=text, sub=f"{row.num_unfinished} unfinished" if row.num_unfinished else "")
+
+
+def _time_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
     """The score; without one what the runs that reached the target took, which is said to be no score."""
     if facts.result.score_s is not None:
-        return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=beside)
+        unverified = "unverified" if facts.status == "official" else ""
+        beside = (unverified, "" if _factor(facts) else _bounds(facts, unit))
+        sub = " · ".join(text for text in beside if text)
+        return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=sub)
     summary = log_summary(run.time_s for run in facts.runs if run.result.converged)
     if summary is None:
         return Cell(text=MISSING, sub="no score")
