@@ -51,7 +51,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         (folder, kind) for found in inventories for kind, folders in found.measurements.items() for folder in folders
     )
     measured = [read_measurement(folder, kind) for folder, kind in folders]
-    problems = [problem for one in sets for problem in one.records.problems]
+    problems = [problem for facts in sets for problem in facts.records.problems]
     problems += [str(damage) for _, damages in measured for damage in damages]
     return Frames(
         sets=sets_frame(document),

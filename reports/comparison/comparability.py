@@ -43,21 +43,21 @@ def _why_other_measurement(base: Side, new: Side) -> str | None:
     """Two measurements of throughput may differ in whatever is being varied, but not in what is timed."""
     if base.samples == new.samples:
         return "the same measurement stands on both sides"
-    one, other = dict(base.settings).get("data_kind"), dict(new.settings).get("data_kind")
-    if one is not None and other is not None and one != other:
-        return f"different input: {one} and {other} data; reading a dataset is part of the time"
+    of_base, of_new = dict(base.settings).get("data_kind"), dict(new.settings).get("data_kind")
+    if of_base is not None and of_new is not None and of_base != of_new:
+        return f"different input: {of_base} and {of_new} data; reading a dataset is part of the time"
     return None
 
 
 def _why_other_quality(base: Side, new: Side) -> str | None:
     """What is learnt compares on one dataset's evaluation split, after equal samples."""
-    one, other = dict(base.settings), dict(new.settings)
+    of_base, of_new = dict(base.settings), dict(new.settings)
     for name, words in (
         ("dataset_sha256", "different datasets"), ("eval_samples", "different evaluation splits"),
         ("num_samples", "trained on different numbers of samples"),
     ):  # fmt: skip
-        if one.get(name) is not None and other.get(name) is not None and one[name] != other[name]:
-            return f"{words}: {one[name]} and {other[name]}"
+        if of_base.get(name) is not None and of_new.get(name) is not None and of_base[name] != of_new[name]:
+            return f"{words}: {of_base[name]} and {of_new[name]}"
     return (
         "the same measurement stands on both sides"
         if base.label == new.label and base.samples == new.samples
@@ -67,9 +67,9 @@ def _why_other_quality(base: Side, new: Side) -> str | None:
 
 def systems_differ(base: Side, new: Side) -> bool:
     """Whether the sides were measured on different systems, by their descriptions where both have one."""
-    one, other = dict(base.hardware), dict(new.hardware)
-    if one and other:
-        return any(one[key].strip() != other[key].strip() for key in one.keys() & other.keys())
+    of_base, of_new = dict(base.hardware), dict(new.hardware)
+    if of_base and of_new:
+        return any(of_base[key].strip() != of_new[key].strip() for key in of_base.keys() & of_new.keys())
     # Without a name, or without a description and a name of its own, nothing says that they differ.
     return base.system is not None and new.system is not None and base.system != new.system
 

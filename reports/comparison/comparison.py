@@ -43,22 +43,20 @@ a system lasts longer than a run, so runs measured one after another are not ind
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """One comparison before its family is known: the logs of each factor and what follows from them alone."""
+    """One comparison before its family is known: everything but the verdicts; a difference for each factor."""
 
     base: Side
     new: Side
-    refusal: str | None
     pairing: Pairing
-    factors: tuple[FactorComparison, ...] = ()
+    comparison: Comparison
     differences: tuple[Difference | None, ...] = ()
-    converged_p: float | None = None
 
     @property
     def tested(self) -> list[int]:
         """The factors that enough runs on both sides allow to test."""
         return [
             index
-            for index, (factor, difference) in enumerate(zip(self.factors, self.differences, strict=True))
+            for index, (factor, difference) in enumerate(zip(self.comparison.factors, self.differences, strict=True))
             if difference is not None and min(factor.num_base, factor.num_new) >= MIN_RUNS
         ]
 
@@ -77,38 +75,46 @@ def compare_sides(
     """As `compare_all`, for sides of any source; the smallest effect is that of base's scale where none is given."""
     if min_effect is None:
         min_effect = MIN_EFFECT if base.measure is None else MIN_EFFECTS[base.measure.unit]
-    drafts = [_draft(base, new, confidence) for new in news]
-    p_values = [draft.factors[index].p_value for draft in drafts for index in draft.tested]
-    p_values += [draft.converged_p for draft in drafts if draft.converged_p is not None]
-    family = np.asarray(p_values, dtype=np.float64)
+    drafts = [_draft(base, new, min_effect, confidence) for new in news]
+    p_values = [draft.comparison.factors[index].p_value for draft in drafts for index in draft.tested]
+    shares = [draft.comparison.converged_p for draft in drafts if draft.comparison.converged_p is not None]
+    family = np.asarray([*p_values, *shares], dtype=np.float64)
     levels = holm_levels(family, 1.0 - confidence).tolist() if len(family) else []
-    num_factors = sum(len(draft.tested) for draft in drafts)
-    of_factors, of_shares = iter(levels[:num_factors]), iter(levels[num_factors:])
+    of_factors, of_shares = iter(levels[: len(p_values)]), iter(levels[len(p_values) :])
     finished = []
     for draft in drafts:
-        factor_levels = [next(of_factors) for _ in draft.tested]
-        share_level = next(of_shares) if draft.converged_p is not None else None
-        finished.append(_finish(draft, factor_levels, share_level, min_effect, confidence))
+        by_factor = {index: next(of_factors) for index in draft.tested}
+        finished.append(_finish(draft, by_factor, None if draft.comparison.converged_p is None else next(of_shares)))
     return tuple(finished)
 
 
-def _draft(base: Side, new: Side, confidence: float) -> _Draft:
-    refusal = why_refused(base, new)
+def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draft:
     pairing = pair_runs(base.samples, new.samples)
-    if refusal is not None:
-        return _Draft(base=base, new=new, refusal=refusal, pairing=pairing)
+    comparison = Comparison(
+        base=base.label, new=new.label, refusal=why_refused(base, new), status=base.status,
+        min_effect=min_effect, confidence=confidence,
+        is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
+        num_base_converged=base.num_converged, num_new_converged=new.num_converged,
+    )  # fmt: skip
+    if comparison.refusal is not None:
+        return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
     names = tuple(FACTORS) if base.kind == "runs" else (base.kind,)
     made = [_factor(name, base.measure, pairing, confidence) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
-    return _Draft(
-        base=base,
-        new=new,
-        refusal=None,
-        pairing=pairing,
-        factors=tuple(factor for factor, _ in made),
-        differences=tuple(difference for _, difference in made),
+    comparison = replace(
+        comparison,
+        is_paired=pairing.is_paired,
+        num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
+        factors=tuple(factor for factor, _ in made),
+        olympic_ratio=_ratio(base.olympic_mean_s, new.olympic_mean_s),
+        score_ratio=_ratio(base.score_s, new.score_s),
+        changes=list_changes(base, new),
+        notes=_notes(base, new, pairing),
+        invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
+    differences = tuple(difference for _, difference in made)
+    return _Draft(base=base, new=new, pairing=pairing, comparison=comparison, differences=differences)
 
 
 def _factor(
@@ -166,24 +172,15 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
 
 
-def _finish(
-    draft: _Draft, levels: Sequence[float], share_level: float | None, min_effect: float, confidence: float
-) -> Comparison:
-    base, new, pairing = draft.base, draft.new, draft.pairing
-    comparison = Comparison(
-        base=base.label, new=new.label, refusal=draft.refusal, status=base.status,
-        min_effect=min_effect, confidence=confidence,
-        is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
-        num_base_converged=base.num_converged, num_new_converged=new.num_converged,
-    )  # fmt: skip
-    if draft.refusal is not None:
-        return comparison
-    by_factor = dict(zip(draft.tested, levels, strict=True))
+def _finish(draft: _Draft, levels: Mapping[int, float], share_level: float | None) -> Comparison:
+    """The comparison with its verdicts; `levels` are those of the tested factors."""
+    if draft.comparison.refusal is not None:
+        return draft.comparison
     factors = []
-    for index, (factor, difference) in enumerate(zip(draft.factors, draft.differences, strict=True)):
-        level = by_factor.get(index)
+    for index, (factor, difference) in enumerate(zip(draft.comparison.factors, draft.differences, strict=True)):
+        level = levels.get(index)
         if difference is not None and level is not None:
-            factors.append(_judge(factor, difference, level, pairing, min_effect, base.measure))
+            factors.append(_distrust(_judge(factor, difference, level, draft), draft))
         elif factor.base_value is not None:
             text = (
                 f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
@@ -192,21 +189,12 @@ def _finish(
             factors.append(replace(factor, reason=text))
         else:
             factors.append(factor)
-    factors = [_distrust(factor, base, new) for factor in factors]
     verdict = _share_verdict(draft, share_level) or factors[0].verdict
     return replace(
-        comparison,
-        is_paired=pairing.is_paired,
-        num_shared_seeds=pairing.num_shared,
-        converged_p=draft.converged_p,
+        draft.comparison,
         factors=tuple(factors),
-        olympic_ratio=_ratio(base.olympic_mean_s, new.olympic_mean_s),
-        score_ratio=_ratio(base.score_s, new.score_s),
         verdict=verdict,
         is_regression=_is_regression(verdict, factors),
-        changes=list_changes(base, new),
-        notes=_notes(base, new, pairing),
-        invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
 
 
@@ -219,15 +207,9 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
     return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
 
 
-def _judge(
-    factor: FactorComparison,
-    difference: Difference,
-    level: float,
-    pairing: Pairing,
-    min_effect: float,
-    measure: Measure | None,
-) -> FactorComparison:
+def _judge(factor: FactorComparison, difference: Difference, level: float, draft: _Draft) -> FactorComparison:
     """The factor with its verdict at Holm's level."""
+    measure, pairing, min_effect = draft.base.measure, draft.pairing, draft.comparison.min_effect
     margin = math.log1p(min_effect) if measure is None else min_effect
     found = str(decide(difference, np.asarray(level), margin))
     if measure is not None:
@@ -265,16 +247,17 @@ def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorCompar
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:
     """Slower where significantly fewer runs reach the target, None where that decides nothing."""
-    if level is None or draft.converged_p is None or draft.converged_p > level:
+    share_p = draft.comparison.converged_p
+    if level is None or share_p is None or share_p > level:
         return None
     base, new = draft.base, draft.new
     return "slower" if new.num_converged / new.num_runs < base.num_converged / base.num_runs else "faster"
 
 
-def _distrust(factor: FactorComparison, base: Side, new: Side) -> FactorComparison:
+def _distrust(factor: FactorComparison, draft: _Draft) -> FactorComparison:
     """No praise for the survivors: a side of which more runs failed than Olympic scoring would drop is not called
     faster for those that converged. Throughput and overhead do not depend on who converges."""
-    favoured = {"faster": new, "slower": base}.get(factor.verdict)
+    favoured = {"faster": draft.new, "slower": draft.base}.get(factor.verdict)
     if factor.name not in ("time_to_train", "samples_to_converge") or favoured is None:
         return factor
     if favoured.num_runs - favoured.num_converged <= favoured.num_tolerated:

@@ -78,10 +78,12 @@ def describe(path: Path) -> Described:
     measured = [(folder, kind) for kind in IN_PROCESSES for folder in inventory.measurements.get(kind, ())]
     if measured and not inventory.result_sets:
         return _of_measurement(read_measured(*only(path, measured, lambda found: found[0].name)))
-    one = only(path, inventory.require_result_sets(), lambda found: str(found.folder))
-    records = read_set_records(one)
-    settings = _of_records(records.run_set, records.system, str(one.system_json.name) if one.system_json else "")
-    settings["logged"] = _logged([read_log(log) for log in one.logs])
+    result_set = only(path, inventory.require_result_sets(), lambda found: str(found.folder))
+    records = read_set_records(result_set)
+    settings = _of_records(
+        records.run_set, records.system, str(result_set.system_json.name) if result_set.system_json else ""
+    )
+    settings["logged"] = _logged([read_log(log) for log in result_set.logs])
     if not any(settings.values()):
         raise InputError(f"{printable(path)}: no MLLOG record says how this was set. Give a log of a run, or a set.")
     return Described(label=printable(path, 120), settings=settings)
@@ -129,7 +131,7 @@ def _joined(values: Mapping[str, str], num_logs: int) -> Setting:
     every = f" and {num_logs - 1} more" if num_logs > 1 and len(values) == 1 else ""
     if len(values) == 1:
         return Setting(value=shown[0], source=f"{values[shown[0]]}{every}")
-    return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[one] for one in shown))
+    return Setting(value=f"varies: {', '.join(shown)}{more}", source=", ".join(values[value] for value in shown))
 
 
 def _of_measurement(measured: MeasuredSet) -> Described:

@@ -34,41 +34,41 @@ def read_sides(path: Path) -> tuple[Side, ...]:
     if measured and not inventory.result_sets:
         return measured
     sets: tuple[SetFacts, ...] = gather([inventory], second_opinion=False)
-    return (*(side_of(one) for one in sets), *measured)
+    return (*(side_of(facts) for facts in sets), *measured)
 
 
 def sides_of(document: ReportDocument) -> list[Side]:
     """The sides that exported configurations make: what their logs said, without the files beside them."""
-    return [_side(one) for one in document.configurations]
+    return [_side(member) for member in document.configurations]
 
 
-def _side(one: SetMember) -> Side:
+def _side(member: SetMember) -> Side:
     results = tuple(
-        _run_result(one, run)
-        for run in one.runs
+        _run_result(member, run)
+        for run in member.runs
         # An attempt whose log is not there may have ended well; without its log it is no run of the set.
         if run.status in ("success", "not_converged") and run.counted != "no"
     )
     return Side(
-        label=printable(one.configuration, 80),
+        label=printable(member.configuration, 80),
         kind="runs",
-        status=one.status,
-        benchmark=one.benchmark,
+        status=member.status,
+        benchmark=member.benchmark,
         samples=converged_samples(results),
         runs=results,
         num_runs=len(results),
-        system=one.system,
+        system=member.system,
         hardware=(),
         settings=logged_settings(results),
-        olympic_mean_s=one.olympic_mean_s,
-        score_s=one.score_s,
-        round=one.round,
-        num_tolerated=one.num_runs_dropped if one.num_runs_dropped is not None else 1,
-        outcome=one.outcome,
+        olympic_mean_s=member.olympic_mean_s,
+        score_s=member.score_s,
+        round=member.round,
+        num_tolerated=member.num_runs_dropped if member.num_runs_dropped is not None else 1,
+        outcome=member.outcome,
     )
 
 
-def _run_result(one: SetMember, run: RunMember) -> RunResult:
+def _run_result(member: SetMember, run: RunMember) -> RunResult:
     """A run as its log has it, as far as the export holds it."""
     known: dict[str, Any] = dict.fromkeys(RunResult.__dataclass_fields__)
     known |= {name: value for name, value in asdict(run).items() if name in known}
@@ -77,8 +77,8 @@ def _run_result(one: SetMember, run: RunMember) -> RunResult:
     return RunResult(
         **{
             **known,
-            "definition_sha256": one.definition_sha256,
-            "dataset_sha256": one.dataset_sha256,
+            "definition_sha256": member.definition_sha256,
+            "dataset_sha256": member.dataset_sha256,
             "log_sha256": run.log_sha256 or "",
             "abort_reason": run.reason,
             "converged": run.status == "success",

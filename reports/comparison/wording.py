@@ -44,8 +44,8 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
             f"No difference of {percent(comparison.min_effect, 0)} or more in {FACTORS[whole.name].title}: "
             f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
         )
-    settled = [one for one in comparison.factors[1:] if one.verdict in ("faster", "slower")]
-    but = ", ".join(_settled(one) for one in settled)
+    settled = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
+    but = ", ".join(_settled(factor) for factor in settled)
     text = f"Inconclusive in {FACTORS[whole.name].title}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
     return f"{text} Settled: {but}." if but else text
 

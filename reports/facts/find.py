@@ -13,11 +13,11 @@ from rules.errors import InputError
 _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 
-def brief_name(one: SetFacts) -> str:
+def brief_name(facts: SetFacts) -> str:
     """The name that somebody chose for a run set of our own, without benchmark and moment; else its label."""
-    if one.result_set.root is None:
-        return one.label
-    return _RUN_SET.sub(r"\1", one.label.removeprefix(f"{one.benchmark}-"))
+    if facts.result_set.root is None:
+        return facts.label
+    return _RUN_SET.sub(r"\1", facts.label.removeprefix(f"{facts.benchmark}-"))
 
 
 def find_by_label(sets: Sequence[SetFacts], name: str, option: str) -> SetFacts:
@@ -27,14 +27,14 @@ def find_by_label(sets: Sequence[SetFacts], name: str, option: str) -> SetFacts:
     """
     wanted = name.casefold()
     found = (
-        [one for one in sets if one.label == name]
-        or [one for one in sets if brief_name(one) == name]
-        or [one for one in sets if wanted in (one.label.casefold(), brief_name(one).casefold())]
-        or [one for one in sets if wanted in one.label.casefold()]
+        [facts for facts in sets if facts.label == name]
+        or [facts for facts in sets if brief_name(facts) == name]
+        or [facts for facts in sets if wanted in (facts.label.casefold(), brief_name(facts).casefold())]
+        or [facts for facts in sets if wanted in facts.label.casefold()]
     )
     if len(found) == 1:
         return found[0]
-    labels = [one.label for one in sets]
+    labels = [facts.label for facts in sets]
     close = get_close_matches(name, labels, n=1)
     meant = f" Did you mean {close[0]!r}?" if close and not found else ""
     why = "is no configuration here" if not found else "fits several configurations"
@@ -55,7 +55,7 @@ def with_prices(sets: Sequence[SetFacts], given: Sequence[str]) -> tuple[SetFact
             found[find_by_label(sets, name, "--price-per-hour").index] = price
         else:
             rest = price
-    return tuple(replace(one, price_per_hour=found.get(one.index, rest)) for one in sets)
+    return tuple(replace(facts, price_per_hour=found.get(facts.index, rest)) for facts in sets)
 
 
 def _price(text: str, number: str) -> float:

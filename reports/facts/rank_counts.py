@@ -64,33 +64,33 @@ class RankedSet:
         return summary.geometric_mean if summary else None
 
 
-def ranked_set(one: SetFacts) -> RankedSet | None:
+def ranked_set(facts: SetFacts) -> RankedSet | None:
     """None where the set's own record does not say how many ranks it had."""
-    record = one.records.run_set
+    record = facts.records.run_set
     config = {key: value for key, (value, _) in config_texts(record).items()}
-    told = config.get("runtime.ranks", "")
-    if not (told.isdecimal() and told.isascii() and len(told) < 8 and 0 < int(told) < _MAX_RANKS):
+    ranks = config.get("runtime.ranks", "")
+    if not (ranks.isdecimal() and ranks.isascii() and len(ranks) < 8 and 0 < int(ranks) < _MAX_RANKS):
         return None
-    system = dict(one.records.system)
+    system = dict(facts.records.system)
     hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
     threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"
     own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")
     return RankedSet(
-        facts=one,
-        num_ranks=int(told),
+        facts=facts,
+        num_ranks=int(ranks),
         sharding=config.get("runtime.sharding", "auto"),
         comm=config.get("runtime.comm", "fp32"),
         grad_comm=config.get("runtime.grad_comm", "dense"),
-        global_batch_size=one.first_run.global_batch_size if one.first_run else None,
+        global_batch_size=facts.first_run.global_batch_size if facts.first_run else None,
         num_threads=threads if on_cpu and threads is not None and threads < _MAX_RANKS else None,
         others=(*hardware, *sorted((key, value) for key, value in config.items() if key not in own)),
     )
 
 
-def ranks_words(one: SetFacts) -> str:
+def ranks_words(facts: SetFacts) -> str:
     """'2 ranks × 256 samples, row_wise, comm fp16, grad-comm dense'; empty for one rank or none known."""
-    world = ranked_set(one)
+    world = ranked_set(facts)
     if world is None or world.num_ranks == 1:
         return ""
     each = f" × {count(world.local_batch_size)} samples" if world.local_batch_size is not None else ""

@@ -7,13 +7,13 @@ from rules.errors import DefinitionError
 from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
 
 
-def find_points(one: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
+def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
     """The set's definition, None where nobody defines it, and the points of its round; none where there are none."""
     try:
-        benchmark = find_definition(one.result.benchmark, None, one.result_set.definition_file)
+        benchmark = find_definition(facts.result.benchmark, None, facts.result_set.definition_file)
     except DefinitionError:
         return None, ()
-    file = rcp_file(benchmark, one.result.round) if benchmark is not None else None
+    file = rcp_file(benchmark, facts.result.round) if benchmark is not None else None
     if benchmark is None or file is None:
         return benchmark, ()
     try:
@@ -23,9 +23,9 @@ def find_points(one: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, 
     return benchmark, points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
 
 
-def outcome_words(one: SetFacts) -> str:
+def outcome_words(facts: SetFacts) -> str:
     """The convergence test in a word or two: where points are known, a set without an outcome was not tested."""
-    outcome = one.result.rcp_outcome
+    outcome = facts.result.rcp_outcome
     if outcome not in (None, "none"):
         return str(outcome)
-    return "not tested" if outcome is None and find_points(one)[1] else "no RCP"
+    return "not tested" if outcome is None and find_points(facts)[1] else "no RCP"

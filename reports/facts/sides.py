@@ -66,29 +66,29 @@ class Side:
         return len(self.samples)
 
 
-def side_of(one: SetFacts) -> Side:
+def side_of(facts: SetFacts) -> Side:
     """The side that a gathered result set makes."""
-    result, system = one.result, dict(one.records.system)
+    result, system = facts.result, dict(facts.records.system)
     return Side(
-        label=one.label,
+        label=facts.label,
         kind="runs",
-        status=one.status,
+        status=facts.status,
         benchmark=result.benchmark,
         samples=converged_samples(result.runs),
         runs=result.runs,
         num_runs=len(result.runs),
-        system=one.result_set.system,
+        system=facts.result_set.system,
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
         settings=(
             *logged_settings(result.runs),
-            *((key, value) for key, (value, _) in config_texts(one.records.run_set).items()),
-            *software_of(one.records.run_set),
+            *((key, value) for key, (value, _) in config_texts(facts.records.run_set).items()),
+            *software_of(facts.records.run_set),
         ),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,
         round=result.round,
         num_tolerated=result.num_runs_dropped,
-        outcome=one.verdict.outcome,
+        outcome=facts.verdict.outcome,
     )
 
 
@@ -117,17 +117,17 @@ def _sample(run: RunResult) -> Sample:
         time_to_train_s=_positive(time_s),
         train_s=_positive(train_s),
         num_samples=_positive(samples),
-        time_step=_share(_gap([one.elapsed_s for one in last]), time_s, _CLOCK_STEP_S),
-        samples_step=_share(_gap([_trained(one, run.train_samples) for one in last]), samples, 1.0),
+        time_step=_share(_gap([evaluation.elapsed_s for evaluation in last]), time_s, _CLOCK_STEP_S),
+        samples_step=_share(_gap([_trained(evaluation, run.train_samples) for evaluation in last]), samples, 1.0),
         clock_step=_share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S),
         started_ms=run.started_ms,
     )
 
 
-def _trained(one: Evaluation, train_samples: int | None) -> float | None:
-    if one.samples_count is not None:
-        return float(one.samples_count)
-    return one.epoch_num * train_samples if one.epoch_num is not None and train_samples else None
+def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
+    if evaluation.samples_count is not None:
+        return float(evaluation.samples_count)
+    return evaluation.epoch_num * train_samples if evaluation.epoch_num is not None and train_samples else None
 
 
 def _gap(ends: Sequence[float | None]) -> float | None:

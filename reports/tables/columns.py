@@ -53,7 +53,7 @@ def _column(name: str, wrapped: inspect.Type) -> Column:
             notes |= leaf.extra_json_schema or {}
             inner.append(leaf.type)
         elif isinstance(leaf, inspect.UnionType):
-            inner += [one for one in leaf.types if not isinstance(one, inspect.NoneType)]
+            inner += [part for part in leaf.types if not isinstance(part, inspect.NoneType)]
     return Column(
         name=name,
         dtype=_DTYPES[type(leaf)],
