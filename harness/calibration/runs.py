@@ -63,7 +63,7 @@ class CalibrationResult:
 
 
 def problem_digest(entry: Entry) -> str:
-    """Digest of what decides a run's qualities; the target is not in it."""
+    """Compute the digest of what decides a run's qualities; the target is not in it."""
     sections, train = entry.benchmark.sections, dict(entry.benchmark.sections["train"])
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)

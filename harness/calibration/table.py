@@ -80,7 +80,7 @@ class Calibration:
         return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
 
     def conditions(self) -> dict[str, tuple[bool | None, str]]:
-        """Each condition by letter: whether it holds (None where it cannot be said), and the numbers."""
+        """Return each condition by letter: whether it holds (None where it cannot be said), and the numbers."""
         default, target = self.default, self.target
         mean, variation = default.mean_epochs, default.coefficient_of_variation
         all_converged = len(default.converged) == len(default.seeds)
@@ -112,7 +112,7 @@ class Calibration:
 
 
 def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> BatchSizeSummary:
-    """`results` are runs of one batch size and learning rate that differ in their seed."""
+    """Summarise `results`: runs of one batch size and learning rate that differ in their seed."""
     num_evals = min(len(result.qualities) for result in results)
     columns = [[result.qualities[i] for result in results] for i in range(num_evals)]
     eval_s, train_s = sum(result.eval_s for result in results), sum(result.train_s for result in results)
@@ -158,7 +158,7 @@ def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[
 def tuning_rows(
     benchmark: Benchmark, results: Sequence[CalibrationResult]
 ) -> list[tuple[int, float, float | None, float]]:
-    """(batch size, learning rate, mean epochs to converge or None where a seed failed, mean final quality)."""
+    """Return (batch size, learning rate, mean epochs to converge or None where a seed failed, mean final quality)."""
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
@@ -171,7 +171,7 @@ def tuning_rows(
 def reference_convergence_points(
     benchmark: Benchmark, calibration: Calibration, *, when: str, platform: str
 ) -> dict[str, Any]:
-    """RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used."""
+    """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used."""
     hyperparams = {
         key: value
         for key, value in benchmark.sections["train"].items()
@@ -195,7 +195,7 @@ def reference_convergence_points(
 
 
 def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
-    """Conditions, batch sizes, controls, curve, tuning."""
+    """Show conditions, batch sizes, controls, curve, tuning."""
     default = calibration.default
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
     conditions = calibration.conditions().items()

@@ -1,1 +1,1 @@
-"""What all of `harness` stands on: exit codes and errors, files that are never half written."""
+"""What all of `harness` uses: exit codes and errors, files that are never half written."""

@@ -37,16 +37,16 @@ class HarnessError(Exception):
         self.exit_code = exit_code
 
     def __reduce__(self) -> tuple[type["HarnessError"], tuple[str, ExitCode]]:
-        """With both arguments, so that it reaches the other ranks whole."""
+        """Keep both arguments, so that it reaches the other ranks whole."""
         return HarnessError, (str(self), self.exit_code)
 
 
 class RefusedByAllError(HarnessError):
-    """Raised on every rank alike, so that none has to tell the others."""
+    """Raised on every rank alike, so that none has to inform the others."""
 
 
 def exit_code_of(error: BaseException) -> ExitCode | None:
-    """The exit code of an error that has a message for the user; None for a defect of ours."""
+    """Return the exit code of an error that has a message for the user; None for a defect of ours."""
     if isinstance(error, HarnessError):
         return error.exit_code
     if isinstance(error, rules_errors.DefinitionError | model_errors.ConfigError | model_errors.DeviceError):
@@ -80,7 +80,7 @@ def end_process(exit_code: int) -> NoReturn:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Also as torch says it, on an accelerator and on the CPU."""
+    """Recognise it also as torch says it, on an accelerator and on the CPU."""
     return (
         isinstance(error, MemoryError)
         or type(error).__name__ == "OutOfMemoryError"
@@ -89,7 +89,7 @@ def is_out_of_memory(error: BaseException) -> bool:
 
 
 def message_of(error: BaseException) -> str:
-    """One message for the user, with the place and a remedy where the error itself names none."""
+    """Return one message for the user, with the place and a remedy where the error itself names none."""
     if isinstance(error, MemoryError):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
     if isinstance(error, OSError) and error.strerror:

@@ -65,7 +65,7 @@ def read_record(path: Path, record_type: type[R]) -> R:
 
 
 def read_json(path: Path) -> dict[str, Any]:
-    """A JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
+    """Read a JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
     try:
         content = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:

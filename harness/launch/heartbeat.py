@@ -1,7 +1,7 @@
 """Noticing that a rank is gone or stuck, and ending all ranks with one reason: every rank says that it lives.
 
 A rank that was stopped, or whose machine has left, closes no connection; the others would wait for it in a collective
-call until that times out. One that was killed closes its connections, but nobody is told whose they were.
+call until that times out. One that was killed closes its connections, but nobody learns whose they were.
 """
 
 import contextlib
@@ -31,7 +31,7 @@ BEAT_S = 1.0
 LOST_AFTER_S = 20.0
 """A rank that has said nothing for this long is taken for lost, and all others end."""
 SILENT_AFTER_S = 5.0
-"""The same once a connection broke, which tells that some rank is gone but not which."""
+"""The same once a connection broke, which says that some rank is gone but not which."""
 _GONE_AFTER_S = 3.0
 """After whoever serves the notes has closed the connection: a rank that ends well may be about to leave, too."""
 _TERMINATED_FOR_S = 4.5
@@ -52,7 +52,7 @@ class End:
 class Heartbeat:
     """While entered, this rank beats into the ranks' common notes and watches the other ranks and its own signals.
 
-    When a rank is lost, ends with an error or is told to end, every process of the world ends with that reason and
+    When a rank is lost, ends with an error or is asked to end, every process of the world ends with that reason and
     its exit code, wherever its main thread waits. `on_end` is called once before, with both. A beat is a counter,
     and what is measured is how long it has stood still by one's own clock.
     """
@@ -64,7 +64,7 @@ class Heartbeat:
         self._seen = {rank: ("", now_s) for rank in range(meeting.size) if rank != meeting.rank}
         self._answered_s, self._is_broken = now_s, False
         self._ticked_s, self._stood_s = now_s, 0.0
-        self._told: End | None = None
+        self._received: End | None = None
         self._ended, self._concluding = threading.Event(), threading.Lock()
         self._signals, self._wakeup = socket.socketpair()
         self._wakeup.setblocking(False)
@@ -88,7 +88,7 @@ class Heartbeat:
             return
         lost = self._find_lost(error)
         own = lost or self._describe(error)
-        end = self._conclude(own, is_told=not isinstance(error, RefusedByAllError))
+        end = self._conclude(own, publishes=not isinstance(error, RefusedByAllError))
         self._stop()
         if lost is not None or end != own:
             raise HarnessError(f"{end.reason}; rank {self._meeting.rank} ends.", ExitCode(end.code)) from error
@@ -111,8 +111,8 @@ class Heartbeat:
                 for rank, (value, _) in self._seen.items():
                     if (now := meeting.read_note(f"beat/{rank}")) != value:
                         self._seen[rank] = (now, time.monotonic())
-                if told := meeting.read_note("end"):
-                    self._told = End(**json.loads(told))
+                if note := meeting.read_note("end"):
+                    self._received = End(**json.loads(note))
             except RuntimeError:
                 self._is_broken = True
                 return
@@ -132,7 +132,7 @@ class Heartbeat:
                     end = self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
                 end = end or self._describe_signal(signals[0])
             if end is not None:
-                end = self._conclude(end, is_told=True)
+                end = self._conclude(end, publishes=True)
                 sys.stderr.write(f"{end.reason}; rank {rank} ends.\n")
                 sys.stderr.flush()
                 os._exit(end.code)
@@ -142,9 +142,9 @@ class Heartbeat:
         return [number for number in self._signals.recv(64) if number in _SIGNALS] if ready else []
 
     def _look(self, patience_s: float) -> End | None:
-        """Whether all must end, as far as is known: a reason that was given, or ranks silent for `patience_s`."""
-        if self._told is not None:
-            return self._told
+        """Say whether all must end, as far as is known: a reason that was given, or ranks silent for `patience_s`."""
+        if self._received is not None:
+            return self._received
         now_s, meeting = time.monotonic(), self._meeting
         code = int(ExitCode.RESOURCES)
         if (stood_s := self._longest_stand_s()) > self._lost_after_s:
@@ -166,7 +166,7 @@ class Heartbeat:
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 
     def _longest_stand_s(self) -> float:
-        """How long this process itself was held up at most."""
+        """Return how long this process itself was held up at most."""
         return max(self._stood_s, time.monotonic() - self._ticked_s)
 
     def _look_for(self, seconds: float, patience_s: float) -> End | None:
@@ -186,7 +186,7 @@ class Heartbeat:
         return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
 
     def _describe(self, error: BaseException) -> End:
-        """An error of the main thread as this rank's own."""
+        """Describe an error of the main thread as this rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
         if is_out_of_memory(error):
             code, error = ExitCode.RESOURCES, MemoryError()
@@ -202,11 +202,11 @@ class Heartbeat:
         kind, rank = signal.Signals(number), self._meeting.rank
         return End(rank=rank, reason=f"rank {rank} was ended by {kind.name}", code=_SIGNALS[kind])
 
-    def _conclude(self, own: End, *, is_told: bool) -> End:
+    def _conclude(self, own: End, *, publishes: bool) -> End:
         """Agree on one reason, keep it, and see that the others have it. A second caller waits without end."""
         self._concluding.acquire()
         end = own
-        if is_told:
+        if publishes:
             end = self._within(_GONE_AFTER_S, lambda: self._publish(own)) or own
         if self.on_end is not None:
             self.on_end(end.reason, end.code)
@@ -218,7 +218,7 @@ class Heartbeat:
         return End(**json.loads(self._meeting.first_note("end", json.dumps(asdict(own)))))
 
     def _settle(self, end: End) -> None:
-        """Nobody leaves before rank 0 has kept the reason, nor the host of the notes before all have read it."""
+        """Let nobody leave before rank 0 has kept the reason, nor the host of the notes before all have read it."""
         meeting = self._meeting
         until_s = time.monotonic() + _SETTLE_S
 

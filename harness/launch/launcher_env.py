@@ -1,4 +1,4 @@
-"""What torchrun or Slurm's srun has told this process in its environment about the world that it is part of."""
+"""What torchrun or Slurm's srun says to this process in its environment about the world that it is part of."""
 
 from collections.abc import Mapping, MutableMapping
 
@@ -8,9 +8,9 @@ _SLURM = {"RANK": "SLURM_PROCID", "WORLD_SIZE": "SLURM_NTASKS", "LOCAL_RANK": "S
 
 
 def world_size(environ: Mapping[str, str]) -> int | None:
-    """How many ranks the world has that this process was started in; None outside of one.
+    """Count how many ranks the world has that this process was started in; None outside of one.
 
-    Raises HarnessError (exit 2) when a variable tells of no number of ranks.
+    Raises HarnessError (exit 2) when a variable holds no number of ranks.
     """
     for name in ("WORLD_SIZE", _SLURM["WORLD_SIZE"]):
         if name in environ:
@@ -21,14 +21,14 @@ def world_size(environ: Mapping[str, str]) -> int | None:
 
 
 def adopt_slurm(environ: MutableMapping[str, str]) -> None:
-    """Give torchrun's names to what Slurm tells its tasks; torchrun's own come first."""
+    """Give torchrun's names to what Slurm says to its tasks; torchrun's own come first."""
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Who has certainly started this process as one of several ranks; None where nobody has, or nothing tells.
+    """Return who has certainly started this process as one of several ranks; None where nobody has, or nothing tells.
 
     The shell of a Slurm job knows SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
     """

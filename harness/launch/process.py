@@ -84,7 +84,7 @@ def launch_worker(
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:
-    """One progress event; anything else that a library prints is ignored."""
+    """Parse one progress event; anything else that a library prints is ignored."""
     try:
         event = json.loads(line)
     except ValueError:
@@ -109,7 +109,7 @@ def _last_words(stderr_path: Path) -> str:
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
-    """Why a worker ended before its work did, and the exit code that stands for it."""
+    """Explain why a worker ended before its work did, and the exit code that stands for it."""
     who = "the worker" if end.rank is None else f"rank {end.rank}"
     if end.exit_code < 0:
         try:

@@ -1,4 +1,4 @@
-"""Building a submission: systems/, results/ and benchmarks/ of one organisation, from sets that lie elsewhere.
+"""Building a submission: systems/, results/ and benchmarks/ of one organisation, from sets that are elsewhere.
 
 Logs and descriptions are copied byte for byte. The tree is made in a temporary folder beside its place, judged
 there, and appears by one rename; a package that was refused or interrupted leaves nothing.
@@ -105,7 +105,7 @@ def build_package(request: PackageRequest) -> Package:
 
 
 def _refuse_inside(request: PackageRequest) -> None:
-    """No package below what it is made of: the next one would find it there, and results are only read."""
+    """Refuse a package below what it is made of: the next one would find it there, and results are only read."""
     for source in request.sources:
         if request.output.resolve().is_relative_to(source.resolve()):
             raise HarnessError(
@@ -114,7 +114,7 @@ def _refuse_inside(request: PackageRequest) -> None:
 
 
 def submission_folder(submitter: str) -> str:
-    """The organisation as the name of its directory. Raises HarnessError where it can be none."""
+    """Return the organisation as the name of its directory. Raises HarnessError where it can be none."""
     name = _GIT_UNFRIENDLY.sub("-", submitter.strip())
     if not name or name.startswith(".") or not name.isprintable() or len(name.encode()) > 200:
         raise HarnessError(
@@ -182,7 +182,7 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
 
 
 def package_blocks(made: Package) -> tuple[Block, ...]:
-    """What the package holds, set by set, and what was left out of it and why."""
+    """Show what the package holds, set by set, and what was left out of it and why."""
     sets = [(packaged.system, packaged.benchmark, len(packaged.runs)) for packaged in made.sets]
     num_sets, num_files = plural(len(made.sets), "set"), plural(made.num_files, "file")
     blocks: list[Block] = [

@@ -34,17 +34,17 @@ Files = Iterator[tuple[str, str | Path]]
 
 
 def has_source(record: RunSetRecord) -> bool:
-    """Whether what is installed is the version that ran; only then is its source the runs' source."""
+    """Say whether what is installed is the version that ran; only then is its source the runs' source."""
     return record.harness_version == version(PRODUCT)
 
 
 def implementation_of(record: RunSetRecord) -> str:
-    """The name of the implementation's folder in a package."""
+    """Return the name of the implementation's folder in a package."""
     return f"{PRODUCT}-{record.config['runtime.implementation'].value}"
 
 
 def read_run_set(root: Path) -> RunSetRecord:
-    """The record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
+    """Read the record of the run set in `root`. Raises HarnessError (exit 8) where it is damaged."""
     path = root / "extra" / RUN_SET_FILE
     record = read_record(path, RunSetRecord)
     entry = record.config.get("runtime.implementation")
@@ -55,7 +55,7 @@ def read_run_set(root: Path) -> RunSetRecord:
 
 
 def source_files() -> Files:
-    """The installed product's four packages, and what pip needs to install them."""
+    """Return the installed product's four packages, and what pip needs to install them."""
     root = Path(__file__).resolve().parents[2]
     folders = []
     for package in PACKAGES:
@@ -64,7 +64,7 @@ def source_files() -> Files:
                 yield str(path.relative_to(root)), path
                 folders.append(path.parent.relative_to(root).parts)
     about = metadata(PRODUCT)
-    requirements = [one for one in about.get_all("Requires-Dist") or [] if "extra ==" not in one]
+    requirements = [text for text in about.get_all("Requires-Dist") or [] if "extra ==" not in text]
     project = {
         "build-system": {"requires": ["setuptools>=77"], "build-backend": "setuptools.build_meta"},
         "project": {
@@ -87,7 +87,7 @@ def source_files() -> Files:
 
 
 def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
-    """benchmarks/<benchmark>/<system>/ of one run set."""
+    """Yield benchmarks/<benchmark>/<system>/ of one run set."""
     yield f"{system}_{implementation_of(record)}.json", json.dumps(_describe(record, benchmark), indent=1) + "\n"
     yield "README.md", _readme(record, benchmark, system)
     yield "definition.toml", definition
@@ -100,7 +100,7 @@ def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, s
 
 
 def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
-    """How this implementation ran on this system; null is not recorded."""
+    """Describe how this implementation ran on this system; null is not recorded."""
     sections = {
         name: {
             key.partition(".")[2]: entry.value for key, entry in record.config.items() if key.startswith(f"{name}.")
@@ -177,7 +177,7 @@ _COMMAND = 'PATH="$venv/bin:$PATH"\n'
 
 
 def _setup(record: RunSetRecord) -> str:
-    """The source is installed from a copy, since pip builds beside it."""
+    """Install the source from a copy, since pip builds beside it."""
     head = (
         _HEAD.format(
             purpose="One-time configuration: a virtual environment in $VENV (default ./venv) as the runs had."

@@ -38,7 +38,7 @@ class PackagedSet:
 
 
 def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
-    """All sets of all sources, each directory once."""
+    """Return all sets of all sources, each directory once."""
     by_folder: dict[Path, ResultSet] = {}
     for source in sources:
         if source.is_file():
@@ -49,7 +49,7 @@ def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
 
 
 def judge_for_package(found: ResultSet, ruleset: str | None) -> PackagedSet:
-    """A set with its verdict. Raises HarnessError where a package could not hold it."""
+    """Judge a set. Raises HarnessError where a package could not hold it."""
     folder = printable(str(found.folder))
     if found.system is None or found.benchmark is None:
         raise HarnessError(

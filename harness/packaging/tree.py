@@ -57,7 +57,7 @@ class Tree:
             self.add(f"{folder}/{inner}", content)
 
     def write_sums(self) -> None:
-        """SHA256SUMS beside the submission, for sha256sum --check."""
+        """Write SHA256SUMS beside the submission, for sha256sum --check."""
         lines = [f"{digest}  {inner}\n" for inner, digest in sorted(self.sums.items())]
         (self.draft / SUMS_FILE).write_text("".join(lines), encoding="utf-8")
 

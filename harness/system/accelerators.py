@@ -49,7 +49,7 @@ class Accelerators:
 
 
 def read_accelerators(root: Path = ROOT) -> Accelerators:
-    """NVML where installed, else nvidia-smi, else what stands on the PCI bus."""
+    """Ask NVML where installed, else nvidia-smi, else the PCI bus."""
     if root == ROOT:
         for read in (_read_nvml, _read_nvidia_smi):
             found = read()
@@ -59,7 +59,7 @@ def read_accelerators(root: Path = ROOT) -> Accelerators:
 
 
 def describe_accelerators(found: Accelerators) -> dict[str, Found]:
-    """The accelerator_* fields; '0' only where the places that would show a device were there to look at."""
+    """Return the accelerator_* fields; '0' only where the places that would show a device were there to look at."""
     source = found.source
     if source == NOWHERE:
         return {}
@@ -122,7 +122,7 @@ def _read_nvml_device(pynvml: Any, handle: Any) -> Accelerator:
 
 
 def _ask(pynvml: Any, function: Callable[..., Any], *arguments: Any) -> Any:
-    """One question to NVML; None where device or driver does not support it."""
+    """Ask NVML one question; None where device or driver does not support it."""
     try:
         return function(*arguments)
     except pynvml.NVMLError:
@@ -140,7 +140,7 @@ def _read_nvidia_smi() -> Accelerators | None:
 
 
 def parse_nvidia_smi(text: str) -> Accelerators:
-    """Rows of _SMI_FIELDS as csv without header and units; '[N/A]' and the like become None."""
+    """Parse rows of _SMI_FIELDS as csv without header and units; '[N/A]' and the like become None."""
     rows = [row for row in csv.reader(text.splitlines(), skipinitialspace=True) if len(row) == len(_SMI_FIELDS)]
     return Accelerators(
         devices=tuple(_parse_smi_row(row) for row in rows),

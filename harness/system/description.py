@@ -1,6 +1,6 @@
 """This system in MLPerf's 33 fields: what was detected, what was given, and what nobody said.
 
-Nothing is guessed: a field that neither the system nor the submitter tells is empty. Values are strings, as
+Nothing is guessed: a field that neither the system nor the submitter gives is empty. Values are strings, as
 MLPerf's checker needs them. The result file holds the fields alone; provenance is kept by the run set.
 """
 
@@ -76,7 +76,7 @@ def describe_system(
 
 
 def system_slug(description: SystemDescription) -> str:
-    """The system's file name, of its name and the measured software: '2x-amd-epyc-9554_torch-2.13.0'.
+    """Return the system's file name, of its name and the measured software: '2x-amd-epyc-9554_torch-2.13.0'.
 
     At most 80 of [a-z0-9._-], never starting with a dot; a name that had to be cut ends in a digest, so that
     different systems keep different names.

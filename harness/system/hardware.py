@@ -44,7 +44,7 @@ def describe_hardware(root: Path = ROOT) -> dict[str, Found]:
 
 
 def describe_processors(root: Path = ROOT) -> dict[str, Found]:
-    """Counts are per node (`host_processors_per_node`) and per processor (`host_processor_core_count`)."""
+    """Count per node (`host_processors_per_node`) and per processor (`host_processor_core_count`)."""
     cpus = read_processors(root)
     found: dict[str, Found] = {}
     if cpus.model_name:
@@ -66,7 +66,7 @@ def describe_processors(root: Path = ROOT) -> dict[str, Found]:
 
 
 def read_processors(root: Path = ROOT) -> Processors:
-    """Packages and cores from the topology of the online CPUs, the model's name from /proc/cpuinfo."""
+    """Return packages and cores from the topology of the online CPUs, the model's name from /proc/cpuinfo."""
     packages, cores, num_logical = set(), set(), 0
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*")):
         topology = folder / "topology"
@@ -112,7 +112,7 @@ def virtualization(root: Path = ROOT) -> str | None:
 
 
 def count_alike(items: Iterable[str]) -> str:
-    """'8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
+    """Write '8 x 32 GiB DDR5, 2 x …', in the order of first appearance."""
     return ", ".join(f"{count} x {item}" for item, count in Counter(items).items())
 
 
@@ -130,7 +130,7 @@ def _cpuinfo(root: Path, key: str) -> str | None:
 
 
 def _model_name_elsewhere() -> str | None:
-    """ARM kernels print part numbers that lscpu decodes; macOS has sysctl."""
+    """Look elsewhere: ARM kernels print part numbers that lscpu decodes; macOS has sysctl."""
     if platform.system() == "Darwin":
         return output_of("sysctl", "-n", "machdep.cpu.brand_string") or None
     match = re.search(r"^Model name:\s*(.+)$", output_of("lscpu", LC_ALL="C") or "", re.MULTILINE)
@@ -151,7 +151,7 @@ def _frequency(root: Path) -> Found | None:
 
 
 def _caches(root: Path) -> str:
-    """Each cache once, whatever number of CPUs share it: 'L1d 2 x 48 KiB, …'."""
+    """Describe each cache once, whatever number of CPUs share it: 'L1d 2 x 48 KiB, …'."""
     caches: dict[tuple[str, str, str], str] = {}
     for folder in sorted((root / _CPU_FOLDERS).glob("cpu[0-9]*/cache/index[0-9]*")):
         level, kind, size, shared = (read_text(folder / n) for n in ("level", "type", "size", "shared_cpu_list"))

@@ -13,7 +13,7 @@ _ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 
 def describe_storage(root: Path = ROOT) -> dict[str, Found]:
-    """host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
+    """Describe host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
     disks = [disk for folder in sorted((root / "sys/block").glob("*")) if (disk := _read_disk(folder))]
     if not disks:
         return {}
@@ -26,7 +26,7 @@ def describe_storage(root: Path = ROOT) -> dict[str, Found]:
 
 
 def describe_networking(root: Path = ROOT) -> dict[str, Found]:
-    """host_networking: physical interfaces with the speed that their driver reports, where it does."""
+    """Describe host_networking: physical interfaces with the speed that their driver reports, where it does."""
     interfaces = [text for folder in sorted((root / "sys/class/net").glob("*")) if (text := _read_interface(folder))]
     ports = [
         f"InfiniBand {rate}"
@@ -40,7 +40,7 @@ def describe_networking(root: Path = ROOT) -> dict[str, Found]:
 
 
 def _read_disk(folder: Path) -> tuple[str, int] | None:
-    """(kind, bytes) of one fixed disk; None for what is not one."""
+    """Read (kind, bytes) of one fixed disk; None for what is not one."""
     size = read_text(folder / "size") or ""
     if folder.name.startswith(_NOT_DISKS) or not size.isdecimal() or not int(size):
         return None

@@ -323,7 +323,7 @@ def _steal_share(root: Path) -> float | None:
 
 
 def _small_file(folder: Path) -> Path | None:
-    """The smallest of the first files in `folder`, so that asking costs nothing."""
+    """Find the smallest of the first files in `folder`, so that asking costs nothing."""
     sizes = {}
     with suppress(OSError):
         for path in [*sorted(folder.glob("*"))[:100], *sorted(folder.glob("*/*"))[:100]]:

@@ -21,7 +21,7 @@ _UNLIMITED_BYTES = 1 << 60
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Resources:
-    """What was found; None means that no such limit is set, or that the system does not tell."""
+    """What was found; None means that no such limit is set, or that the system does not say."""
 
     num_cores: int
     """Threads worth starting: physical cores in the affinity mask, at most the quota, at least 1."""
@@ -113,7 +113,7 @@ def existing_parent(path: Path) -> Path:
 
 
 def filesystem_type(path: Path, root: Path = ROOT) -> str | None:
-    """'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where unknown."""
+    """Return 'ext4', 'tmpfs', 'overlay', ... of the file system that holds `path`; None where unknown."""
     target = existing_parent(path).resolve()
     deepest, found = -1, None
     for mount, _, kind, _ in _mounts(root):

@@ -68,7 +68,7 @@ def version_of(package: str) -> str | None:
 
 
 def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> dict[str, Any]:
-    """What a run set records of its surroundings: plain JSON values, None where unknown."""
+    """Describe what a run set records of its surroundings: plain JSON values, None where unknown."""
     resources = read_resources(root)
     commit, is_dirty = _commit()
     return {

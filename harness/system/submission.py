@@ -36,7 +36,7 @@ def submission_fields(
     *,
     config_source: str = "[submission]",
 ) -> dict[str, Given]:
-    """Every field that was given, the later source winning: table, then environment, then option.
+    """Collect every field that was given, the later source winning: table, then environment, then option.
 
     `submitter` and `platform` are always there, 'unspecified' by default, since a log must name both. Options
     that are None were not used. Raises HarnessError (exit code 2) on unknown fields and impossible values.

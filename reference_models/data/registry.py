@@ -60,13 +60,13 @@ def parse_data(table: Mapping[str, Any]) -> DataConfig:
 
 
 def dataset_digest(data: DataConfig) -> str:
-    """First 12 hex digits of the sha256 of what makes the dataset; names its folder."""
+    """Return first 12 hex digits of the sha256 of what makes the dataset; names its folder."""
     content = {key: value for key, value in asdict(data).items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True, default=list).encode()).hexdigest()[:12]
 
 
 def locate_dataset(data: DataConfig, root: Path | None) -> Path:
-    """The dataset's folder: `root` itself where it is one, else `<root>/<name>-<digest>`."""
+    """Return the dataset's folder: `root` itself where it is one, else `<root>/<name>-<digest>`."""
     root = DEFAULT_ROOT if root is None else root
     if data.kind.startswith("mlperf_") or (root / "manifest.json").exists():
         return root

@@ -31,7 +31,7 @@ def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] |
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
-    """Seconds that `number` rounds took, as rank 0 saw them."""
+    """Measure the seconds that `number` rounds took, as rank 0 saw them."""
     last = world.size - 1
     world.barrier()
     started_s = time.perf_counter()

@@ -27,7 +27,7 @@ class TopK:
         self._residuals: dict[int, torch.Tensor] = {}
 
     def select(self, bucket: GradBucket) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
-        """Positions int64 [k] and values [k] to send of a bucket, and what stays behind [N].
+        """Choose positions int64 [k] and values [k] to send of a bucket, and what stays behind [N].
 
         What is sent and what stays behind add up to the gradient and the last residual exactly: each value is in
         one of the two and zero in the other.
@@ -55,7 +55,7 @@ class TopK:
 
 
 def topk_hook(state: TopK, bucket: GradBucket) -> torch.futures.Future[torch.Tensor]:
-    """The mean over ranks of what each sends; summed in rank order, so that all ranks hold the same bits."""
+    """Compute the mean over ranks of what each sends; summed in rank order, so that all ranks hold the same bits."""
     if state.density == 1.0:
         return default_hooks.allreduce_hook(state.group, bucket)  # type: ignore[arg-type]
     positions, values, remainder = state.select(bucket)

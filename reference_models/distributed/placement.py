@@ -22,7 +22,7 @@ class Devices:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePlacement:
-    """One table: how it is cut, by which kernel it is looked up, on which devices its shards lie."""
+    """One table: how it is cut, by which kernel it is looked up, on which devices its shards are."""
 
     table: int
     num_embeddings: int
@@ -47,7 +47,7 @@ class DeviceLoad:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PlannerEstimate:
-    """Where the tables would lie and what that would take, as a planner estimates it; nothing is measured.
+    """Where the tables would be and what that would take, as a planner estimates it; nothing is measured.
 
     `step_s` is the slowest device's, of the embeddings alone; `balance` is that over the devices' mean.
 

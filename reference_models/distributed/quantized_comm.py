@@ -9,7 +9,7 @@ from reference_models.config.sections import parse_comm
 
 
 def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
-    """TorchRec's codecs for `comm`, None for fp32 both ways, which needs none."""
+    """Make TorchRec's codecs for `comm`, None for fp32 both ways, which needs none."""
     forward, backward = parse_comm(comm)
     if forward == backward == "fp32":
         return None

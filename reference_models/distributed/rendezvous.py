@@ -49,7 +49,7 @@ class Rendezvous:
         return bytes(self.notes.compare_set(key, "", value)).decode()
 
     def read_note(self, key: str) -> str:
-        """The last note of that name, empty when there is none yet."""
+        """Read the last note of that name, empty when there is none yet."""
         return bytes(self.notes.get(key)).decode() if self.notes.check([key]) else ""
 
 
@@ -155,7 +155,7 @@ def _open_store(address: str, port: int, *, is_host: bool) -> Store:
 
 
 def _wait_for_server(address: str, port: int, end_s: float, on_wait: Callable[[], None]) -> None:
-    """Until somebody listens there: torch's own client would try for much longer than its timeout."""
+    """Wait until somebody listens there: torch's own client would try for much longer than its timeout."""
     while True:
         try:
             socket.create_connection(

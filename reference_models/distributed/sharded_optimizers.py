@@ -19,7 +19,7 @@ _OPTIMIZERS = {
 
 
 def fused_parameters(train: TrainConfig) -> dict[str, Any]:
-    """What TorchRec's sharder hands to FBGEMM's tables."""
+    """Return what TorchRec's sharder hands to FBGEMM's tables."""
     parameters: dict[str, Any] = {
         "optimizer": _OPTIMIZERS[train.opt_name],
         "learning_rate": train.opt_base_learning_rate,
@@ -60,10 +60,10 @@ class FusedTablesOptimizer:
                 table.set_learning_rate(self._learning_rate)
 
     def zero_grad(self) -> None:
-        """Fused updates leave no gradients."""
+        """Do nothing: fused updates leave no gradients."""
 
     def step(self) -> None:
-        """The update happened in the backward pass."""
+        """Do nothing: the update happened in the backward pass."""
 
     def state_dict(self) -> dict[str, Any]:
         return {"state": list(self._states()), "param_groups": self.param_groups}
@@ -84,7 +84,7 @@ class TouchedRowsAdagrad(SparseAdagrad):
 
 
 def build_replicated_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """The optimizer of tables that every rank holds."""
+    """Build the optimizer of tables that every rank holds."""
     if train.opt_name == "sgd":
         return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
     return TouchedRowsAdagrad(parameters, rowwise=train.opt_name == "rowwise_adagrad", **adagrad_options(train))

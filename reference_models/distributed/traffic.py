@@ -52,7 +52,7 @@ _WHOLE = (torch.int64, torch.int32)
 
 
 def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
-    """Bytes that `rank` sends in the c10d operator `name`; 0 for those that carry none."""
+    """Count the bytes that `rank` sends in the c10d operator `name`; 0 for those that carry none."""
     if name == "alltoall_base_":
         given, splits = args[1], args[4]
         total = _num_bytes([given])
@@ -74,7 +74,7 @@ def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int
 
 
 def ring_bytes(num_bytes: int, num_ranks: int) -> int:
-    """What each rank sends in an all-reduce of so many bytes, round the ring."""
+    """Count what each rank sends in an all-reduce of so many bytes, round the ring."""
     return 2 * (num_ranks - 1) * num_bytes // num_ranks
 
 
@@ -153,7 +153,7 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
 
 
 def active_counter() -> CollectiveCounter | None:
-    """The counter that counts at this moment, in this thread."""
+    """Return the counter that counts at this moment, in this thread."""
     mode = _get_current_dispatch_mode()
     return mode if isinstance(mode, CollectiveCounter) else None
 
@@ -204,7 +204,7 @@ def gather_traffic(
     bandwidth: tuple[float, int] | None,
     placement: Sequence[Mapping[str, Any]],
 ) -> Traffic:
-    """Totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
+    """Compute totals over all ranks, on every rank: bytes per step and per evaluation, and where a step's time goes.
 
     `steps` counted one step per round. The time of a kind of call is the mean over ranks of their medians, with every
     call waited for at once, so that waiting for slower ranks is in it and overlap is not. `placement` is passed
@@ -223,7 +223,7 @@ def gather_traffic(
 
 
 def _operators(*counters: CollectiveCounter | None) -> dict[str, list[str]]:
-    """Which operators carried which kind, in any of the counters."""
+    """Return which operators carried which kind, in any of the counters."""
     names: dict[str, set[str]] = defaultdict(set)
     for counter in counters:
         for kind, found in counter.operators.items() if counter is not None else ():

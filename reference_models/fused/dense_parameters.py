@@ -31,7 +31,7 @@ class DenseParameter:
             )  # fmt: skip
 
     def update_by_tensor(self, gradient: torch.Tensor, lr: torch.Tensor, eps: float) -> None:
-        """`update` with a learning rate that may change after the operations were captured in a CUDA graph."""
+        """Do `update` with a learning rate that may change after the operations were captured in a CUDA graph."""
         if self.squares is not None:
             self.squares.addcmul_(gradient, gradient)
             gradient = gradient / self.squares.sqrt().add_(eps)

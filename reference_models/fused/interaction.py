@@ -159,7 +159,7 @@ class _CrossLayer:
     def backward(
         self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor, dz: torch.Tensor, apply: Apply
     ) -> torch.Tensor:
-        """Gradient of x from that of the output; adds to `dx_0`, overwrites `dz` and `dy`."""
+        """Compute the gradient of x from that of the output; adds to `dx_0`, overwrites `dz` and `dy`."""
         dx_0.addcmul_(dy, self._z)
         torch.mul(dy, x_0, out=dz)
         apply(self._bias, dz.sum(0))

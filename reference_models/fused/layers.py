@@ -25,7 +25,7 @@ class FusedLinear:
 
 
 def fuse_mlp(mlp: nn.Sequential, optimizer: torch.optim.Optimizer, *, pads_input: bool) -> list[FusedLinear]:
-    """The layers of `layers.build_mlp`'s result; with `pads_input` the first one takes padded inputs."""
+    """Take over the layers of `layers.build_mlp`'s result; with `pads_input` the first one takes padded inputs."""
     modules: list[nn.Module | None] = [*mlp, None]
     return [
         FusedLinear(*adopt_linear(module, optimizer, pads=pads_input and not i), isinstance(after, nn.ReLU))
@@ -52,12 +52,12 @@ class LinearPass:
         self._weight_gradient = WeightGradient(weight) if trains else None
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        """relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
+        """Compute relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
         self._x, self._y = x, self._forward(x)
         return self._y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
-        """Gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
+        """Compute the gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
         assert self._weight_gradient is not None
         layer = self._layer
         if layer.has_relu:
@@ -70,7 +70,7 @@ class LinearPass:
 
 
 def passes(layers: Sequence[FusedLinear], num_samples: int, *, trains: bool, needs_dx: bool) -> list[LinearPass]:
-    """One pass per layer; `needs_dx` is about the first one, the others always do."""
+    """Make one pass per layer; `needs_dx` is about the first one, the others always do."""
     return [
         LinearPass(layer, num_samples, trains=trains, needs_dx=needs_dx or i > 0) for i, layer in enumerate(layers)
     ]

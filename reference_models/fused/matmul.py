@@ -16,7 +16,7 @@ _MIN_WEIGHTS = 1 << 20
 
 
 def has_onednn(like: torch.Tensor) -> bool:
-    """Whether tensors like this one can go to oneDNN, and should."""
+    """Say whether tensors like this one can go to oneDNN, and should."""
     return (
         like.device.type == "cpu"
         and like.dtype == torch.float32
@@ -51,7 +51,7 @@ class Affine:
         return self._out.relu_() if self._has_relu else self._out
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        """total + x W'; `total` may be overwritten. Without bias and ReLU."""
+        """Compute total + x W'; `total` may be overwritten. Without bias and ReLU."""
         if self._onednn:
             y: torch.Tensor = _onednn().binary(x, total, self._weight, None, "add")
             return y
@@ -73,5 +73,5 @@ class WeightGradient:
 
 
 def _onednn() -> Any:
-    """x W' + b with what follows it fused in; the operator that torch.compile uses."""
+    """Look up x W' + b with what follows it fused in; the operator that torch.compile uses."""
     return torch.ops.mkldnn._linear_pointwise

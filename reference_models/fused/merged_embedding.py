@@ -13,7 +13,7 @@ import torch
 
 
 def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
-    """The tables of a merged [sum(rows), ...] as views, in order."""
+    """Return the tables of a merged [sum(rows), ...] as views, in order."""
     return list(torch.split(storage, list(num_embeddings)))
 
 
@@ -52,7 +52,7 @@ class MergedEmbedding:
         self._bag_of_lookup = torch.arange(1, self._num_features).repeat_interleave(hot).to(device)
 
     def plan(self, num_samples: int) -> "LookupPlan":
-        """What depends on the batch size alone."""
+        """Compute what depends on the batch size alone."""
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
         return LookupPlan(
             starts=(samples * len(self._shifts) + self._bag_starts).flatten().to(self._row_type),
@@ -65,12 +65,12 @@ class MergedEmbedding:
         return torch.add(indices, self._shifts, out=rows).flatten()
 
     def read(self, rows: torch.Tensor, plan: "LookupPlan") -> torch.Tensor:
-        """Sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero."""
+        """Compute sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero."""
         pooled = torch.embedding_bag(self.weight, rows, plan.starts, mode=_SUM)[0]
         return pooled.view(-1, self._num_features, self.weight.shape[1])
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
-        """One step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
+        """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
         ordered, order = torch.sort(rows, stable=True)
         is_first = torch.ones_like(ordered, dtype=torch.bool)
         torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
@@ -87,7 +87,7 @@ class MergedEmbedding:
     def update_static(
         self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: torch.Tensor, eps: float
     ) -> None:
-        """`update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
+        """Do `update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
 
         There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing; they stand
         for the last row and add zero to it, so everything is added and nothing overwritten.

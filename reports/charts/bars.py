@@ -74,7 +74,7 @@ def _keys(parts: Sequence[tuple[str, str]]) -> list[Key]:
 
 
 def _draw(rows: Sequence[_Row], axis: str, width: float, note: float) -> Plot:
-    """`note` is the room for words at the end of the bars, where the page is wide enough for it."""
+    """Draw the rows; `note` is the room for words at the end of the bars, where the page is wide enough for it."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name + 12, width / 3))

@@ -101,7 +101,7 @@ def small_convergence(
 
 
 def visible_quality(lines: Sequence[QualityLine], target: float | None) -> tuple[float, float]:
-    """The y domain: from the lowest quality after each run's first third of evaluations to just above all."""
+    """Choose the y domain: from the lowest quality after each run's first third of evaluations to just above all."""
     late = [y for line in lines for _, y in line.points[min(len(line.points) // 3, len(line.points) - 1) :]]
     late += [line.points[-1][1] for line in lines if line.points]
     late += [target] if target is not None else []
@@ -134,7 +134,7 @@ def _x_scale(lines: Sequence[QualityLine], width: float) -> svg.Scale:
 
 
 def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Markup]:
-    """Curves and ends by configuration. All ends of one are a single path of round caps, which stay round where
+    """Draw curves and ends by configuration. All ends of one are a single path of round caps, which stay round where
     the narrow drawing squeezes it."""
     by_hue: dict[int, list[QualityLine]] = {}
     for line in lines:
@@ -152,7 +152,7 @@ def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Mark
 def _curve(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
     class_ = "curve failed" if line.fate == "failed" else "curve"
     points = [(x(a), y(b)) for a, b in line.points]
-    # What lies below the picture is left out, but for the last such point, from which the line comes in.
+    # What is below the picture is left out, but for the last such point, from which the line comes in.
     first = next((number for number, (_, at) in enumerate(points) if at <= y.start), len(points) - 1)
     points = points[max(first - 1, 0) :]
     return svg.tag("path", *svg.hints(line.hint), d=svg.path_data(points), class_=class_)

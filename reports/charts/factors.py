@@ -62,7 +62,7 @@ def kind_of(verdict: str) -> str:
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
-    """Around 0 (no change): all ratios, and of their intervals what lies within 64 times."""
+    """Span 0 (no change), all ratios, and of their intervals what is within 64 times."""
     bars = [bar for panel in panels for bar in panel.bars]
     ends = [_log2(end) for bar in bars for end in (bar.low, bar.high) if end is not None]
     found = [0.0, *(math.log2(bar.time_ratio) for bar in bars if bar.time_ratio is not None)]
@@ -73,7 +73,7 @@ def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
 
 
 def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
-    """Ratios to label: 1 and, either side, round ones far enough apart."""
+    """Choose the ratios to label: 1 and, either side, round ones far enough apart."""
     chosen = [1.0]
     for value in _TICKS:
         if not scale.low <= math.log2(value) <= scale.high:
@@ -154,7 +154,7 @@ def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *,
 
 
 def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:
-    """The interval, cut off where the axis ends."""
+    """Draw the interval, cut off where the axis ends."""
     if bar.low is None or bar.high is None:
         return Markup()
     a, b = (min(max(x(_log2(end)), x.start), x.stop) for end in (bar.low, bar.high))

@@ -1,4 +1,4 @@
-"""Reference convergence points: epochs to converge over batch size, and where a result lies among them.
+"""Reference convergence points: epochs to converge over batch size, and where a result is among them.
 
 Several results carry numbers that the legend names; those that would hide each other stand side by side.
 """
@@ -105,7 +105,7 @@ def _line(points: Sequence[Point], x: svg.Scale, y: svg.Scale, which: str) -> Ma
 
 
 def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Markup]:
-    """All results, those of a batch size beside each other where their epochs are too close to see both."""
+    """Draw all results, those of a batch size beside each other where their epochs are too close to see both."""
     is_numbered = 1 < len(results) <= MOST_NUMBERED
     radius = 8.5 if is_numbered else 6.0 if len(results) == 1 else 5.0
     by_size: dict[int, list[int]] = {}

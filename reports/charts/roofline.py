@@ -41,7 +41,7 @@ class LogScale(svg.Scale):
     """Over the logarithm (base 10) of values; ticks are whole decades."""
 
     def at(self, value: float) -> float:
-        """Position of a value, not of its logarithm."""
+        """Place a value, not its logarithm."""
         return self(math.log10(value))
 
     def ticks(self, most: int) -> tuple[float, ...]:
@@ -90,7 +90,7 @@ def _draw(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float)
 
 
 def _decades(values: Sequence[float]) -> tuple[float, float]:
-    """Whole decades around the values, at most _MOST_DECADES below the largest."""
+    """Choose whole decades around the values, at most _MOST_DECADES below the largest."""
     high = math.ceil(math.log10(max(values)) + 0.05)
     low = math.floor(math.log10(min(values)) - 0.05)
     return float(max(low, high - _MOST_DECADES)), float(high)
@@ -101,7 +101,7 @@ def _is_inside(dot: RooflineDot, x: LogScale, y: LogScale) -> bool:
 
 
 def _roof(x: LogScale, y: LogScale, flop_per_s: float, bytes_per_s: float, class_: str) -> Markup:
-    """The slanted line up to the ridge, then the flat one; clipped to the drawing."""
+    """Draw the slanted line up to the ridge, then the flat one; clipped to the drawing."""
     ridge = math.log10(flop_per_s / bytes_per_s)
     start = max(x.low, y.low - math.log10(bytes_per_s))
     points = [(start, start + math.log10(bytes_per_s))] if start < ridge else []
@@ -116,7 +116,7 @@ def _mark(dot: RooflineDot, x: LogScale, y: LogScale) -> Markup:
 
 
 def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float, *, below: float) -> Markup:
-    """Names beside the dots, under the roof's line and moved down until none covers another."""
+    """Write names beside the dots, under the roof's line and moved down until none covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []
     for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):
@@ -135,7 +135,7 @@ def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float,
 
 
 def _prefixed(decade: float) -> str:
-    """'100 G' of 11."""
+    """Write '100 G' of 11."""
     number, _, prefix = si(10**decade).partition(" ")
     return f"{number.removesuffix('.00').removesuffix('.0')} {prefix}".rstrip()
 

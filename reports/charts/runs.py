@@ -111,7 +111,7 @@ class _Layout:
     radius: float
     head: float
     gutter: float
-    """Where the runs without a time stand."""
+    """Room for the runs without a time."""
 
     @property
     def spacing(self) -> float:
@@ -155,7 +155,7 @@ def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]
     extent = max(math.ceil((math.ceil(len(strip.untimed) / 3) - 1) / 2), *map(abs, swarm), 0)
     height = (2 * extent + 1) * layout.spacing + (10 if radius == _TINY else 34) + layout.head
     marks: list[Markup] = []
-    # Where the dots stand; the rest of the height above them is for the mean's label.
+    # Where the dots are; the rest of the height above them is for the mean's label.
     body = top + layout.head + (0 if radius == _TINY else 18)
     middle = (body + top + height) / 2
     if layout.head:
@@ -176,7 +176,7 @@ def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]
         (dot, x, middle + row * layout.spacing)
         for (dot, _), x, row in zip(strip.timed, positions, swarm, strict=True)
     ]
-    # Runs without a time stand at the right, in columns of three.
+    # Runs without a time are at the right, in columns of three.
     first_row = -(((len(strip.untimed) + 2) // 3) - 1) / 2
     for index, dot in enumerate(strip.untimed):
         x = layout.width - layout.gutter + 28 + index % 3 * (layout.spacing + 6)

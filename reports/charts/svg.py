@@ -31,12 +31,12 @@ def tag(name: str, *children: str, **attributes: str | float | None) -> Markup:
 
 
 def group(*children: str, class_: str | None = None, hint: str = "") -> Markup:
-    """Marks that belong together; `hint` is shown on hover."""
+    """Group marks that belong together; `hint` is shown on hover."""
     return tag("g", *hints(hint), *children, class_=class_)
 
 
 def text(x: float, y: float, content: str, *, class_: str = "label", anchor: str = "start") -> Markup:
-    """Text with its baseline at y; `anchor` is start, middle or end."""
+    """Write text with its baseline at y; `anchor` is start, middle or end."""
     return tag("text", content, x=x, y=y, class_=class_, text_anchor=None if anchor == "start" else anchor)
 
 
@@ -49,7 +49,7 @@ def polyline(points: Sequence[tuple[float, float]], class_: str | None) -> Marku
 
 
 def path_data(points: Sequence[tuple[float, float]]) -> str:
-    """Line segments as relative moves, which are shorter; rounding does not add up along the path."""
+    """Write line segments as relative moves, which are shorter; rounding does not add up along the path."""
     points = [(_within(x), _within(y)) for x, y in points]
     at_x, at_y = round(points[0][0], 1), round(points[0][1], 1)
     written = [f"M{_number(at_x)} {_number(at_y)}l"]
@@ -62,12 +62,12 @@ def path_data(points: Sequence[tuple[float, float]]) -> str:
 
 
 def spots(places: Sequence[tuple[float, float]]) -> str:
-    """Path data of points without extent; a round line cap makes each a dot."""
+    """Write path data of points without extent; a round line cap makes each a dot."""
     return "".join(f"M{_number(x)} {_number(y)}h0" for x, y in places)
 
 
 def boxes(corners: Sequence[tuple[float, float, float, float]], class_: str) -> Markup:
-    """Rectangles (x, y, width, height) of one class as a single path."""
+    """Draw rectangles (x, y, width, height) of one class as a single path."""
     return tag(
         "path",
         d="".join(f"M{_number(x)} {_number(y)}h{_number(w)}v{_number(h)}h{_number(-w)}z" for x, y, w, h in corners),
@@ -98,9 +98,9 @@ def drawing(
     x: "AnyScale | None" = None,
     y: "AnyScale | None" = None,
 ) -> Markup:
-    """The outermost element: an image with a name and a description for those who do not see it.
+    """Write the outermost element: an image with a name and a description for those who do not see it.
 
-    The scales are written down, so that the values of the marks can be read back from where they stand.
+    The scales are written down, so that the values of the marks can be read back from where they are.
     """
     return tag(
         "svg",
@@ -117,7 +117,7 @@ def drawing(
 
 
 def text_width(content: str, size_px: float = FONT_PX) -> float:
-    """Estimated width in px of text in a sans-serif font; wide scripts count double."""
+    """Estimate the width in px of text in a sans-serif font; wide scripts count double."""
     return sum(size_px * (0.31 if char in " .,:;'|il!" else 0.58 if ord(char) < 0x2E80 else 1.0) for char in content)
 
 
@@ -127,7 +127,7 @@ def fit_bold(content: str, width: float) -> str:
 
 
 def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
-    """`content`, cut with an ellipsis where it would exceed `width` px."""
+    """Cut `content` with an ellipsis where it would exceed `width` px."""
     if text_width(content, size_px) <= width:
         return content
     while content and text_width(content + "…", size_px) > width:
@@ -136,7 +136,7 @@ def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
 
 
 def hints(hint: str) -> tuple[Markup, ...]:
-    """The title child that browsers show on hover; nothing for an empty hint."""
+    """Write the title child that browsers show on hover; nothing for an empty hint."""
     return (tag("title", hint),) if hint else ()
 
 
@@ -182,7 +182,7 @@ class LogScale:
         return f"{self.low:.9g} {self.high:.9g} {_number(self.start)} {_number(self.stop)} log"
 
     def ticks(self, most: int) -> tuple[float, ...]:
-        """1, 2 and 5 times powers of ten inside the domain; only the powers where those are too many."""
+        """Choose 1, 2 and 5 times powers of ten inside the domain; only the powers where those are too many."""
         powers = range(math.floor(math.log10(self.low)), math.ceil(math.log10(self.high)) + 1)
         for leads in ((1, 2, 5), (1,)):
             found = [lead * 10.0**power for power in powers for lead in leads]
@@ -213,7 +213,7 @@ def are_far_apart(values: Sequence[float]) -> bool:
 
 
 def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
-    """Multiples of 1, 2, 2.5 or 5 times a power of ten within [low, high], at most `most`."""
+    """Choose multiples of 1, 2, 2.5 or 5 times a power of ten within [low, high], at most `most`."""
     if not (math.isfinite(low) and math.isfinite(high)) or high <= low or most < 1:
         return (low,) if math.isfinite(low) else ()
     magnitude = 10.0 ** math.floor(math.log10((high - low) / most))
@@ -227,14 +227,14 @@ def nice_ticks(low: float, high: float, most: int) -> tuple[float, ...]:
 
 
 def padded(values: Sequence[float], share: float = 0.06) -> tuple[float, float]:
-    """Domain around finite values with `share` of their extent on each side; never without extent."""
+    """Choose a domain around finite values with `share` of their extent on each side; never without extent."""
     low, high = min(values), max(values)
     extent = high - low or abs(high) * 0.1 or 1.0
     return low - share * extent, high + share * extent
 
 
 def tick_texts(ticks: Sequence[float]) -> tuple[str, ...]:
-    """Labels with as many decimals as the ticks need to differ, and no more."""
+    """Write labels with as many decimals as the ticks need to differ, and no more."""
     if any(0 < abs(tick) < 1e-6 or abs(tick) >= 1e9 for tick in ticks):
         return tuple(f"{tick:.3g}".replace("-", "−") for tick in ticks)
     for digits in range(7):
@@ -281,7 +281,7 @@ def _placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | No
 
 
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
-    """Row per mark (0, then −1, 1, −2, 2 …) so that marks closer than `spacing` px do not overlap."""
+    """Choose a row per mark (0, then −1, 1, −2, 2 …) so that marks closer than `spacing` px do not overlap."""
     rows: list[int] = []
     for index, position in enumerate(positions):
         row = 0
@@ -292,11 +292,11 @@ def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
 
 
 def _number(value: float) -> str:
-    """At most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
+    """Write at most two decimals and no trailing zeros: a tenth of a pixel is nothing to see."""
     shown = f"{_within(value):.1f}"
     return shown[:-2] if shown.endswith(".0") else shown
 
 
 def _within(value: float) -> float:
-    """What lies far outside any picture stands at its distance of 100,000 px, where arithmetic still works."""
+    """Place what is far outside any picture at a distance of 100,000 px, where arithmetic still works."""
     return max(-_FAR, min(value, _FAR)) if value == value else _FAR

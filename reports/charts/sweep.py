@@ -1,6 +1,6 @@
 """One quantity over a sweep's first axis; one panel per value of the other axes, all on one scale.
 
-Numbers on the x axis stand on a logarithmic scale, other values side by side. Bars are 95 % intervals; a cross at
+Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are 95 % intervals; a cross at
 the foot marks a configuration without a value.
 """
 
@@ -73,7 +73,7 @@ def sweep_figure(panels: Sequence[SweepPanel], axes: SweepAxes, **caption: Unpac
 
 
 def _domain(points: Sequence[SweepPoint]) -> list[float]:
-    """The values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
+    """Collect the values and their intervals' ends, the latter at most a factor of 3 beyond all values: two runs have
     intervals so wide that nothing else could be seen."""
     values = [point.value for point in points if point.value is not None and math.isfinite(point.value)]
     if not values:
@@ -119,7 +119,7 @@ def _at(y: svg.AnyScale, value: float) -> float:
 
 
 def _x_labels(xs: Sequence[float], positions: Sequence[str], bottom: float) -> list[Markup]:
-    """Those labels that do not run into one already written, from the left."""
+    """Write those labels that do not run into one already written, from the left."""
     labels, free_from = [], -math.inf
     for x, text in sorted(zip(xs, positions, strict=True)):
         half = svg.text_width(svg.fit(text, 90.0)) / 2
@@ -130,7 +130,7 @@ def _x_labels(xs: Sequence[float], positions: Sequence[str], bottom: float) -> l
 
 
 def place(positions: Sequence[str], start: float, stop: float) -> tuple[float, ...]:
-    """Where each value stands: at its logarithm where all are positive numbers, else side by side."""
+    """Place each value: at its logarithm where all are positive numbers, else side by side."""
     numbers = [_number(text) for text in positions]
     values = [math.log(number) for number in numbers if number is not None and 0 < number < math.inf]
     if len(values) != len(positions):

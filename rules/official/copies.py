@@ -116,7 +116,7 @@ class Copies:
 
 
 def num_links(root: Path) -> int:
-    """Links and special files below `root`, which are not copied."""
+    """Count links and special files below `root`, which are not copied."""
     found = 0
     for folder, subfolders, files in os.walk(root):
         found += sum(not _is_plain(os.path.join(folder, name)) for name in (*subfolders, *files))  # noqa: PTH118
@@ -124,7 +124,7 @@ def num_links(root: Path) -> int:
 
 
 def _files(root: Path) -> Iterator[tuple[Path, Path]]:
-    """Regular files below `root` and their paths from there; links are neither followed nor given."""
+    """Yield regular files below `root` and their paths from there; links are neither followed nor given."""
     for folder, subfolders, files in os.walk(root):
         subfolders.sort()
         for name in sorted(files):

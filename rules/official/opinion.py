@@ -63,7 +63,7 @@ class Question:
 def ask_official_checkers(
     questions: Sequence[Question], timeout_s: float | None = None
 ) -> tuple[OfficialOpinion, ...]:
-    """Opinions in the order of the questions, from one process. Never raises for what they are about.
+    """Ask for opinions in the order of the questions, from one process. Never raises for what they are about.
 
     `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
     """

@@ -44,7 +44,7 @@ class _Talk:
 
 
 def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float) -> dict[int, Answer]:
-    """Answers by job id, one for each job, within `timeout_s`."""
+    """Collect answers by job id, one for each job, within `timeout_s`."""
     deadline = time.monotonic() + timeout_s
     answers: dict[int, Answer] = {}
     waiting = list(jobs)

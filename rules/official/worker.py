@@ -98,7 +98,7 @@ class Listener(logging.Handler):
             self.records.append((record.levelno, record.getMessage()[:MESSAGE_CHARS].strip()))
 
     def messages(self, *levels: int) -> list[str]:
-        """Messages of these levels, those of the first level first."""
+        """List messages of these levels, those of the first level first."""
         return [text for level in levels for logged, text in self.records if logged == level and text]
 
     def said(self, words: str) -> bool:
@@ -170,7 +170,7 @@ def ask_system(job: Job, heard: Listener) -> Said:
 
 
 def ask_package(job: Job, heard: Listener) -> Said:
-    """It returns nothing and always leaves with 0, so its last words are its verdict."""
+    """Ask the package checker: it returns nothing and always leaves with 0, so its last words are its verdict."""
     from mlperf_logging.package_checker import package_checker
 
     for log in sorted(Path(job["path"]).glob("results/*/*/result_*.txt")):
@@ -185,7 +185,7 @@ def ask_package(job: Job, heard: Listener) -> Said:
 
 
 def ask_repo(job: Job, heard: Listener) -> Said:
-    """It returns False whatever it finds, so its last words are its verdict."""
+    """Ask the repository checker: it returns False whatever it finds, so its last words are its verdict."""
     from mlperf_logging.repo_checker import repo_checker
 
     repo_checker.run_checks(job["path"])
@@ -215,7 +215,7 @@ def load(names: set[str]) -> None:
 
 
 def answer(job: Job) -> dict[str, Any]:
-    """The checker's verdict, or its crash, on one question."""
+    """Ask for the checker's verdict, or its crash, on one question."""
     heard = Listener()
     root = logging.getLogger()
     root.addHandler(heard)

@@ -32,7 +32,7 @@ def mix(words: Words, scratch: Words) -> Words:
 
 
 def derive_key(*parts: int) -> int:
-    """One 64-bit key from several integers, such as a seed and the number of a table."""
+    """Return one 64-bit key from several integers, such as a seed and the number of a table."""
     key = 0
     for part in parts:
         word = np.array([(key + (part + 1) * _GOLDEN) & _MASK], dtype=np.uint64)
@@ -41,13 +41,13 @@ def derive_key(*parts: int) -> int:
 
 
 def hash_range(key: int, start: int, stop: int) -> Words:
-    """The words of counters start to stop - 1 under `key`: uint64 [stop - start]."""
+    """Return the words of counters start to stop - 1 under `key`: uint64 [stop - start]."""
     words = counters(key, start, stop, 1)
     return mix(words, np.empty_like(words))
 
 
 def counters(key: int, start: int, stop: int, num_streams: int) -> Words:
-    """Unhashed words of stream 0 for samples start to stop - 1; add `stream_offset(s)` for stream s."""
+    """Return unhashed words of stream 0 for samples start to stop - 1; add `stream_offset(s)` for stream s."""
     words = np.arange(start, stop, dtype=np.uint64)
     np.multiply(words, np.uint64(num_streams * _GOLDEN & _MASK), out=words)
     return np.add(words, np.uint64(key), out=words)

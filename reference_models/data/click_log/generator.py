@@ -42,7 +42,7 @@ class ChunkMaker:
         self._classes = np.empty((len(teacher.sparse), max_samples), np.int64)
 
     def make(self, split: str, start: int, stop: int) -> tuple[Chunk, NDArray[np.float32]]:
-        """Samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
+        """Make samples start to stop - 1 of a split, and their logits: float32 [stop - start]."""
         size = stop - start
         first = FIRST_COUNTER[split] + start
         base = counters(self.teacher.key, first, first + size, self._num_streams)
@@ -117,13 +117,13 @@ class ChunkMaker:
 
 
 def click_probabilities(logits: NDArray[np.float32]) -> NDArray[np.float64]:
-    """The exact probability with which each logit's label is 1: the share of thresholds below it."""
+    """Return the exact probability with which each logit's label is 1: the share of thresholds below it."""
     thresholds = tables.logit_thresholds()
     return np.searchsorted(thresholds, logits, side="left").astype(np.float64) / len(thresholds)
 
 
 def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
-    """(probability, label) of every sample of a split: float64 [N], uint8 [N]. No model can rank better."""
+    """Return (probability, label) of every sample of a split: float64 [N], uint8 [N]. No model can rank better."""
     maker = ChunkMaker(build_teacher(data))
     num_samples = _num_samples(data, split)
     probabilities, labels = np.empty(num_samples, np.float64), np.empty(num_samples, np.uint8)
@@ -146,7 +146,7 @@ def generate(
     """Generate both splits of a click log into `folder` and return dataset_sha256.
 
     The bytes do not depend on `num_threads` (default: all cores) or `chunk_samples`.
-    `on_progress` is told the number of samples just written. Raises ConfigError, OSError, and DatasetError when
+    `on_progress` gets the number of samples just written. Raises ConfigError, OSError, and DatasetError when
     the digest is not the one that the definition pins; the folder then holds no dataset.
     """
     teacher = build_teacher(data)

@@ -21,7 +21,7 @@ _MASS_ONE = float(1 << 40)
 
 
 def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
-    """ln(x) for x > 0 to about 1e-15: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
+    """Compute ln(x) for x > 0 to about 1e-15: ln(m * 2**e) = e ln 2 + 2 artanh((m - 1) / (m + 1))."""
     mantissa, exponent = np.frexp(x)
     ratio = (mantissa - 1.0) / (mantissa + 1.0)
     square = ratio * ratio
@@ -33,7 +33,7 @@ def natural_log(x: NDArray[np.float64]) -> NDArray[np.float64]:
 
 @cache
 def logit_thresholds() -> NDArray[np.float32]:
-    """Increasing float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
+    """Return increasing float32 [2**16]: ln(p / (1 - p)) at p = (i + 1/2) / 2**16.
 
     A label is 1 where the logit exceeds the entry drawn, which happens with the logit's own probability.
     """
@@ -44,7 +44,7 @@ def logit_thresholds() -> NDArray[np.float32]:
 
 @cache
 def exponential_quantiles() -> NDArray[np.float64]:
-    """Increasing float64 [2**12]: quantiles of the unit exponential at p = (i + 1/2) / 2**12."""
+    """Return increasing float64 [2**12]: quantiles of the unit exponential at p = (i + 1/2) / 2**12."""
     index = np.arange(NUM_QUANTILES, dtype=np.float64)
     return -natural_log(1.0 - (index + 0.5) / NUM_QUANTILES)
 
@@ -64,7 +64,7 @@ def zipf_masses(num_ids: int, exponent: float) -> NDArray[np.int64]:
 
 
 def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """(first id, number of ids) for each of 2**12 equal slices of probability: int64 [2**12] each.
+    """Return (first id, number of ids) for each of 2**12 equal slices of probability: int64 [2**12] each.
 
     Within a slice ids are equally likely, which leaves a Zipf-like staircase in the tail.
     """
@@ -77,7 +77,7 @@ def inverse_zipf(masses: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[
 
 
 def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64]) -> NDArray[np.float64]:
-    """Probability of each id under `inverse_zipf`'s slices: float64 [num_ids]."""
+    """Return probability of each id under `inverse_zipf`'s slices: float64 [num_ids]."""
     steps = np.zeros(num_ids + 1, dtype=np.float64)
     share = 1.0 / (width * float(NUM_QUANTILES))
     np.add.at(steps, first, share)
@@ -86,7 +86,7 @@ def slice_masses(num_ids: int, first: NDArray[np.int64], width: NDArray[np.int64
 
 
 def normals(key: int, count: int) -> NDArray[np.float64]:
-    """`count` almost normal numbers, mean 0, variance 1: the sum of twelve 16-bit uniforms (Irwin-Hall)."""
+    """Return `count` almost normal numbers, mean 0, variance 1: the sum of twelve 16-bit uniforms (Irwin-Hall)."""
     total = np.zeros(count, dtype=np.int64)
     words = hash_range(key, 0, 3 * count).reshape(3, count)
     for word in words:
@@ -96,5 +96,5 @@ def normals(key: int, count: int) -> NDArray[np.float64]:
 
 
 def uniforms(key: int, count: int) -> NDArray[np.float64]:
-    """`count` numbers from [0, 1)."""
+    """Return `count` numbers from [0, 1)."""
     return (hash_range(key, 0, count) >> np.uint64(11)).astype(np.float64) / float(1 << 53)

@@ -99,7 +99,7 @@ class Teacher:
 
 
 def build_teacher(data: DataConfig) -> Teacher:
-    """The teacher of a click log, a pure function of its definition. Raises ConfigError."""
+    """Build the teacher of a click log, a pure function of its definition. Raises ConfigError."""
     config, seed = parse_teacher(data), data.seed or 0
     if data.num_embeddings is None:
         raise ConfigError("data.num_embeddings is missing, expected a list of whole numbers.")
@@ -142,7 +142,7 @@ def _ordered_sum(values: NDArray[np.float64]) -> float:
 
 
 def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Mean 0 and variance 1 under `mass`; zero where only one value has any mass."""
+    """Scale to mean 0 and variance 1 under `mass`; zero where only one value has any mass."""
     total = _ordered_sum(mass)
     centred = values - _ordered_sum(values * mass) / total
     variance = _ordered_sum(centred * centred * mass) / total
@@ -150,7 +150,7 @@ def _centred(values: NDArray[np.float64], mass: NDArray[np.float64]) -> NDArray[
 
 
 def _class_vectors(key: int, class_mass: NDArray[np.float64]) -> list[NDArray[np.float64]]:
-    """LATENT_DIM coordinates, float64 [32] each."""
+    """Return LATENT_DIM coordinates, float64 [32] each."""
     return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(LATENT_DIM)]
 
 
@@ -171,7 +171,7 @@ def _interactions(
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
-    """Each id owns a fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
+    """Give each id a fixed list of further ids, drawn uniformly, as in the reference's multi_hot.py."""
     words = hash_range(key, 0, num_ids * multi_hot) >> np.uint64(32)
     bags = ((words * np.uint64(num_ids)) >> np.uint64(32)).astype(np.int32).reshape(num_ids, multi_hot)
     bags[:, 0] = np.arange(num_ids, dtype=np.int32)

@@ -31,7 +31,7 @@ class Counted:
         return cls(np.empty(0, np.uint32), np.empty(0, np.int64), np.empty(0, np.int64))
 
     def add(self, column: NDArray[np.uint32], first_row: int) -> "Counted":
-        """With the values of one more stretch of rows, which starts at `first_row`."""
+        """Add the values of one more stretch of rows, which starts at `first_row`."""
         values, rows, _, counts = _group(column)
         merged = np.concatenate([self.values, values])
         order = np.argsort(merged, kind="stable")
@@ -55,7 +55,7 @@ class Dictionary:
         return len(self.values) + 1
 
     def encode(self, column: NDArray[np.uint32]) -> NDArray[np.int32]:
-        """Ids of a column; RARE_ID for what the dictionary does not hold."""
+        """Return ids of a column; RARE_ID for what the dictionary does not hold."""
         result = np.empty(len(column), np.int32)
         if not len(self.values):
             result[:] = RARE_ID
@@ -78,7 +78,7 @@ def number_values(counted: Counted, min_frequency: int) -> Dictionary:
 def _group(
     column: NDArray[np.uint32],
 ) -> tuple[NDArray[np.uint32], NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
-    """Sorted distinct values, position of each one's first occurrence, all positions in value order, counts.
+    """Find sorted distinct values, position of each one's first occurrence, all positions in value order, counts.
 
     Value and position are packed into one word: numpy sorts words several times faster than it argsorts.
     """

@@ -1,4 +1,4 @@
-"""Where an array lies inside a .npy file or an uncompressed .npz file, so that it can be memory-mapped in place.
+"""Where an array is inside a .npy file or an uncompressed .npz file, so that it can be memory-mapped in place.
 
 Only headers are read here. `numpy.load` cannot map the members of an .npz file; the arrays of the official
 multi-hot set are members of up to 78 GB, so they are located by the zip file's directory and mapped directly.
@@ -62,7 +62,7 @@ def locate_npy(path: Path) -> ArrayPlace:
 
 
 def locate_npz(path: Path) -> dict[str, ArrayPlace]:
-    """All arrays of an uncompressed .npz file by name, without the members' `.npy`."""
+    """Return all arrays of an uncompressed .npz file by name, without the members' `.npy`."""
     with open_data(path) as file:
         try:
             with zipfile.ZipFile(file) as archive:

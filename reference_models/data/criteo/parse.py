@@ -59,7 +59,7 @@ class Malformed:
 class Rows:
     """n well-formed lines: labels uint8 [n], integers int32 [n, 13], categories uint32 [n, 26]; lines read in all.
 
-    Both matrices lie column by column in memory.
+    Both matrices are column by column in memory.
     """
 
     labels: NDArray[np.uint8]
@@ -108,7 +108,7 @@ def describe_fault(line: bytes) -> str | None:
 
 
 def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
-    """log(x + 1) with negative values as 0 (data_utils.py), the same float32 on every machine.
+    """Compute log(x + 1) with negative values as 0 (data_utils.py), the same float32 on every machine.
 
     Small values come from a table in double precision; numpy's own float32 logarithm depends on the processor.
     """
@@ -120,7 +120,7 @@ def transform_integers(integers: NDArray[np.int32]) -> NDArray[np.float32]:
 
 
 def _read_columns(block: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int32], NDArray[np.uint32]] | None:
-    """Labels, integers and categories of whole lines; None if any of them is malformed."""
+    """Return labels, integers and categories of whole lines; None if any of them is malformed."""
     if not block:
         empty = np.empty((0, NUM_CRITEO_DENSE), np.int32), np.empty((0, NUM_CRITEO_SPARSE), np.uint32)
         return np.empty(0, np.uint8), *empty
@@ -153,7 +153,7 @@ def _join(columns: Sequence[pa.ChunkedArray]) -> pa.Array:
 
 
 def _parse_hexadecimal(strings: pa.StringArray) -> NDArray[np.uint32] | None:
-    """Values of up to eight hexadecimal digits each, none of them 0; None if any string is something else."""
+    """Return values of up to eight hexadecimal digits each, none of them 0; None if any string is something else."""
     if compute.max(compute.binary_length(strings)).as_py() > MAX_CATEGORY_DIGITS:
         return None
     padded = compute.ascii_lpad(strings, MAX_CATEGORY_DIGITS, "0")

@@ -55,7 +55,7 @@ class Spool:
             file.flush()
 
     def read(self, name: str, dtype: DTypeLike, start: int, stop: int, width: int = 1) -> NDArray[Any]:
-        """Rows start to stop - 1 of one column: [n], or [n, width]."""
+        """Read rows start to stop - 1 of one column: [n], or [n, width]."""
         item_bytes = np.dtype(dtype).itemsize * width
         with (self._folder / name).open("rb", buffering=0) as file:
             file.seek(start * item_bytes)

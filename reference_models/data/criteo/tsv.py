@@ -8,15 +8,17 @@ stays below `memory_bytes` whatever the files' size; the disk holds the columns 
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Annotated, Literal
 
 import numpy as np
+from msgspec import Meta
 
+from reference_models.config.records import PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
 from reference_models.data.criteo.dictionary import BYTES_PER_VALUE, Counted, Dictionary, number_values
 from reference_models.data.criteo.lines import SourceFile, TextSource
-from reference_models.data.criteo.parameters import PrepareParameters, parse_parameters
 from reference_models.data.criteo.parse import parse_block
 from reference_models.data.criteo.spool import Spool, category_name
 from reference_models.data.store.manifest import MANIFEST, write_manifest
@@ -34,6 +36,40 @@ _STORE_ROWS = 1 << 16
 
 Progress = Callable[[str, float], None]
 """Called with the stage and its share done, 0 to 1."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PrepareParameters:
+    """What makes a dataset of given rows. Changing any of it makes another dataset."""
+
+    split: Literal["days", "last_file", "files"]
+    """`days`: all rows are cut into `num_days` equal days (earlier ones take the remainder); the last day's first
+    half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file per day.
+    `files`: --train and --eval as they are given."""
+    num_days: Annotated[int, Meta(ge=2)] | None = None
+    min_frequency: PositiveCount = 1
+    """Values seen less often in training share id 0."""
+    max_ind_range: PositiveCount | None = None
+    """Values are taken modulo this before anything else."""
+
+
+def parse_parameters(data: DataConfig) -> PrepareParameters:
+    """Raises ConfigError naming the field, what was given and what is allowed."""
+    if data.kind != "criteo":
+        raise ConfigError(
+            f"data.kind is {data.kind!r}: only 'criteo' datasets are prepared from text files. "
+            + ("Use 'dlrmbench data generate'." if data.kind == "click_log" else "Its files are read as they are.")
+        )
+    if (data.num_dense, data.num_sparse) != (13, 26):
+        raise ConfigError(
+            f"data has {data.num_dense} dense and {data.num_sparse} sparse features, expected Criteo's 13 and 26."
+        )
+    parameters = read_section("data.parameters", data.parameters, PrepareParameters)
+    if (parameters.split == "days") != (parameters.num_days is not None):
+        is_missing = parameters.num_days is None
+        expected = Annotated[int, Meta(ge=2)] if is_missing else "nothing, except with split = 'days'"
+        raise refuse("data.parameters", data.parameters, "num_days", expected)
+    return parameters
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -119,7 +155,7 @@ def prepare_tsv(
                 "num_dense": NUM_CRITEO_DENSE,
                 "num_embeddings": list(num_embeddings),
                 "multi_hot": list(data.multi_hot),
-                "parameters": parameters.as_dict(),
+                "parameters": {key: value for key, value in asdict(parameters).items() if value is not None},
                 "num_lines": tally.num_lines,
                 "num_malformed": tally.num_malformed,
                 "malformed": tally.named,
@@ -148,7 +184,7 @@ def prepare_tsv(
 
 
 def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> tuple[int, int]:
-    """Where training ends and where evaluation ends, in rows of all files one after another.
+    """Return where training ends and where evaluation ends, in rows of all files one after another.
 
     `days` and `last_file` follow data_utils.py: rows are dealt to days with the remainder to the first ones, and of
     the last day the first half, rounded up, is "test", which the reference evaluates.

@@ -36,7 +36,7 @@ class ClickDataset(Protocol):
     def num_dense(self) -> int: ...
 
     def read(self, start: int, stop: int) -> Batch:
-        """Samples start to stop - 1 in dataset order."""
+        """Read samples start to stop - 1 in dataset order."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -19,7 +19,7 @@ _MAX_MANIFEST_BYTES = 1 << 26
 
 
 def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> str:
-    """sha256 of a file; `on_bytes` is told how many bytes were just read."""
+    """Compute the sha256 of a file; `on_bytes` gets how many bytes were just read."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 22):
@@ -83,7 +83,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
 
 
 def _check_fields(path: Path, manifest: Mapping[str, Any]) -> None:
-    """Every field that a reader relies on, by type and range."""
+    """Check every field that a reader relies on, by type and range."""
 
     def fail(field: str, value: object, expected: str) -> DatasetError:
         return DatasetError(f"{path}: {field} is {value!r:.80}, expected {expected}. {AGAIN}")

@@ -103,7 +103,7 @@ class _ArrayFile:
 
     @contextmanager
     def _naming_the_file(self) -> Iterator[None]:
-        """Calls on a descriptor raise errors that do not say which file it was."""
+        """Name the file: calls on a descriptor raise errors that do not say which file it was."""
         try:
             yield
         except OSError as error:
@@ -147,7 +147,7 @@ def unfinished(folder: Path) -> Iterator[Path]:
 def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[str, Any]:
     """Read everything: digests, ids in their tables, labels 0 or 1, dense values finite. Returns the manifest.
 
-    DatasetError names the first file, and sample, that is wrong. `on_bytes` is told what was just hashed.
+    DatasetError names the first file, and sample, that is wrong. `on_bytes` gets what was just hashed.
     """
     manifest = read_manifest(folder)
     for name, entry in manifest["files"].items():
@@ -173,7 +173,7 @@ class StoreSplit:
         self.multi_hot: tuple[int, ...] = tuple(manifest["multi_hot"])
 
     def read(self, start: int, stop: int) -> Batch:
-        """Samples start to stop - 1; DatasetError where the files are not what the manifest says."""
+        """Read samples start to stop - 1; DatasetError where the files are not what the manifest says."""
         import torch  # here, so that generating and verifying data need no torch
 
         part = {name: array[start:stop] for name, array in self._mapped().items()}

@@ -40,7 +40,7 @@ class SyntheticSection:
 
 
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
-    """Typed [data] of synthetic data. Raises ConfigError naming the key.
+    """Read typed [data] of synthetic data. Raises ConfigError naming the key.
 
     Tables come from `num_embeddings` and `multi_hot`, repeated in their order up to `num_tables`;
     `rows_per_table` and `lookups_per_table` give all tables the same; `row_scale` multiplies rows.
@@ -77,12 +77,12 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
 
 
 def bytes_per_sample(data: DataConfig) -> int:
-    """Of one sample in memory: float32 dense features, int64 ids, float32 label."""
+    """Count the bytes of one sample in memory: float32 dense features, int64 ids, float32 label."""
     return 4 * data.num_dense + 8 * data.num_lookups + 4
 
 
 def fitting_samples(data: DataConfig, global_batch_size: int, num_batches: int) -> int:
-    """Samples to hold: `num_batches` as far as 1 GiB holds whole batches, at least one.
+    """Count the samples to hold: `num_batches` as far as 1 GiB holds whole batches, at least one.
 
     As many as there will be steps, so that no batch comes twice and finds its rows in the caches.
     """

@@ -57,7 +57,7 @@ class SyntheticClicks:
 
 
 def open_synthetic(data: DataConfig) -> OpenedDataset:
-    """Both splits; nothing is made before the first read. Raises DatasetError without data.train_samples."""
+    """Open both splits; nothing is made before the first read. Raises DatasetError without data.train_samples."""
     if data.train_samples is None:
         raise DatasetError(
             f"data {data.name!r}: synthetic data is for throughput only, where its size follows from the batch. "
@@ -86,7 +86,7 @@ def zipf_ranks(drawn: NDArray[np.float64], num_rows: int, exponent: float) -> ND
 
 
 def scatter(ranks: NDArray[np.int64], num_rows: int) -> NDArray[np.int64]:
-    """Rows for ranks: multiplied, modulo the rows, by a number near the golden share that shares no factor."""
+    """Return rows for ranks: multiplied, modulo the rows, by a number near the golden share that shares no factor."""
     step = max(1, round(num_rows * _GOLDEN_RATIO))
     while math.gcd(step, num_rows) != 1:
         step += 1
