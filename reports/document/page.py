@@ -5,7 +5,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from reports.document.blocks import Block, Chart, Fact, Table
+from reports.document.blocks import Block, Fact, Table
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -42,30 +42,6 @@ class GroupView:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SweepView:
-    """One sweep: all its configurations in one table, and each quantity over the axes."""
-
-    id: str
-    heading: str
-    lead: str
-    table: Table
-    charts: tuple[Chart, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class ProfileView:
-    """One profile: a step's phases held against this system's ceilings."""
-
-    id: str
-    heading: str
-    lead: str
-    charts: tuple[Chart, ...]
-    tables: tuple[Table, ...]
-    notes: tuple[str, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class PageView:
     """The whole page."""
 
@@ -81,7 +57,7 @@ class PageView:
     footnotes: tuple[str, ...]
     colophon: str
     data: Markup
-    sweeps: tuple[SweepView, ...] = ()
-    profiles: tuple[ProfileView, ...] = ()
+    sweeps: tuple[PageSection, ...] = ()
+    profiles: tuple[PageSection, ...] = ()
     measured: tuple[PageSection, ...] = ()
     """One per kind of measurement that is no score."""

@@ -5,11 +5,12 @@ from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.records import Comparison
-from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, text_table
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import (
     MAX_HUES,
+    bounds_text,
     column_unit,
     hue_number,
     runs_chart,
@@ -27,7 +28,7 @@ from reports.page.sections.scaling import scaling_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import names, verdict_section
-from reports.text.formatting import MISSING, interval, plural
+from reports.text.formatting import plural
 
 MAX_STRIPS = 24
 
@@ -78,41 +79,19 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
     """Who overlaps with whom. Without an interval nothing can be said, and that is said."""
     unit = column_unit(scored)
     positions = {facts.index: position for position, facts in enumerate(group)}
-    rows, drawn = [], []
-    for entry in scored:
-        others = [other for other in scored if other is not entry]
-        overlapping = [other.label for other in others if _do_overlap(entry, other)]
-        if entry.interval is None:
-            text = MISSING
-        else:
-            text = names(overlapping, most=6) if overlapping else "none of the others"
-        bounds = (
-            interval(unit.number(entry.interval.low), unit.number(entry.interval.high)) if entry.interval else MISSING
+    drawn = [
+        ScoreRow(
+            name=entry.label,
+            hue=hue_number(positions[entry.index], group),
+            olympic_mean_s=entry.result.olympic_mean_s,
+            score_s=entry.result.score_s if _is_scaled(entry) else None,
+            low_s=entry.interval.low if entry.interval else None,
+            high_s=entry.interval.high if entry.interval else None,
+            words=unit.text(entry.result.olympic_mean_s)
+            + (f" → {unit.text(entry.result.score_s)}" if _is_scaled(entry) and entry.result.score_s else ""),
         )
-        factor = entry.result.rcp_factor
-        is_scaled = factor is not None and factor != 1.0
-        rows.append(
-            (
-                entry.label,
-                unit.number(entry.result.olympic_mean_s),
-                bounds,
-                (f"{factor:.4f}" if factor is not None else MISSING),
-                Cell(text=unit.number(entry.result.score_s), kind="strong"),
-                text,
-            )
-        )
-        drawn.append(
-            ScoreRow(
-                name=entry.label,
-                hue=hue_number(positions[entry.index], group),
-                olympic_mean_s=entry.result.olympic_mean_s,
-                score_s=entry.result.score_s if is_scaled else None,
-                low_s=entry.interval.low if entry.interval else None,
-                high_s=entry.interval.high if entry.interval else None,
-                words=unit.text(entry.result.olympic_mean_s)
-                + (f" → {unit.text(entry.result.score_s)}" if is_scaled and entry.result.score_s is not None else ""),
-            )
-        )
+        for entry in scored
+    ]
     pairs = [(a, b) for i, a in enumerate(scored) for b in scored[:i] if a.interval and b.interval]
     together = sum(_do_overlap(a, b) for a, b in pairs)
     lead = (
@@ -129,16 +108,22 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         ),
         heading=title,
         lead=lead,
-        table=text_table(
+        table=table_of(
+            scored,
             (
-                "Configuration",
-                numeric("Olympic mean", "raw"),
-                numeric("95 % interval", "of the Olympic mean"),
-                numeric("RCP factor"),
-                numeric("Score", "normalised"),
-                "Overlaps with",
+                ("Configuration", lambda entry: entry.label),
+                (numeric("Olympic mean", "raw"), lambda entry: unit.number(entry.result.olympic_mean_s)),
+                (
+                    numeric("95 % interval", "of the Olympic mean"),
+                    lambda entry: bounds_text(entry.interval, unit.number),
+                ),
+                (numeric("RCP factor"), _factor),
+                (
+                    numeric("Score", "normalised"),
+                    lambda entry: Cell(text=unit.number(entry.result.score_s), kind="strong"),
+                ),
+                ("Overlaps with", lambda entry: _overlapping(entry, scored)),
             ),
-            rows,
             id_=f"{id_}-table",
             caption=f"Times in {unit.name}; the score is the Olympic mean times its RCP factor",
         ),
@@ -148,6 +133,21 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         kind="note",
     )
     return (chart, note)
+
+
+def _is_scaled(facts: SetFacts) -> bool:
+    return facts.result.rcp_factor not in (None, 1.0)
+
+
+def _factor(facts: SetFacts) -> str | None:
+    return None if facts.result.rcp_factor is None else f"{facts.result.rcp_factor:.4f}"
+
+
+def _overlapping(facts: SetFacts, scored: Sequence[SetFacts]) -> str | None:
+    if facts.interval is None:
+        return None
+    labels = [other.label for other in scored if other is not facts and _do_overlap(facts, other)]
+    return names(labels, most=6) if labels else "none of the others"
 
 
 def _do_overlap(facts: SetFacts, other: SetFacts) -> bool:

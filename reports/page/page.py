@@ -18,9 +18,9 @@ from reports.facts.measured_sets import MeasuredSet
 from reports.page.contents import group_sections
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.measured import measured_section
-from reports.page.sections.profile import profile_view
+from reports.page.sections.profile import profile_section
 from reports.page.sections.rules import rule_index
-from reports.page.sections.sweep import sweep_view
+from reports.page.sections.sweep import sweep_section
 from reports.page.sections.throughput import throughput_section
 from reports.page.sections.verdict import badge, headline, tags, verdict_notes, verdict_table
 from reports.text.formatting import plural, printable
@@ -47,10 +47,12 @@ def build_page(
     sets = briefly_named(sets)
     groups = comparable_groups(sets)
     views = tuple(group_view(group, index, groups[:index], baseline) for index, group in enumerate(groups))
-    sweep_views = tuple(sweep_view(sweep, index) for index, sweep in enumerate(sweeps))
-    profile_views = tuple(profile_view(profile, f"profile{index + 1}") for index, profile in enumerate(profiles))
+    sweep_sections = tuple(sweep_section(sweep, index) for index, sweep in enumerate(sweeps))
+    profile_sections = tuple(
+        profile_section(profile, f"profile{index + 1}") for index, profile in enumerate(profiles)
+    )
     measured_sections = _measured_sections(measured)
-    alone = [*(view.heading for view in sweep_views), *(view.heading for view in profile_views)]
+    alone = [section.heading for section in (*sweep_sections, *profile_sections)]
     head = (
         _headline(sets, views)
         if sets
@@ -71,8 +73,8 @@ def build_page(
         footnotes=footnotes(any_official=num_official > 0, num_official=num_official),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
-        sweeps=sweep_views,
-        profiles=profile_views,
+        sweeps=sweep_sections,
+        profiles=profile_sections,
         measured=measured_sections,
     )
 

@@ -16,10 +16,12 @@ from report_builder import Page, write_run_set
 from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.figure import Figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
+from reports.document.blocks import Chart
+from reports.document.page import PageSection
 from reports.facts.profile import read_profiles
-from reports.page.figures.profile import headline, limits_table, phases_table
+from reports.page.figures.profile import ceilings_table, headline, limits_table, phases_table
 from reports.page.report import write_report
-from reports.page.sections.profile import profile_view
+from reports.page.sections.profile import profile_section
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
 from rules.records.profile import ProfileRecord
@@ -114,10 +116,14 @@ def marks(figure: Figure, name: str) -> int:
     return sum(name in element.get("class", "").split() for element in root.iter())
 
 
+def charts_of(section: PageSection) -> list[Chart]:
+    return [block for block in section.blocks if isinstance(block, Chart)]
+
+
 def test_every_phase_is_a_row_and_a_bar_and_every_phase_with_work_is_a_dot() -> None:
     record = facts_of(document())
-    view = profile_view(record, "p")
-    bars, roofline = view.charts
+    view = profile_section(record, "p")
+    bars, roofline = charts_of(view)
     assert [row[0].text for row in phases_table(record).rows] == [
         "data", "embedding fwd", "top MLP fwd", "sparse optimizer", "other",
     ]  # fmt: skip
@@ -139,7 +145,7 @@ def test_what_was_not_measured_is_not_zero() -> None:
     content = document(phases=[phase("data", None), phase("loss", 1.0, share=1.0)])
     rows = phases_table(facts_of(content)).rows
     assert [cell.text for cell in rows[0][1:]] == ["—"] * 7
-    ceilings = profile_view(facts_of(content), "p").tables[1]
+    ceilings = ceilings_table(facts_of(content))
     assert [[cell.text for cell in row[2:4]] for row in ceilings.rows if "host" in row[0].text] == [["—", "—"]] * 2
 
 
@@ -200,9 +206,9 @@ def test_whatever_stands_in_the_file_it_reads_and_draws(place: tuple[Any, ...], 
         record = facts_of(content)
     except DamageError:
         return
-    view = profile_view(record, "p")
+    view = profile_section(record, "p")
     assert len(limits_table(record).rows) >= 1
-    for chart in view.charts:
+    for chart in charts_of(view):
         for drawing in (chart.figure.wide, chart.figure.narrow):
             for element in ElementTree.fromstring(drawing).iter():
                 assert not any("nan" in text or "inf" in text for text in element.attrib.values())

@@ -11,8 +11,10 @@ from report_builder import write_run_set
 
 from reports.charts.sweep import place
 from reports.comparison.sweep import read_sweep_facts
+from reports.document.blocks import Chart, Prose
+from reports.document.page import PageSection
 from reports.page.report import gather_everything, write_report
-from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_table, sweep_view
+from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_section, sweep_table
 from rules.errors import InputError
 from rules.tree.inventory import take_inventory
 
@@ -96,18 +98,26 @@ def test_computed_and_measured_stand_apart_in_the_table(by_threads: Path) -> Non
     assert by_name["FLOP/byte"][1] == "4"
 
 
+def charts_of(section: PageSection) -> list[Chart]:
+    return [block for block in section.blocks if isinstance(block, Chart)]
+
+
+def notes_of(section: PageSection) -> list[str]:
+    return [block.text for block in section.blocks if isinstance(block, Prose) and block.kind == "note"]
+
+
 def test_without_energy_the_reason_stands_below_the_table(tmp_path: Path) -> None:
     folder = throughput_set(tmp_path / "s", "a", 10)
     root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)])
-    notes = " ".join(sweep_view(read_sweep_facts(root)).notes)
+    notes = " ".join(notes_of(sweep_section(read_sweep_facts(root))))
     assert "not measured: CPU packages: no driver" in notes
     assert "made up and in memory" in notes
 
 
 def test_points_of_a_chart_are_the_tables_numbers(by_threads: Path) -> None:
     """The y of each dot, read back through two ticks of the drawing's own axis, is the value in the table."""
-    view = sweep_view(read_sweep_facts(by_threads))
-    (chart,) = [chart for chart in view.charts if chart.heading.startswith("Throughput")]
+    view = sweep_section(read_sweep_facts(by_threads))
+    (chart,) = [chart for chart in charts_of(view) if chart.heading.startswith("Throughput")]
     drawn = str(chart.figure.wide)
     ticks = [
         (float(y) - 4, float(text.replace(" k", "")) * (1000 if " k" in text else 1))
@@ -127,7 +137,7 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
             name = throughput_set(root, f"{threads}-{batch}", float(threads) * float(batch))
             rows.append(record(name, {"runtime.threads": threads, "train.b": batch}, name))
     write_sweep(root, {"runtime.threads": ["1", "2"], "train.b": ["8", "16", "32"]}, rows)
-    chart = sweep_view(read_sweep_facts(root)).charts[0]
+    chart = charts_of(sweep_section(read_sweep_facts(root)))[0]
     drawn = str(chart.figure.wide)
     assert re.findall(r'class="name">([^<]+)<', drawn) == ["threads 1", "threads 2"]
     assert drawn.count('class="dot-counted"') == 6
@@ -156,12 +166,12 @@ def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path)
     assert first["num_converged"] == first["num_runs"] == 5
     assert first["time_to_train_low_s"] <= first["time_to_train_s"] <= first["time_to_train_high_s"]
     assert first["score_s"] is not None
-    view = sweep_view(sweep)
+    view = sweep_section(sweep)
     # The terminal shows names without their help: units must be in them, and what kind of mean in the notes.
-    names = [column.name for column in view.table.columns]
+    names = [column.name for column in sweep_table(sweep, "t").columns]
     assert "Score, s" in names and "Time to train, s" in names and "95 % interval, s" in names
-    assert view.notes[0].startswith("The score is the Olympic mean; the other times")
-    assert [chart.heading.partition(" over ")[0] for chart in view.charts] == [
+    assert notes_of(view)[0].startswith("The score is the Olympic mean; the other times")
+    assert [chart.heading.partition(" over ")[0] for chart in charts_of(view)] == [
         "Time to train", "Throughput", "Samples to converge",
     ]  # fmt: skip
     # The very same logs on both sides are one measurement, not two.

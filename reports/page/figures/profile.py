@@ -2,11 +2,11 @@
 
 from collections.abc import Iterator
 
-from reports.document.blocks import Table, numeric, text_table
+from reports.document.blocks import Table, numeric, table_of, text_table
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
 from reports.text.formatting import MISSING, count, duration, interval, num_bytes, percent, plural, printable, si
 from reports.text.formatting import throughput_text as speed
-from rules.records.profile import LayerProduct, OperatorRecord, PhaseRecord, ProfileRecord, Rate
+from rules.records.profile import LayerProduct, ProfileRecord, Rate
 
 LIMIT_NAMES = {
     "matmul": "matrix products alone, each at its own shape",
@@ -66,45 +66,35 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
 
 
 def phases_table(record: ProfileRecord, id_: str = "phases") -> Table:
-    return text_table(
+    return table_of(
+        record.phases,
         (
-            "Phase",
-            numeric("ms", "measured"),
-            numeric("Share"),
-            numeric("GFLOP/s"),
-            numeric("GB/s"),
-            numeric("FLOP/B"),
-            numeric("Ceiling", "reached"),
-            "Bound by",
+            ("Phase", phase_label),
+            (numeric("ms", "measured"), lambda phase: _milliseconds(phase.measured.time_s)),
+            (numeric("Share"), lambda phase: percent(amount(phase.computed.share))),
+            (numeric("GFLOP/s"), lambda phase: _giga(phase.computed.flop_per_s)),
+            (numeric("GB/s"), lambda phase: _giga(phase.computed.bytes_per_s)),
+            (numeric("FLOP/B"), lambda phase: _known(amount(phase.computed.flop_per_byte), "{:.3g}")),
+            (numeric("Ceiling", "reached"), lambda phase: percent(amount(phase.computed.ceiling_fraction), 0)),
+            ("Bound by", lambda phase: phase.computed.bound),
         ),
-        [tuple(text for text in _phase_row(phase)) for phase in record.phases],
         id_=id_,
         caption="Phases of one step; time measured, all else computed",
     )
 
 
-def _phase_row(phase: PhaseRecord) -> tuple[str, ...]:
-    computed = phase.computed
-    work = amount(computed.flop_per_byte)
-    return (
-        phase_label(phase),
-        _milliseconds(phase.measured.time_s),
-        percent(amount(computed.share)),
-        _giga(amount(computed.flop_per_s)),
-        _giga(amount(computed.bytes_per_s)),
-        MISSING if work is None else f"{work:.3g}",
-        percent(amount(computed.ceiling_fraction), 0),
-        computed.bound or MISSING,
-    )
+def _known(value: float | None, form: str) -> str | None:
+    return None if value is None else form.format(value)
 
 
-def _milliseconds(time_s: float | None) -> str:
+def _milliseconds(time_s: float | None) -> str | None:
     known = amount(time_s)
-    return MISSING if known is None else f"{known * 1e3:,.3f}"
+    return None if known is None else f"{known * 1e3:,.3f}"
 
 
-def _giga(value: float | None) -> str:
-    return MISSING if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
+def _giga(rate: float | None) -> str | None:
+    value = amount(rate)
+    return None if value is None else f"{value / 1e9:.3g}" if value < 1e12 else f"{value / 1e9:,.0f}"
 
 
 def limits_table(record: ProfileRecord, id_: str = "limits") -> Table:
@@ -168,33 +158,20 @@ def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
     measured = record.operators.measured
     share = amount(measured.outside_share)
     outside = "" if share is None else f"; {percent(share)} lie outside of all operators"
-    return text_table(
+    return table_of(
+        measured.table,
         (
-            "Operator",
-            numeric("Calls", "per step"),
-            numeric("Self, ms", "per step"),
-            numeric("Share"),
-            numeric("FLOP"),
-            numeric("Bytes"),
-            "Input shapes",
+            ("Operator", operator_name),
+            (numeric("Calls", "per step"), lambda operator: _known(amount(operator.calls_per_step), "{:g}")),
+            (numeric("Self, ms", "per step"), lambda operator: _milliseconds(operator.self_s_per_step)),
+            (numeric("Share"), lambda operator: percent(amount(operator.share))),
+            (numeric("FLOP"), lambda operator: si(amount(operator.flop))),
+            (numeric("Bytes"), lambda operator: si(amount(operator.bytes))),
+            ("Input shapes", lambda operator: operator_shapes(operator) or None),
         ),
-        [tuple(text for text in _operator_row(operator)) for operator in measured.table],
         id_=id_,
         caption=f"Operators of most self time, measured over {plural(measured.num_steps, 'step')} under "
         f"torch.profiler, which slows small ones{outside}. FLOP and bytes per call are computed",
-    )
-
-
-def _operator_row(operator: OperatorRecord) -> tuple[str, ...]:
-    calls = amount(operator.calls_per_step)
-    return (
-        operator_name(operator),
-        MISSING if calls is None else f"{calls:g}",
-        _milliseconds(operator.self_s_per_step),
-        percent(amount(operator.share)),
-        si(amount(operator.flop)),
-        si(amount(operator.bytes)),
-        operator_shapes(operator) or MISSING,
     )
 
 

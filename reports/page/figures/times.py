@@ -1,15 +1,25 @@
 """From facts to charts of times: each figure with the sentence that it supports and the table of what it shows."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 
 from reports.charts.bars import PARTS, TimeBar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, text_table
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import log_summary, spread_shares
-from reports.text.formatting import MINUTES, TimeUnit, count, interval, percent, plural, throughput, time_unit
+from reports.statistics.intervals import Interval, log_summary, spread_shares
+from reports.text.formatting import (
+    MINUTES,
+    MISSING,
+    TimeUnit,
+    count,
+    interval,
+    percent,
+    plural,
+    throughput,
+    time_unit,
+)
 from rules.records.run import BlockRecord
 
 MAX_LINES = 60
@@ -20,6 +30,11 @@ MAX_HUES = 5
 def sorted_cell(text: str, value: float | None, kind: str = "", sub: str = "") -> Cell:
     """A number whose text does not sort by itself (its unit varies), with the value that sorts it."""
     return Cell(text=text, sort="" if value is None or math.isnan(value) else f"{value:.9g}", kind=kind, sub=sub)
+
+
+def bounds_text(bounds: Interval | None, show: Callable[[float], str], missing: str = MISSING) -> str:
+    """Both ends as `show` prints them."""
+    return interval(show(bounds.low), show(bounds.high)) if bounds else missing
 
 
 def column_unit(sets: Sequence[SetFacts]) -> TimeUnit:
@@ -141,8 +156,7 @@ def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
     if facts.result.olympic_mean_s is not None and math.isfinite(facts.result.olympic_mean_s):
         words += f" The Olympic mean is {unit.text(facts.result.olympic_mean_s)}"
         if facts.interval is not None:
-            low, high = unit.number(facts.interval.low), unit.number(facts.interval.high)
-            words += f", 95 % interval {interval(low, high)} {unit.name}"
+            words += f", 95 % interval {bounds_text(facts.interval, unit.number)} {unit.name}"
         words += "."
     if spread is not None and spread.coefficient_of_variation is not None:
         words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."

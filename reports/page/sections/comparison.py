@@ -13,14 +13,13 @@ from reports.comparison.wording import needs, plain_sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
-from reports.page.figures.times import sorted_cell
+from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.verdict import names
 from reports.text.formatting import (
     MINUTES,
     MISSING,
     TimeUnit,
     count,
-    interval,
     percent,
     printable,
     ratio,
@@ -262,7 +261,7 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
 
 def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell | str, ...]:
     text, bounds = _words(factor, unit), factor.shown_interval
-    shown = interval(ratio(bounds.low), ratio(bounds.high)) if bounds is not None else ""
+    shown = bounds_text(bounds, ratio, "")
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
     quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(comparison)))
     is_whole = factor is comparison.whole

@@ -2,8 +2,8 @@
 
 from reports.charts.bars import PhaseBar, phases_figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
-from reports.document.blocks import Chart
-from reports.document.page import ProfileView
+from reports.document.blocks import Block, Chart, Prose
+from reports.document.page import PageSection
 from reports.facts.profile import amount, bound_shares, operator_name, operator_shapes, phase_label
 from reports.page.figures.profile import (
     ceilings_table,
@@ -18,21 +18,19 @@ from reports.text.formatting import percent, si
 from rules.records.profile import OperatorRecord, PhaseRecord, ProfileRecord
 
 
-def profile_view(record: ProfileRecord, prefix: str) -> ProfileView:
+def profile_section(record: ProfileRecord, prefix: str) -> PageSection:
     """Everything that the page says about one profile; `prefix` begins every id."""
-    made = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
-    return ProfileView(
-        id=prefix,
-        heading=f"Profile: {record.benchmark}, {record.implementation}",
-        lead=headline(record),
-        charts=tuple(chart for chart in made if chart is not None),
-        tables=(
-            limits_table(record, f"{prefix}-limits"),
-            ceilings_table(record, f"{prefix}-ceilings"),
-            *((operators_table(record, f"{prefix}-operators"),) if record.operators.measured.table else ()),
-        ),
-        notes=(*conditions(record), evaluation_sentence(record)),
+    charts = (phases_chart(record, f"{prefix}-phases"), roofline_chart(record, f"{prefix}-roofline"))
+    heading = f"Profile: {record.benchmark}, {record.implementation}"
+    blocks: tuple[Block, ...] = (
+        Prose(text=headline(record)),
+        *(chart for chart in charts if chart is not None),
+        limits_table(record, f"{prefix}-limits"),
+        ceilings_table(record, f"{prefix}-ceilings"),
+        *((operators_table(record, f"{prefix}-operators"),) if record.operators.measured.table else ()),
+        *(Prose(text=note, kind="note") for note in (*conditions(record), evaluation_sentence(record))),
     )
+    return PageSection(id=prefix, heading=heading, name=heading, blocks=blocks)
 
 
 def phases_chart(record: ProfileRecord, id_: str) -> Chart | None:

@@ -7,11 +7,11 @@ from itertools import product
 from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
 from reports.comparison.sweep import SweepFacts, SweepRow
 from reports.comparison.wording import difference_text, sentence, speed, with_sign
-from reports.document.blocks import Cell, Chart, Column, Table, numeric, table_of
-from reports.document.page import SweepView
+from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table, numeric, table_of
+from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
-from reports.page.figures.times import sorted_cell
+from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.measured import (
     measure_of,
     measured_columns,
@@ -24,7 +24,6 @@ from reports.text.formatting import (
     MISSING,
     TimeUnit,
     count,
-    interval,
     num_bytes,
     percent,
     plural,
@@ -48,29 +47,29 @@ class _Quantity:
     is_ratio: bool = True
 
 
-def sweep_view(sweep: SweepFacts, index: int = 0) -> SweepView:
+def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     """Everything the page says about one sweep; `index` makes its ids unique on the page."""
     id_ = f"sweep{index + 1}"
-    failed = [row for row in sweep.rows if row.failure]
-    done = [row for row in sweep.rows if row.num_runs]
+    failed = sum(bool(row.failure) for row in sweep.rows)
+    done = sum(bool(row.num_runs) for row in sweep.rows)
     what = "time to train" if sweep.mode == "to_target" else sweep.mode
     axes = " × ".join(f"{printable(key)} ({len(values)})" for key, values in sweep.axes)
     lead = (
         f"{plural(len(sweep.rows), 'configuration')} over {axes}, their runs interleaved in time with shared seeds; "
-        f"{len(done)} measured" + (f", {len(failed)} failed" if failed else "") + "."
+        f"{done} measured{f', {failed} failed' if failed else ''}."
     )
-    return SweepView(
-        id=id_,
-        heading=f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}",
-        lead=lead,
-        table=_signed(sweep_table(sweep, f"{id_}-table")),
-        charts=tuple(
+    heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
+    blocks: tuple[Block, ...] = (
+        Prose(text=lead),
+        _signed(sweep_table(sweep, f"{id_}-table")),
+        *(Prose(text=note, kind="note") for note in sweep_notes(sweep)),
+        *(
             _chart(sweep, quantity, f"{id_}-{quantity.key}")
             for quantity in _quantities(sweep)
             if any(map(quantity.value, sweep.rows))
         ),
-        notes=sweep_notes(sweep),
     )
+    return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
 
 
 def _signed(table: Table) -> Table:
@@ -138,8 +137,7 @@ def _mean(summary: LogSummary | None, show: Callable[[float], str]) -> str:
 
 
 def _interval(summary: LogSummary | None, show: Callable[[float], str]) -> str:
-    bounds = summary.interval if summary else None
-    return interval(show(bounds.low), show(bounds.high)) if bounds else MISSING
+    return bounds_text(summary.interval if summary else None, show)
 
 
 def _gflop_per_s(row: SweepRow) -> str:

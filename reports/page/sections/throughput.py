@@ -2,28 +2,38 @@
 
 from collections.abc import Sequence
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, numeric, text_table
+from reports.document.blocks import Block, Cell, Column, Fold, Prose, numeric, table_of, text_table
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
+from reports.page.figures.times import bounds_text
 from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
 from reports.statistics.intervals import log_summary
-from reports.text.formatting import MISSING, count, interval, percent, plural, printable, throughput
+from reports.text.formatting import count, percent, plural, printable, throughput
 
 
 def throughput_section(measured: Sequence[MeasuredSet]) -> PageSection:
     """One row per measurement, apart from everything that was trained to a target."""
-    table = text_table(
+    table = table_of(
+        [(found, log_summary(found.rates)) for found in measured],
         (
-            Column(name="Measurement", help="benchmark, system"),
-            numeric("Samples/s", "geometric mean"),
-            numeric("95 % interval", "Student's t on the logarithms"),
-            numeric("CV", "over processes"),
-            numeric("Processes"),
-            numeric("Slowest", "samples/s"),
-            numeric("Fastest", "samples/s"),
-            "Data",
+            (Column(name="Measurement", help="benchmark, system"), lambda row: _name_cell(row[0])),
+            (
+                numeric("Samples/s", "geometric mean"),
+                lambda row: Cell(text=throughput(row[1].geometric_mean if row[1] else None), kind="strong"),
+            ),
+            (
+                numeric("95 % interval", "Student's t on the logarithms"),
+                lambda row: bounds_text(row[1].interval if row[1] else None, throughput),
+            ),
+            (
+                numeric("CV", "over processes"),
+                lambda row: percent(row[1].coefficient_of_variation if row[1] else None),
+            ),
+            (numeric("Processes"), lambda row: count(len(row[0].rates))),
+            (numeric("Slowest", "samples/s"), lambda row: throughput(min(row[0].rates))),
+            (numeric("Fastest", "samples/s"), lambda row: throughput(max(row[0].rates))),
+            ("Data", lambda row: printable(row[0].data_kind or "dataset", 40)),
         ),
-        [_row(measurement) for measurement in measured],
         id_="throughput-table",
         caption="Samples per second, over the processes of each measurement",
         is_sortable=len(measured) > 1,
@@ -60,17 +70,6 @@ def _exchanges(measured: Sequence[MeasuredSet]) -> tuple[Fold, ...]:
     return tuple(found)
 
 
-def _row(measurement: MeasuredSet) -> tuple[Cell | str, ...]:
-    summary = log_summary(measurement.rates)
-    bounds = summary.interval if summary else None
+def _name_cell(measurement: MeasuredSet) -> Cell:
     about = ", ".join(printable(part, 80) for part in (measurement.benchmark, measurement.system) if part)
-    return (
-        Cell(text=measurement.label, sub=about),
-        Cell(text=throughput(summary.geometric_mean if summary else None), kind="strong"),
-        (interval(throughput(bounds.low), throughput(bounds.high)) if bounds else MISSING),
-        percent(summary.coefficient_of_variation if summary else None),
-        count(len(measurement.rates)),
-        throughput(min(measurement.rates)),
-        throughput(max(measurement.rates)),
-        (printable(measurement.data_kind, 40) if measurement.data_kind else "dataset"),
-    )
+    return Cell(text=measurement.label, sub=about)

@@ -5,25 +5,14 @@ from collections.abc import Sequence
 
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
-from reports.document.blocks import (
-    Block,
-    Bullets,
-    Cell,
-    Column,
-    KeyNumber,
-    Numbers,
-    Prose,
-    Table,
-    numeric,
-    table_of,
-)
+from reports.document.blocks import Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Table, numeric, table_of
 from reports.document.glossary import registered, status_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import ranks_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
-from reports.page.figures.times import column_unit, sorted_cell
+from reports.page.figures.times import bounds_text, column_unit, sorted_cell
 from reports.statistics.intervals import coverage_words, log_summary
 from reports.tables.records import SetRow
 from reports.tables.rows import set_row
@@ -32,7 +21,6 @@ from reports.text.formatting import (
     TimeUnit,
     count,
     epochs,
-    interval,
     learning_rate,
     num_bytes,
     percent,
@@ -163,7 +151,7 @@ def _score_number(facts: SetFacts) -> KeyNumber:
     words = f"{unit.name}, unverified" if facts.status == "official" else unit.name
     note = f"measured; Olympic mean of {plural(len(facts.runs), 'run')}"
     if facts.interval is not None:
-        note += f", 95 % interval {interval(unit.number(facts.interval.low), unit.number(facts.interval.high))}"
+        note += f", 95 % interval {bounds_text(facts.interval, unit.number)}"
     if facts.result.rcp_factor is not None and facts.result.rcp_factor != 1.0:
         note += (
             f"; {unit.text(facts.result.olympic_mean_s)} × {ratio(facts.result.rcp_factor).rstrip('×')} for its RCP"
@@ -253,8 +241,7 @@ def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
 
 def _bounds(facts: SetFacts, unit: TimeUnit) -> str:
     """The Olympic mean's interval, both ends in one line."""
-    ends = facts.interval
-    return interval(unit.number(ends.low), unit.number(ends.high)).replace(" ", "\u00a0") if ends else ""
+    return bounds_text(facts.interval, unit.number, "").replace(" ", "\u00a0")
 
 
 def _factor(facts: SetFacts) -> str:
