@@ -137,7 +137,7 @@ class Benchmark:
         return max(1, train_samples // size if down else -(-train_samples // size))
 
     def first_eval_samples(self, train_samples: int, global_batch_size: int) -> int:
-        """Return samples trained when quality is looked at first: one interval, or where `first_eval` says."""
+        """Return the samples trained when quality is looked at first: one interval, or where `first_eval` says."""
         interval = self.steps_between_evals(train_samples, global_batch_size) * global_batch_size
         first = self.quality.first_eval
         if first is None:
@@ -150,13 +150,13 @@ class Benchmark:
 
 @cache
 def shipped_names() -> tuple[str, ...]:
-    """Return names of the benchmarks in this distribution, sorted."""
+    """Return the names of the benchmarks in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _FOLDER.glob("*.toml")))
 
 
 @cache
 def workload_names() -> tuple[str, ...]:
-    """Return names of the workloads without a quality target in this distribution, sorted."""
+    """Return the names of the workloads without a quality target in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
 
 
@@ -237,7 +237,7 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
     content = {section: tables[section] for section in _SECTIONS if section != "runtime" and section in tables}
     if content["data"].get("kind") == "synthetic":

@@ -17,7 +17,7 @@ _NEVER = 2**31 - 1
 def map_in_order(
     function: Callable[[T], R], items: Sequence[T], num_processes: int = 1, preload: Sequence[str] = ()
 ) -> Iterator[R]:
-    """Return results in the order of `items`, as they become known; the first error, in that order, is raised.
+    """Yield results in the order of `items`, as they become known; the first error, in that order, is raised.
 
     With more than one process, `function` must be importable by name and items and results must be picklable. A
     process that dies is an error (concurrent.futures.process.BrokenProcessPool), not a missing result. The modules

@@ -115,7 +115,7 @@ class RunLog:
         return lines[-1] if lines else None
 
     def value(self, key: str) -> Any:
-        """Return value of the first record of `key`, or None."""
+        """Return the value of the first record of `key`, or None."""
         line = self.first(key)
         return None if line is None else line.value
 

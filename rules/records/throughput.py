@@ -67,7 +67,7 @@ class ThroughputRecord(Measurement, frozen=True, kw_only=True):
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
-        """Return the first files knew nothing of data, costs, energy and memory; one process has no ranks."""
+        """The first files knew nothing of data, costs, energy and memory; one process has no ranks."""
         absent: dict[str, Any] = {"peak_rss_bytes": None, "energy": None, "ranks": [], "exchange": None}
         processes = content.get("processes")
         if isinstance(processes, list):

@@ -56,7 +56,7 @@ class PowerFile:
 
     @property
     def power_w(self) -> float | None:
-        """Return mean power behind the power supply; measured where there are readings, else estimated."""
+        """Return the mean power behind the power supply; measured where there are readings, else estimated."""
         power = self.mean_w if self.mean_w is not None else self.estimate_w
         return None if power is None else power * self.conversion_eff
 

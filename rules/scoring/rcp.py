@@ -70,7 +70,7 @@ def olympic(values: Sequence[float]) -> float:
 
 
 def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: float, ref_num: int) -> float:
-    """Return probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
+    """Return the probability of a mean this low or lower if both had the same mean: two-sample t, pooled variance."""
     from scipy.special import stdtr
 
     freedom = num + ref_num - 2

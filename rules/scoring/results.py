@@ -111,7 +111,7 @@ class BenchmarkResult:
 
 
 def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
-    """Return mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
+    """Return the mean without the `drop` lowest and highest values. Infinity stays infinite unless it is dropped."""
     kept = sorted(values)[drop : len(values) - drop]
     return math.fsum(kept) / len(kept) if kept else math.nan
 
@@ -179,7 +179,7 @@ def _elapsed_s(start: LogLine | None, stop: LogLine | None) -> float | None:
 
 
 def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
-    """Return evaluations of finite quality inside the timed run, by time.
+    """Return the evaluations of finite quality inside the timed run, by time.
 
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
     stamped after run_start.
@@ -260,7 +260,7 @@ def _cache_clear(line: LogLine | None) -> str | None:
 
 
 def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
-    """Return disjoint sorted intervals that cover the same time within [low, high]."""
+    """Return the disjoint sorted intervals that cover the same time within [low, high]."""
     merged: list[Interval] = []
     for start, stop in sorted((max(a, low), min(b, high)) for a, b in intervals):
         if stop <= start:
@@ -277,7 +277,7 @@ def length(intervals: Iterable[Interval]) -> float:
 
 
 def overlap(some: tuple[Interval, ...], others: tuple[Interval, ...]) -> float:
-    """Return time that is in both; each argument is disjoint and sorted, as `union` returns."""
+    """Return the time that is in both; each argument is disjoint and sorted, as `union` returns."""
     total, i, j = 0.0, 0, 0
     while i < len(some) and j < len(others):
         start, stop = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])

@@ -165,7 +165,7 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
 
 
 def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
-    """Return logs of other names and run sets without a finished run, at most MAX_MENTIONED.
+    """Find logs of other names and run sets without a finished run, at most MAX_MENTIONED.
 
     A log is known by a record in its first 64 KiB. What is beside result_*.txt is rule RS109's concern. What cannot
     be read is left out. Of a file given as such nothing is said.

@@ -86,7 +86,7 @@ def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
 
 
 def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
-    """Return sort key that puts result_2 before result_10."""
+    """Return the sort key that puts result_2 before result_10."""
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
 

@@ -56,7 +56,7 @@ class Submission:
     is_cut: bool = False
 
     def below(self, *folder: str) -> tuple[Entry, ...]:
-        """Return entries directly in a folder."""
+        """Return the entries directly in a folder."""
         return tuple(entry for entry in self.entries if entry.parts[:-1] == folder)
 
     def has(self, path: str) -> bool:
