@@ -60,7 +60,7 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
         with os.scandir(folder) as listing:
             entries = list(listing)
     logs, unread, strays = [], [], []
-    top = _top(folder) if _is_in_tree(folder) else start
+    top = _top(folder) or start
     for entry in sorted(entries, key=lambda entry: natural_order(entry.name)):
         if not RESULT_FILE.match(entry.name):
             if entry.name != POWER_FOLDER:
@@ -90,40 +90,35 @@ def natural_order(name: str) -> tuple[tuple[int, int, str], ...]:
     return tuple((0, int(part), "") if part.isdecimal() else (1, 0, part) for part in _NUMBERS.split(name))
 
 
-def _top(folder: Path) -> Path:
-    """The directory above results/<system>/<benchmark>."""
-    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100  (resolve() would follow links out of the tree)
+def _parts(folder: Path) -> tuple[str, ...]:
+    return Path(os.path.abspath(folder)).parts  # noqa: PTH100  (resolve() would follow links out of the tree)
+
+
+def _top(folder: Path) -> Path | None:
+    """The directory above results/<system>/<benchmark>; None where a directory is not that of something."""
+    parts = _parts(folder)
+    if len(parts) < 4 or parts[-3] != "results":
+        return None
     return Path(os.path.normpath(folder.parents[2] if len(folder.parents) > 2 else Path(*parts[:-3])))
-
-
-def _is_in_tree(folder: Path) -> bool:
-    """Whether a directory is results/<system>/<benchmark> of something."""
-    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
-    return len(parts) >= 4 and parts[-3] == "results"
 
 
 def _result_set(
     folder: Path, logs: tuple[Path, ...], unread: tuple[tuple[Path, str], ...] = (), strays: tuple[str, ...] = ()
 ) -> ResultSet:
-    parts = Path(os.path.abspath(folder)).parts  # noqa: PTH100
-    has_tree = _is_in_tree(folder)
-    top = _top(folder)
-    system = parts[-2] if has_tree else None
-    is_ours = has_tree and (top / "extra").is_dir()
-    root = top if is_ours else _root_of_attempt(folder)
-    round_name, source = round_of(parts), "directory"
-    if len(logs) == 1 and (of_file := round_of((logs[0].stem,))) is not None:
-        round_name, source = of_file, "file"
+    parts, top = _parts(folder), _top(folder)
+    of_file = round_of((logs[0].stem,)) if len(logs) == 1 else None
+    of_folder = round_of(parts)
+    is_ours = top is not None and (top / "extra").is_dir()
     return ResultSet(
         folder=folder,
         logs=logs,
-        system_json=_file(top / "systems" / f"{system}.json", top) if system is not None else None,
-        root=root,
-        organization=parts[-4] if has_tree and not is_ours else None,
-        system=system,
-        benchmark=parts[-1] if has_tree else None,
-        round=round_name,
-        round_source=None if round_name is None else "file" if source == "file" else "directory",
+        system_json=_file(top / "systems" / f"{parts[-2]}.json", top) if top is not None else None,
+        root=top if is_ours else _root_of_attempt(folder),
+        organization=parts[-4] if top is not None and not is_ours else None,
+        system=parts[-2] if top is not None else None,
+        benchmark=parts[-1] if top is not None else None,
+        round=of_file or of_folder,
+        round_source="file" if of_file else "directory" if of_folder else None,
         unread=unread,
         strays=strays,
     )

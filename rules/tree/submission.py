@@ -98,7 +98,7 @@ def find_targets(inventory: Inventory) -> tuple[Target, ...]:
         if folder in sets:
             found.append(sets[folder])
         inner = [folder / name for name in reversed(names)]
-        is_in_run_set = is_in_run_set or _is_run_set(names)
+        is_in_run_set = is_in_run_set or (RESULTS in names and EXTRA in names)
         waiting += [(place, is_in_run_set) for place in inner if place in inventory.subfolders]
     return tuple(found) or inventory.require_result_sets()
 
@@ -113,10 +113,6 @@ def _is_submission(names: Collection[str]) -> bool:
     """Whether a directory of these subdirectories holds results/ beside systems/ or benchmarks/, and is no run set of
     this harness."""
     return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
-
-
-def _is_run_set(names: Collection[str]) -> bool:
-    return RESULTS in names and EXTRA in names
 
 
 def _read_submission(folder: Path, sets: Mapping[Path, ResultSet]) -> Submission:
