@@ -216,8 +216,8 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
     low, high = start.time_ms, stop.time_ms
     evals = union(_pairs(log, keys.EVAL_START, keys.EVAL_STOP, high), low=low, high=high)
     blocks = union(_pairs(log, keys.BLOCK_START, keys.BLOCK_STOP, high), low=low, high=high)
-    train = blocks if blocks else ((low, high),)
-    train_ms = length(train) - overlap(train, evals)
+    either = union((*blocks, *evals), low=low, high=high) if blocks else ((low, high),)
+    train_ms = length(either) - length(evals)
     return (train_ms / 1e3 if train_ms > 0 else None), (length(evals) / 1e3 if evals else None)
 
 
@@ -274,16 +274,3 @@ def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[In
 
 def length(intervals: Iterable[Interval]) -> float:
     return sum(stop - start for start, stop in intervals)
-
-
-def overlap(some: tuple[Interval, ...], others: tuple[Interval, ...]) -> float:
-    """Return the time that is in both; each argument is disjoint and sorted, as `union` returns."""
-    total, i, j = 0.0, 0, 0
-    while i < len(some) and j < len(others):
-        start, stop = max(some[i][0], others[j][0]), min(some[i][1], others[j][1])
-        total += max(0.0, stop - start)
-        if some[i][1] <= others[j][1]:
-            i += 1
-        else:
-            j += 1
-    return total
