@@ -197,7 +197,7 @@ def test_agrees_with_the_official_rcp_checker(tmp_path: Path) -> None:
         passed, _, factor = rcp_checker.check_directory(
             f"{folder}/", "training", "5.1.0", False, False, rcp_pass="pruned_rcps"
         )
-        ours = score_runs(tuple(read_run_result(to_log(one), benchmark) for one in runs), benchmark, round_name)
+        ours = score_runs(tuple(read_run_result(to_log(run), benchmark) for run in runs), benchmark, round_name)
         assert (ours.rcp_outcome == "passed") == passed, (batch_size, middle, ours.rcp_reason)
         if passed:
             assert ours.rcp_factor == pytest.approx(factor, rel=1e-12)

@@ -8,20 +8,20 @@ from rules.judge.families import RULES, find_rule
 
 def test_codes_are_unique_and_every_rule_explains_itself() -> None:
     rules = [*RULES["log"], *RULES["set"]]
-    assert len({one.code for one in rules}) == len(rules)
-    for one in rules:
-        assert len(one.explanation) > 30, one.code
-        assert one.title and one.source and one.remedy, one.code
-        assert find_rule(one.code.lower()) is one
+    assert len({rule.code for rule in rules}) == len(rules)
+    for rule in rules:
+        assert len(rule.explanation) > 30, rule.code
+        assert rule.title and rule.source and rule.remedy, rule.code
+        assert find_rule(rule.code.lower()) is rule
 
 
 def test_required_rules_are_judged_before() -> None:
     """A rule is skipped where one that it requires has failed; that one must have been judged already."""
     for rules in (RULES["log"], RULES["set"]):
         seen: set[str] = set()
-        for one in rules:
-            assert one.requires <= seen, one.code
-            seen.add(one.code)
+        for rule in rules:
+            assert rule.requires <= seen, rule.code
+            seen.add(rule.code)
 
 
 def test_unknown_code_suggests_one() -> None:

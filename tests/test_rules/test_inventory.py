@@ -1,4 +1,4 @@
-"""What is at a path is found in one walk, whatever lies there."""
+"""What is at a path is found in one walk, whatever is there."""
 
 import os
 from collections import Counter
@@ -37,11 +37,11 @@ def tree(tmp_path: Path) -> Path:
 
 def test_every_kind_of_thing_is_found(tree: Path) -> None:
     found = take_inventory(tree)
-    assert [one.root for one in found.result_sets] == [tree / "a" / "set"]
+    assert [result_set.root for result_set in found.result_sets] == [tree / "a" / "set"]
     assert found.run_sets == (tree / "a" / "set", tree / "sweep" / "c1", tree / "unfinished")
     assert found.sweeps == (tree / "sweep",)
     assert found.profiles == found.throughput == (tree / "sweep" / "c1",)
-    assert [one.path.name for one in find_skipped(found)] == ["evening.log", "c1", "unfinished"]
+    assert [skipped.path.name for skipped in find_skipped(found)] == ["evening.log", "c1", "unfinished"]
 
 
 def test_each_directory_is_listed_once(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,22 +36,25 @@ def test_each_kind_of_directory_is_told_from_the_others(tmp_path: Path) -> None:
         write_submission(round_folder, organization=name)
     write_set(tmp_path / "mine", TINY)
     top = round_folder / "Example"
-    kinds = [type(one).__name__ for one in find_targets(take_inventory(tmp_path))]
+    kinds = [type(target).__name__ for target in find_targets(take_inventory(tmp_path))]
     assert kinds == ["ResultSet", "Round"]
     (found,) = find_targets(take_inventory(round_folder))
-    assert isinstance(found, Round) and [one.organization for one in found.submissions] == ["Example", "Other"]
+    assert isinstance(found, Round) and [submission.organization for submission in found.submissions] == [
+        "Example",
+        "Other",
+    ]
     (found,) = find_targets(take_inventory(top))
     assert isinstance(found, Submission) and found.round == "5.1"
-    assert [type(one).__name__ for one in find_targets(take_inventory(top / "results"))] == ["ResultSet"]
+    assert [type(target).__name__ for target in find_targets(take_inventory(top / "results"))] == ["ResultSet"]
     assert find_targets(take_inventory(set_folder(top) / "result_0.txt")) == (set_folder(top) / "result_0.txt",)
 
 
 def test_one_submission_is_a_round_only_below_a_rounds_name(tmp_path: Path) -> None:
     write_submission(tmp_path / "somewhere")
     write_submission(tmp_path / "training_results_v6.0")
-    kinds = {type(one).__name__ for one in find_targets(take_inventory(tmp_path / "somewhere"))}
+    kinds = {type(target).__name__ for target in find_targets(take_inventory(tmp_path / "somewhere"))}
     assert kinds == {"Submission"}
-    assert {type(one).__name__ for one in find_targets(take_inventory(tmp_path / "training_results_v6.0"))} == {
+    assert {type(target).__name__ for target in find_targets(take_inventory(tmp_path / "training_results_v6.0"))} == {
         "Round"
     }
 
@@ -100,7 +103,7 @@ def test_names_of_other_benchmarks_are_the_official_ones() -> None:
 
 @needs_published_results
 def test_published_submissions_and_rounds_get_sensible_verdicts() -> None:
-    submissions = {one: check(one)[0] for one in (NVIDIA, CISCO, INTEL, FLORIDA)}
+    submissions = {folder: check(folder)[0] for folder in (NVIDIA, CISCO, INTEL, FLORIDA)}
     outcomes = {one.name: verdict.outcome for one, verdict in submissions.items()}
     assert outcomes == {
         "NVIDIA": "valid", "Cisco": "valid", "Intel": "valid", "University-of-Florida": "invalid",
@@ -110,11 +113,11 @@ def test_published_submissions_and_rounds_get_sensible_verdicts() -> None:
     assert codes(submissions[CISCO], "warning") == {"SU101", "RS107", "ST113", "QU103"}
     assert codes(submissions[FLORIDA], "error") == {"CA101"}
     rounds = check(FOLDER)
-    assert [(one.level, one.round, one.outcome) for one in rounds] == [
+    assert [(verdict.level, verdict.round, verdict.outcome) for verdict in rounds] == [
         ("round", "3.1", "valid"), ("round", "5.0", "valid"), ("round", "5.1", "invalid"),
     ]  # fmt: skip
     assert [Path(part.subject).name for part in rounds[2].parts] == ["Cisco", "University-of-Florida"]
-    assert [len(one.logs) for one in rounds] == [10, 10, 20]
+    assert [len(verdict.logs) for verdict in rounds] == [10, 10, 20]
 
 
 @pytest.fixture(scope="module")
@@ -133,13 +136,13 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
 
 def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("rules.judge.checker.MANY_LOGS", 80)
-    told: list[tuple[int, int]] = []
+    reported: list[tuple[int, int]] = []
     serial = check(many)
     parallel = check_paths(
-        [many], second_opinion=False, num_processes=2, on_progress=lambda *numbers: told.append(numbers)
+        [many], second_opinion=False, num_processes=2, on_progress=lambda *numbers: reported.append(numbers)
     )
     assert verdicts_to_json(parallel) == verdicts_to_json(serial)
-    assert told[-1] == (80, 80) and [done for done, _ in told] == sorted(done for done, _ in told)
+    assert reported[-1] == (80, 80) and [done for done, _ in reported] == sorted(done for done, _ in reported)
     (verdict,) = serial
     assert [part.outcome for part in verdict.parts].count("invalid") == 1
     assert codes(verdict, "error") == {"HP101", "RS104"}

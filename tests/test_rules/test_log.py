@@ -54,8 +54,8 @@ def test_prefixes_of_launchers_are_noise(prefix: str) -> None:
 def test_crlf_and_missing_last_newline_change_nothing() -> None:
     text = to_text(make_records(load_benchmark("dlrm_tiny"), num_evals=2))
     unix, windows = parse_lines(text), parse_lines(text.replace("\n", "\r\n").rstrip())
-    assert [(one.line_num, one.key, one.value) for one in unix.lines] == [
-        (one.line_num, one.key, one.value) for one in windows.lines
+    assert [(line.line_num, line.key, line.value) for line in unix.lines] == [
+        (line.line_num, line.key, line.value) for line in windows.lines
     ]
     assert windows.unparsed == ()
 
@@ -217,7 +217,7 @@ def test_overlong_record_is_dropped_and_its_neighbours_are_read(tmp_path: Path) 
     path.write_text(f"{GOOD}\n{huge}\n{GOOD}\n" + "." * (3 * MAX_RECORD_BYTES) + GOOD + "\n" + GOOD)
     log = read_log(path)
     assert [line.line_num for line in log.lines] == [1, 3, 4, 5]
-    assert [(one.line_num, one.reason) for one in log.unparsed] == [
+    assert [(rejected.line_num, rejected.reason) for rejected in log.unparsed] == [
         (2, f"record longer than {MAX_RECORD_BYTES} bytes")
     ]
 
@@ -231,22 +231,22 @@ def test_record_across_the_reader_s_chunks_is_read_once(tmp_path: Path) -> None:
         assert log.unparsed == ()
 
 
-@pytest.mark.parametrize(("num_broken", "num_told"), [(99, 99), (970, 970), (5000, 4682)])
+@pytest.mark.parametrize(("num_broken", "num_counted"), [(99, 99), (970, 970), (5000, 4682)])
 def test_flood_of_broken_records_is_counted_and_not_held(
-    num_broken: int, num_told: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    num_broken: int, num_counted: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Every one up to the end of reading, which is told too."""
+    """Every one up to the end of reading, which is counted too."""
     monkeypatch.setattr("rules.logs.log.MAX_RECORD_TEXT_BYTES", 1 << 16)
     path = tmp_path / "result_0.txt"
     path.write_text(":::MLLOG {bad\n" * num_broken)
     log = read_log(path)
-    assert log.num_unparsed == num_told and len(log.unparsed) <= MAX_NUM_UNPARSED + 1
+    assert log.num_unparsed == num_counted and len(log.unparsed) <= MAX_NUM_UNPARSED + 1
     verdict = check_log(path, second_opinion=False)
-    found = [one.message for one in verdict.findings if one.code == "ST101"]
+    found = [finding.message for finding in verdict.findings if finding.code == "ST101"]
     assert len(found) == MAX_FINDINGS_PER_RULE + 1
     # The file holds no record either, which is one more.
-    assert found[-1] == f"{num_told + 1 - MAX_FINDINGS_PER_RULE} more findings of ST101 are not listed"
-    assert any("the rest was not read" in one for one in found) == (num_told < num_broken)
+    assert found[-1] == f"{num_counted + 1 - MAX_FINDINGS_PER_RULE} more findings of ST101 are not listed"
+    assert any("the rest was not read" in entry for entry in found) == (num_counted < num_broken)
 
 
 def test_many_broken_records_on_one_line_are_cheap() -> None:

@@ -35,8 +35,10 @@ def records(draw: st.DrawFn) -> str:
 
 
 def said(log: RunLog) -> str:
-    lines = [(one.key, one.time_ms, one.event_type, one.value, one.metadata, one.namespace) for one in log.lines]
-    return repr((lines, [one.problems for one in log.lines], [one.reason for one in log.unparsed]))
+    lines = [
+        (line.key, line.time_ms, line.event_type, line.value, line.metadata, line.namespace) for line in log.lines
+    ]
+    return repr((lines, [line.problems for line in log.lines], [rejected.reason for rejected in log.unparsed]))
 
 
 @settings(max_examples=150, deadline=None)
@@ -66,5 +68,5 @@ def test_a_long_log_is_read_as_a_short_one(tmp_path: Path) -> None:
         path.write_text(text * num_copies)
         log, whole = read_log(path), parse_lines(text * num_copies, str(path))
         assert (log.lines, log.sha256, log.num_bytes) == (whole.lines, whole.sha256, whole.num_bytes)
-        assert [one.line_num for one in log.lines] == [4 * i + n for i in range(num_copies) for n in (1, 3)]
-        assert [one.line_num for one in log.unparsed] == [4 * i + 4 for i in range(min(num_copies, 100))]
+        assert [line.line_num for line in log.lines] == [4 * i + n for i in range(num_copies) for n in (1, 3)]
+        assert [rejected.line_num for rejected in log.unparsed] == [4 * i + 4 for i in range(min(num_copies, 100))]

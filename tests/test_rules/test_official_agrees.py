@@ -76,7 +76,7 @@ def ours(path: Path) -> str:
 def test_same_verdict_where_the_official_checker_looks(tmp_path: Path) -> None:
     paths = [write(tmp_path, name, records) for name, records in AGREE.items()]
     opinions = ask_official_checker(paths, "6.0")
-    assert {one.outcome for one in opinions} == {"valid", "invalid"}
+    assert {opinion.outcome for opinion in opinions} == {"valid", "invalid"}
     for path, opinion in zip(paths, opinions, strict=True):
         assert ours(path) == opinion.outcome, (path.name, opinion.messages)
 
@@ -113,7 +113,7 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
 ) -> None:
     """Both agree on the compliant log, and on each log that lacks one key altogether."""
     good = make_records(benchmark, num_evals=2, ours=False)
-    names = [one for one in dict.fromkeys(record["key"] for record in good) if one != keys.SEED]
+    names = [name for name in dict.fromkeys(record["key"] for record in good) if name != keys.SEED]
     paths = [write_log(tmp_path / "good.txt", good)]
     paths += [write_log(tmp_path / f"without_{key}.txt", without(good, key)) for key in names]
     for path, opinion in zip(paths, ask_official_checker(paths, round_name), strict=True):
@@ -131,9 +131,11 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
 def test_second_opinion_stands_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     (verdict,) = check_path(tmp_path / "results")
-    opinions = [one for log in verdict.logs for one in log.official]
-    assert [(one.checker, one.outcome, one.ruleset) for one in opinions] == [("compliance", "valid", "6.0.0")] * 2
-    assert {one.checker for one in verdict.official} == {"seed", "rcp", "system"}
+    opinions = [opinion for log in verdict.logs for opinion in log.official]
+    assert [(opinion.checker, opinion.outcome, opinion.ruleset) for opinion in opinions] == [
+        ("compliance", "valid", "6.0.0")
+    ] * 2
+    assert {opinion.checker for opinion in verdict.official} == {"seed", "rcp", "system"}
     (silent,) = check_path(tmp_path / "results", second_opinion=False)
     assert not silent.official and not any(log.official for log in silent.logs)
 
@@ -180,8 +182,8 @@ def test_hostile_log_cannot_reach_out(tmp_path: Path) -> None:
 
 @needs_published_results
 def test_agrees_on_published_results_but_for_the_cadence() -> None:
-    for one in find_result_sets(FOLDER):
-        for log in judge_sets([one])[0].verdict.logs:
+    for result_set in find_result_sets(FOLDER):
+        for log in judge_sets([result_set])[0].verdict.logs:
             (opinion,) = log.official
             only_cadence = {finding.code for finding in log.findings if finding.severity == "error"} == {"CA101"}
             assert (log.outcome == opinion.outcome) != only_cadence, log.subject

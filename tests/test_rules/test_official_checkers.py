@@ -52,7 +52,7 @@ def test_seeds_are_compared_by_its_own_rule(tmp_path: Path) -> None:
         "open": make_runs(DCNV2, 2, division="open", ours=False),
     }
     opinions = ask(*(("seed", write_runs(tmp_path / name, records), "6.0") for name, records in runs.items()))
-    assert [one.outcome for one in opinions] == ["valid", "invalid", "invalid", "not asked"]
+    assert [opinion.outcome for opinion in opinions] == ["valid", "invalid", "invalid", "not asked"]
     assert "already logs the same seed" in " ".join(opinions[1].messages)
     assert "logs no seed" in " ".join(opinions[2].messages)
 
@@ -87,7 +87,7 @@ def test_descriptions_and_its_crash_on_whole_numbers(tmp_path: Path) -> None:
     for name, content in contents.items():
         (tmp_path / f"{name}.json").write_text(json.dumps(content))
     opinions = ask(*(("system", tmp_path / f"{name}.json", "6.0") for name in contents))
-    assert [one.outcome for one in opinions] == ["valid", "crashed", "invalid", "invalid", "invalid"]
+    assert [opinion.outcome for opinion in opinions] == ["valid", "crashed", "invalid", "invalid", "invalid"]
     assert "TypeError" in opinions[1].messages[0] and "non valid value" in opinions[2].messages[0]
 
 
@@ -112,8 +112,8 @@ def test_package_and_repository_are_judged_as_a_whole_and_without_scaling_json(t
 
 @needs_published_results
 def test_theirs_and_ours_come_to_one_factor_on_published_results() -> None:
-    sets = [one for folder in (NVIDIA, CISCO, INTEL, FLORIDA) for one in find_result_sets(folder)]
-    opinions = ask(*(("rcp", one.folder, str(one.round)) for one in sets))
+    sets = [result_set for folder in (NVIDIA, CISCO, INTEL, FLORIDA) for result_set in find_result_sets(folder)]
+    opinions = ask(*(("rcp", found.folder, str(found.round)) for found in sets))
     for one, opinion in zip(sets, opinions, strict=True):
         assert opinion.outcome == "valid"
         assert judge_set(one).result.rcp_factor == pytest.approx(opinion.factor, rel=1e-12)
@@ -141,7 +141,7 @@ def test_on_published_results_only_the_cadence_differs() -> None:
 def test_every_checker_has_its_row_for_a_submission() -> None:
     (verdict,) = check_path(NVIDIA)
     assert verdict.level == "submission" and verdict.outcome == "valid"
-    asked = {one.checker for one in verdict.official} | {one.checker for one in verdict.parts[0].official}
+    asked = {opinion.checker for opinion in (*verdict.official, *verdict.parts[0].official)}
     assert asked == {"package", "repo", "seed", "rcp", "system"}
     table = rows(verdict)
     assert "factor 1.023809524" in table["RC"].theirs and table["RC"].relation == "same"
@@ -161,7 +161,7 @@ def test_a_row_tells_agreement_difference_and_crash(tmp_path: Path) -> None:
         for name, records in logs.items()
     ]
     epsilon, aborted, null = with_second_opinion(verdicts)
-    # A complaint stands in the row that it concerns.
+    # A complaint is in the row that it concerns.
     assert "opt_adagrad_epsilon" in rows(epsilon)["HP"].theirs and rows(epsilon)["HP"].relation == "same"
     assert rows(epsilon)["QU"].theirs == "accepts it" and rows(epsilon)["QU"].relation == "same"
     assert rows(epsilon)["CA"].relation == "ours alone"

@@ -119,18 +119,18 @@ def test_hostile_tree_is_judged_without_harm(tmp_path: Path) -> None:
     before = snapshot(tmp_path)
     logs = sorted(path for path in folder.glob("result_*.txt") if path.name != "result_link.txt")
     questions = [Question(checker="compliance", path=path, round="6.0") for path in logs]
-    questions += [Question(checker=one, path=root, round="6.0") for one in ("package", "repo")]
-    questions += [Question(checker=one, path=folder, round="6.0", logs=tuple(logs[:2])) for one in ("seed", "rcp")]
+    questions += [Question(checker=name, path=root, round="6.0") for name in ("package", "repo")]
+    questions += [Question(checker=name, path=folder, round="6.0", logs=tuple(logs[:2])) for name in ("seed", "rcp")]
     opinions = ask_official_checkers(questions)
     assert snapshot(tmp_path) == before
-    text = " ".join(message for one in opinions for message in (one.subject, *one.messages))
+    text = " ".join(message for opinion in opinions for message in (opinion.subject, *opinion.messages))
     assert "SECRET" not in text and text.isprintable()
-    by_name = {Path(one.subject).name: one for one in opinions}
+    by_name = {Path(opinion.subject).name: opinion for opinion in opinions}
     assert by_name["result_pipe.txt"].outcome == "not asked"
     assert by_name["result_$(touch trap).txt"].messages == (
         "the division or benchmark that a log names is no plain word",
     )
-    package = next(one for one in opinions if one.checker == "package")
+    package = next(opinion for opinion in opinions if opinion.checker == "package")
     assert package.outcome == "not asked" and package.messages[-1].endswith(
         "links or special files were not shown to it"
     )
@@ -175,7 +175,7 @@ def test_one_that_stalls_or_dies_takes_no_other_with_it(tmp_path: Path, monkeypa
     monkeypatch.setattr(selectors, "DefaultSelector", WaitsForTheStalled)
     monkeypatch.setattr(official_process, "ANSWER_TIMEOUT_S", HANG_S / 2)  # less than all of them have together
     opinions = ask_official_checker(logs, "6.0")
-    assert [one.outcome for one in opinions] == ["valid", "timeout", "valid", "crashed", "valid"]
+    assert [opinion.outcome for opinion in opinions] == ["valid", "timeout", "valid", "crashed", "valid"]
     assert "no answer within" in opinions[1].messages[0] and "SIGKILL" in opinions[3].messages[0]
 
 
@@ -183,7 +183,7 @@ def test_one_that_always_dies_is_given_up(tmp_path: Path, monkeypatch: pytest.Mo
     logs = [write_log(tmp_path / f"{index}.txt", GOOD) for index in range(5)]
     monkeypatch.setattr(official, "WORKER", write_worker(tmp_path, "sys.exit('broken')\n"))
     monkeypatch.setattr(official_process, "MAX_WORKERS", 3)
-    outcomes = [one.outcome for one in ask_official_checker(logs, "6.0")]
+    outcomes = [opinion.outcome for opinion in ask_official_checker(logs, "6.0")]
     assert outcomes == ["crashed"] * 3 + ["not asked"] * 2
 
 
@@ -244,7 +244,7 @@ def test_what_is_too_large_is_not_copied(tmp_path: Path, monkeypatch: pytest.Mon
     root = tmp_path / "org"
     write_set(root, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     monkeypatch.setattr("rules.official.copies.MAX_FILES", 2)
-    questions = [Question(checker=one, path=root, round="6.0") for one in ("package", "repo")]
+    questions = [Question(checker=name, path=root, round="6.0") for name in ("package", "repo")]
     for opinion in ask_official_checkers(questions):
         assert opinion.outcome == "not asked" and "more than 2 files" in opinion.messages[0]
 
@@ -258,11 +258,11 @@ def test_a_set_with_a_large_log_is_not_copied_whoever_asks(
     with (tmp_path / large).open("ab") as file:
         file.write(b"noise\n" * 20_000)
     questions = [
-        Question(checker=one, path=tmp_path, round="6.0", logs=tuple(logs)) for one in ("seed", "rcp", "seed")
+        Question(checker=name, path=tmp_path, round="6.0", logs=tuple(logs)) for name in ("seed", "rcp", "seed")
     ]
     opinions = ask_official_checkers([*questions, Question(checker="compliance", path=logs[2], round="6.0")])
-    assert [one.outcome for one in opinions] == ["not asked"] * 3 + ["valid"]
-    assert all(f"{large} is larger than 100000 bytes" in one.messages[0] for one in opinions[:3])
+    assert [opinion.outcome for opinion in opinions] == ["not asked"] * 3 + ["valid"]
+    assert all(f"{large} is larger than 100000 bytes" in opinion.messages[0] for opinion in opinions[:3])
 
 
 def test_copies_are_gone_afterwards_also_when_interrupted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

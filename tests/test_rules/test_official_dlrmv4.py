@@ -114,14 +114,16 @@ def judge(
 
 def test_both_accept_what_the_rules_allow(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return [one for one in check_log(path, second_opinion=False).findings if one.severity == "error"]
+        return [finding for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"]
 
     assert judge(ACCEPTED, tmp_path, ours) == dict.fromkeys(ACCEPTED, ("valid", []))
 
 
 def test_both_reject_what_they_forbid_and_this_one_says_by_which_rule(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return {one.code for one in check_log(path, second_opinion=False).findings if one.severity == "error"}
+        return {
+            finding.code for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"
+        }
 
     for name, (outcome, codes) in judge({k: v[0] for k, v in REJECTED.items()}, tmp_path, ours).items():
         assert outcome == "invalid", name
@@ -130,7 +132,9 @@ def test_both_reject_what_they_forbid_and_this_one_says_by_which_rule(tmp_path: 
 
 def test_stricter_where_the_official_checker_does_not_look(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return {one.code for one in check_log(path, second_opinion=False).findings if one.severity == "error"}
+        return {
+            finding.code for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"
+        }
 
     for name, (outcome, codes) in judge({k: v[0] for k, v in STRICTER.items()}, tmp_path, ours).items():
         assert outcome == "valid", name
@@ -160,7 +164,7 @@ def test_sets_are_scored_in_samples_like_the_official_rcp_checker(
     passed, _, factor = rcp_checker.check_directory(
         f"{folder}/", "training", "6.1.0", False, False, rcp_pass="pruned_rcps"
     )
-    ours = score_runs(tuple(read_run_result(to_log(one), V4) for one in runs), V4, "6.1")
+    ours = score_runs(tuple(read_run_result(to_log(run), V4) for run in runs), V4, "6.1")
     assert (ours.rcp_outcome, ours.rcp_outcome == "passed") == (outcome, passed), ours.rcp_reason
     assert "samples" in (ours.rcp_reason or "") or outcome == "missing"
     if passed:

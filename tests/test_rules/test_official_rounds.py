@@ -59,7 +59,7 @@ def test_demands_are_those_of_the_round_s_files(benchmark: str, round_name: str,
         assert len(TENSORS_OF_DLRM) == 9  # ST112 asks for each of them
     assert {key: count for key, count in ours.items() if key not in OURS_ONLY} == wanted
     either = {tuple(sorted((key, req[16:-1]))) for key, req in official.items() if req.startswith("AT_LEAST_ONE_OR(")}
-    assert {tuple(sorted(one)) for one in EITHER_OR} >= either
+    assert {tuple(sorted(pair)) for pair in EITHER_OR} >= either
     assert len(either) >= 3
 
 
@@ -110,7 +110,7 @@ def variants(good: list[Record], limit_min: int) -> dict[str, list[Record]]:
 @pytest.mark.parametrize("division", DIVISIONS)
 @pytest.mark.parametrize(
     ("benchmark", "round_name"),
-    [pytest.param(*one, marks=[] if one[1] in LIMITS_CHANGED else pytest.mark.long) for one in ROUNDS],
+    [pytest.param(*case, marks=[] if case[1] in LIMITS_CHANGED else pytest.mark.long) for case in ROUNDS],
 )
 def test_limits_and_duplicates_are_judged_alike(
     benchmark: str, round_name: str, division: str, tmp_path: Path

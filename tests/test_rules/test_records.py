@@ -155,8 +155,8 @@ def test_every_member_set_that_version_1_ever_wrote_is_read() -> None:
     assert convert(measured, ThroughputRecord).processes[0].energy is None
     sweep = json.loads((VERSION_1 / FILES[SweepRecord]).read_text())
     del sweep["with_profile"]
-    for one in sweep["configurations"]:
-        del one["profile_failure"]
+    for configuration in sweep["configurations"]:
+        del configuration["profile_failure"]
     assert convert(sweep, SweepRecord).with_profile is False
     assert convert(sweep | {"mode": "to_target", "throughput_steps": None}, SweepRecord).kind == "training"
     profile = json.loads((VERSION_1 / FILES[ProfileRecord]).read_text())
@@ -182,7 +182,7 @@ def test_a_member_that_only_version_1_has_is_named_as_the_file_names_it(
     assert damage(tmp_path, json.dumps(content), record_type) == (member, json.dumps(value), expected)
 
 
-@pytest.mark.parametrize("record_type", [one for one in TYPES if issubclass(one, Document)])
+@pytest.mark.parametrize("record_type", [kind for kind in TYPES if issubclass(kind, Document)])
 def test_a_newer_version_says_so_and_a_version_that_is_none_too(record_type: type[Record], tmp_path: Path) -> None:
     content = content_of(record_type)
     member, found, expected = damage(tmp_path, json.dumps(content | {"schema_version": 3}), record_type)
@@ -249,9 +249,9 @@ def is_struct(record_type: Any, path: tuple[str | int, ...]) -> bool:
         return is_struct(get_args(record_type)[0], path)
     if not isinstance(record_type, type) or not issubclass(record_type, msgspec.Struct):
         options = [
-            one
-            for one in get_args(record_type)
-            if one not in (type(None), Ellipsis, str) and get_origin(one) is not str
+            part
+            for part in get_args(record_type)
+            if part not in (type(None), Ellipsis, str) and get_origin(part) is not str
         ]
         is_list = get_origin(record_type) in (tuple, dict)
         return bool(options) and is_struct(options[-1], path[1:] if is_list else path) and (bool(path) or not is_list)

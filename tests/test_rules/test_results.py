@@ -25,7 +25,9 @@ def test_times_and_counts_of_a_run_add_up() -> None:
     assert result.time_to_train_s == pytest.approx(result.train_s + result.overhead_s)
     assert result.eval_s is not None and result.eval_s <= result.overhead_s
     assert len(result.evaluations) == 4
-    assert [one.elapsed_s for one in result.evaluations] == sorted(one.elapsed_s for one in result.evaluations)
+    assert [evaluation.elapsed_s for evaluation in result.evaluations] == sorted(
+        evaluation.elapsed_s for evaluation in result.evaluations
+    )
     assert result.final_quality == result.evaluations[-1].quality >= TINY.quality.target
     assert (result.seed, result.benchmark, result.division) == (5, "dlrm_tiny", "closed")
     assert result.started_ms is not None and result.started_ms > START_MS

@@ -21,7 +21,7 @@ TINY = load_benchmark("dlrm_tiny")
 
 
 def score_of(runs: list[list[Record]]) -> BenchmarkResult:
-    return score_runs([read_run_result(to_log(one), TINY) for one in runs], TINY, None)
+    return score_runs([read_run_result(to_log(run), TINY) for run in runs], TINY, None)
 
 
 @needs_published_results
@@ -38,7 +38,7 @@ def score_of(runs: list[list[Record]]) -> BenchmarkResult:
 def test_published_scores_are_reproduced_without_scaling_json(
     folder: Path, raw_min: float, factor: float, score_min: float, tmp_path: Path
 ) -> None:
-    """The logs are copied alone: no scaling.json lies beside them."""
+    """The logs are copied alone: no scaling.json is beside them."""
     (published,) = find_result_sets(folder)
     alone = tmp_path / f"training_results_v{published.round}" / "results" / "system" / "dlrm_dcnv2"
     alone.mkdir(parents=True)
@@ -65,7 +65,7 @@ def test_published_factor_is_compared_and_not_used(folder: Path, tmp_path: Path)
     (copied,) = find_result_sets(copy)
     (copied.folder / "scaling.json").write_text(json.dumps({"scaling_factor": given * 0.9}))
     assert judge_set(copied).result.score_s == judge_set(published).result.score_s
-    codes = [[one.code for one in judge_set(each).verdict.findings] for each in (published, copied)]
+    codes = [[finding.code for finding in judge_set(each).verdict.findings] for each in (published, copied)]
     assert [some.count("RC103") for some in codes] == [0, 1]
 
 
@@ -127,7 +127,7 @@ def test_without_a_score_there_is_a_reason(change, reason: str) -> None:  # type
 
 
 def test_unknown_benchmark_has_no_score_and_says_what_to_do(tmp_path: Path) -> None:
-    runs = [with_record(one, "submission_benchmark", value="resnet") for one in make_runs(TINY)]
+    runs = [with_record(run, "submission_benchmark", value="resnet") for run in make_runs(TINY)]
     write_set(tmp_path, TINY, runs, ours=False)
     (one,) = find_result_sets(tmp_path)
     result = judge_set(one).result
@@ -137,7 +137,7 @@ def test_unknown_benchmark_has_no_score_and_says_what_to_do(tmp_path: Path) -> N
 
 def test_too_fast_official_set_has_a_mean_and_no_score() -> None:
     benchmark = load_benchmark("dlrm_dcnv2")
-    runs = [read_run_result(to_log(one), benchmark) for one in make_runs(benchmark, ours=False, num_evals=10)]
+    runs = [read_run_result(to_log(run), benchmark) for run in make_runs(benchmark, ours=False, num_evals=10)]
     result = score_runs(runs, benchmark, "6.0")
     assert result.olympic_mean_s is not None
     assert (result.score_s, result.rcp_outcome, result.rcp_factor) == (None, "failed", None)

@@ -38,11 +38,11 @@ def test_organisations_of_a_round(tmp_path: Path) -> None:
     for organization in ("Beta", "Alpha"):
         write_set(tmp_path / "training_results_v5.1" / organization, DCNV2, ours=False)
     found = find_result_sets(tmp_path)
-    assert [(one.organization, one.round, one.root) for one in found] == [
+    assert [(entry.organization, entry.round, entry.root) for entry in found] == [
         ("Alpha", "5.1", None),
         ("Beta", "5.1", None),
     ]
-    assert all(one.system_json is not None for one in found)
+    assert all(entry.system_json is not None for entry in found)
 
 
 def test_bare_directory_says_nothing_but_its_logs(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_one_run_that_did_not_converge_leaves_the_set_valid_and_its_log_rejected
 
 @needs_published_results
 def test_published_results_get_sensible_verdicts() -> None:
-    verdicts = {one.organization: judge_set(one).verdict for one in find_result_sets(FOLDER)}
+    verdicts = {result_set.organization: judge_set(result_set).verdict for result_set in find_result_sets(FOLDER)}
     assert {name: verdict.outcome for name, verdict in verdicts.items()} == {
         "NVIDIA": "valid",
         "Cisco": "valid",
@@ -204,8 +204,8 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
     ):
         record.write_text(json.dumps(run_set_content(**changes)))
         (verdict,) = check_path(tmp_path, second_opinion=False)
-        findings = [one for one in verdict.findings if one.code == "RS112"]
+        findings = [finding for finding in verdict.findings if finding.code == "RS112"]
         assert len(findings) == (message is not None)
-        for one in findings:
-            assert (one.message, one.found, one.path) == (message, found, str(record))
-            assert (one.expected or "").startswith(str(expected))
+        for finding in findings:
+            assert (finding.message, finding.found, finding.path) == (message, found, str(record))
+            assert (finding.expected or "").startswith(str(expected))

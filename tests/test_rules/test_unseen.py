@@ -1,6 +1,6 @@
 """What the official compliance checker does not see, crashes on, rightly rejects and rightly tolerates.
 
-Each case changes a log that is compliant: one made here, and a published one where it lies beside the checkout.
+Each case changes a log that is compliant: one made here, and a published one where it is beside the checkout.
 """
 
 import copy
@@ -84,7 +84,7 @@ def _evaluations_before_init(records: Records) -> Records:
 
 def _one_evaluation(records: Records) -> Records:
     evals = [record for record in records if record["key"] == keys.EVAL_ACCURACY]
-    return [record for record in records if not any(record is one for one in evals[:-1])]
+    return [record for record in records if not any(record is evaluation for evaluation in evals[:-1])]
 
 
 def _two_seeds(records: Records) -> Records:
@@ -99,7 +99,7 @@ def _wrong_event_types(records: Records) -> Records:
 
 def _late_init(records: Records) -> Records:
     stop = next(i for i, record in enumerate(records) if record["key"] == keys.INIT_STOP)
-    return [*records[:stop], *({**one, "time_ms": one["time_ms"] + 31 * 60_000} for one in records[stop:])]
+    return [*records[:stop], *({**record, "time_ms": record["time_ms"] + 31 * 60_000} for record in records[stop:])]
 
 
 def _disorder(records: Records) -> Records:
@@ -158,14 +158,14 @@ NOT_CAUGHT = {
     "one event type everywhere": Unseen(
         code="ST106",
         key=keys.INIT_STOP,
-        change=lambda r: [{**one, "event_type": "POINT_IN_TIME"} for one in r],
+        change=lambda r: [{**record, "event_type": "POINT_IN_TIME"} for record in r],
     ),
     "wrong event types everywhere": Unseen(code="ST106", key=keys.INIT_START, change=_wrong_event_types),
     "cache cleared after run_start": Unseen(
         code="TI104",
         key=keys.CACHE_CLEAR,
         change=lambda r: [
-            {**one, "time_ms": _time(r, STOP) + 5} if one["key"] == keys.CACHE_CLEAR else one for one in r
+            {**record, "time_ms": _time(r, STOP) + 5} if record["key"] == keys.CACHE_CLEAR else record for record in r
         ],
     ),
     "two different seeds": Unseen(code="SE103", key=keys.SEED, index=1, change=_two_seeds),
@@ -221,7 +221,9 @@ def test_is_found_at_its_line_and_decides_the_exit_code(
     if case.key is not None:
         marked = f'"key": "{case.key}"'
         line_num = [number for number, line in enumerate(text.splitlines(), 1) if marked in line][case.index]
-    places = [(one["severity"], one["line_num"]) for one in verdict["findings"] if one["code"] == case.code]
+    places = [
+        (finding["severity"], finding["line_num"]) for finding in verdict["findings"] if finding["code"] == case.code
+    ]
     assert (case.severity, line_num) in places, verdict["findings"]
     assert leaving.value.code == (3 if case.severity == "error" else 0)
     with pytest.raises(SystemExit) as leaving:
@@ -269,8 +271,8 @@ def test_division_flipped_in_one_log_of_a_set_is_found(tmp_path: Path) -> None:
     runs = make_runs(DCNV2, ours=False)
     runs[4] = with_record(runs[4], keys.SUBMISSION_DIVISION, value="open")
     write_set(tmp_path / "Example", DCNV2, runs, ours=False)
-    findings = [one for verdict in check_path(tmp_path, second_opinion=False) for one in verdict.findings]
-    assert [(Path(one.path).name, one.severity) for one in findings if one.code == "RS104"] == [
+    findings = [finding for verdict in check_path(tmp_path, second_opinion=False) for finding in verdict.findings]
+    assert [(Path(finding.path).name, finding.severity) for finding in findings if finding.code == "RS104"] == [
         ("result_4.txt", "error")
     ]
 
