@@ -24,7 +24,7 @@ DIVISIONS = ("closed", "open")
 LIMITS_CHANGED = ("0.7", "1.1", "5.0", "6.1")
 """Rounds whose logs are judged every time; the others are of the long tests."""
 OURS_ONLY = {keys.SEED}
-"""Demanded by the seed checker, not by the compliance checker."""
+"""Required by the seed checker, not by the compliance checker."""
 
 
 def official_keys(benchmark: str, round_name: str, division: str) -> dict[str, str]:
@@ -33,8 +33,8 @@ def official_keys(benchmark: str, round_name: str, division: str) -> dict[str, s
     for file in ("common", f"{division}_common", f"{division}_{benchmark}"):
         path = FOLDER / f"training_{round_name}.0" / f"{file}.yaml"
         for record in yaml.safe_load(path.read_text()):
-            if (one := record.get("KEY")) is not None:
-                found[one["NAME"]] = one.get("REQ", "OPTIONAL")
+            if (key := record.get("KEY")) is not None:
+                found[key["NAME"]] = key.get("REQ", "OPTIONAL")
     return found
 
 
@@ -48,16 +48,14 @@ def subject_of(benchmark: str, round_name: str, division: str) -> LogSubject:
 
 @pytest.mark.parametrize("division", DIVISIONS)
 @pytest.mark.parametrize(("benchmark", "round_name"), ROUNDS)
-def test_demands_are_those_of_the_round_s_files(benchmark: str, round_name: str, division: str) -> None:
+def test_required_keys_are_those_of_the_round_s_files(benchmark: str, round_name: str, division: str) -> None:
     official = official_keys(benchmark, round_name, division)
-    ours = {
-        required.key: required.count for required in required_keys_of(subject_of(benchmark, round_name, division))
-    }
-    counts = {"EXACTLY_ONE": "once", "AT_LEAST_ONE": "some"}
-    wanted = {key: counts[req] for key, req in official.items() if req in counts}
+    required = required_keys_of(subject_of(benchmark, round_name, division))
+    is_once = {"EXACTLY_ONE": True, "AT_LEAST_ONE": False}
+    wanted = {key: is_once[req] for key, req in official.items() if req in is_once}
     if wanted.pop(keys.WEIGHTS_INITIALIZATION, None) is not None:
         assert len(TENSORS_OF_DLRM) == 9  # ST112 asks for each of them
-    assert {key: count for key, count in ours.items() if key not in OURS_ONLY} == wanted
+    assert {key: ours.is_once for key, ours in required.items() if key not in OURS_ONLY} == wanted
     either = {tuple(sorted((key, req[16:-1]))) for key, req in official.items() if req.startswith("AT_LEAST_ONE_OR(")}
     assert {tuple(sorted(pair)) for pair in EITHER_OR} >= either
     assert len(either) >= 3
@@ -117,7 +115,9 @@ def test_limits_and_duplicates_are_judged_alike(
 ) -> None:
     good = make_records(load_benchmark(benchmark), ours=False, num_evals=2, division=division)
     limit_min = 20 if round_name == "0.7" else 30 if division == "closed" or round_name < "2.0" else 240
-    paths = {name: write_log(tmp_path / f"{name}.txt", one) for name, one in variants(good, limit_min).items()}
+    paths = {
+        name: write_log(tmp_path / f"{name}.txt", records) for name, records in variants(good, limit_min).items()
+    }
     opinions = ask_official_checker(list(paths.values()), round_name)
     differing = {}
     for (name, path), opinion in zip(paths.items(), opinions, strict=True):
