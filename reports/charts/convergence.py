@@ -9,19 +9,7 @@ from typing import Unpack
 
 from markupsafe import Markup
 
-from reports.charts import svg
-from reports.charts.figure import (
-    FOOT_PX,
-    WIDE_PX,
-    Caption,
-    Figure,
-    Key,
-    Plot,
-    curve_keys,
-    draw_both,
-    hue,
-    reused_curves,
-)
+from reports.charts import figure, svg
 
 _HEIGHT = 360.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
@@ -44,25 +32,27 @@ def convergence_figure(
     *,
     names: Mapping[int, str],
     same_as: str | None = None,
-    **caption: Unpack[Caption],
-) -> Figure:
+    **caption: Unpack[figure.Caption],
+) -> figure.Figure:
     """Draw one line per run; `names` are those of the configurations by their hue, where several are drawn.
 
     `same_as` is the id of another figure on the page whose curves, in px, are these: over the samples instead of
     the epoch only the axis differs.
     """
     fates = {line.fate for line in lines}
-    keys = curve_keys(names)
-    keys += [Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
-    keys += [Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
+    keys = figure.curve_keys(names)
+    keys += [figure.Key(mark="end", words="reached the target")] if fates & {"counted", "dropped"} else []
+    keys += [figure.Key(mark="dot-failed", words="ended below the target")] if "failed" in fates else []
 
-    def draw(width: float, id_: str) -> Plot:
+    def draw(width: float, id_: str) -> figure.Plot:
         low, high = visible_quality(lines, target)
-        x, y = _x_scale(lines, width), svg.Scale(low, high, _HEIGHT - FOOT_PX, _TOP)
-        if same_as is not None and width == WIDE_PX:
+        x, y = _x_scale(lines, width), svg.Scale(low, high, _HEIGHT - figure.FOOT_PX, _TOP)
+        if same_as is not None and width == figure.WIDE_PX:
             curves = svg.tag("use", href=f"#{same_as}-w-curves")
-        elif same_as is not None or width != WIDE_PX:
-            curves = reused_curves(f"{same_as}-n" if same_as is not None else id_, x, _x_scale(lines, WIDE_PX))
+        elif same_as is not None or width != figure.WIDE_PX:
+            curves = figure.reused_curves(
+                f"{same_as}-n" if same_as is not None else id_, x, _x_scale(lines, figure.WIDE_PX)
+            )
         else:
             curves = svg.tag("g", *_runs(lines, x, y), id=f"{id_}-curves")
         axes = (
@@ -73,9 +63,9 @@ def convergence_figure(
         marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, [curves])
         if target is not None:
             marks.append(svg.text(x.start + 6, y(target) - 7, f"target {target:.5f}", class_="strong halo"))
-        return Plot(marks, _HEIGHT, x, y)
+        return figure.Plot(marks, _HEIGHT, x, y)
 
-    return draw_both(draw, keys, **caption)
+    return figure.draw_both(draw, keys, **caption)
 
 
 def small_convergence(
@@ -97,7 +87,7 @@ def small_convergence(
         svg.text(0, 13, svg.fit_bold(name, width), class_="name"),
     )
     marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, _runs(lines, x, y))
-    return Plot(marks, height, x, y).drawn(width, id_=id_, title=name, description=description)
+    return figure.Plot(marks, height, x, y).drawn(width, id_=id_, title=name, description=description)
 
 
 def visible_quality(lines: Sequence[QualityLine], target: float | None) -> tuple[float, float]:
@@ -145,7 +135,7 @@ def _runs(lines: Sequence[QualityLine], x: svg.Scale, y: svg.Scale) -> list[Mark
         curves = [_curve(line, x, y) for line in some]
         ends = [line.points[-1] for line in some if line.fate != "failed"]
         path = svg.tag("path", d=svg.spots([(x(a), y(b)) for a, b in ends]), class_="ends") if ends else Markup()
-        groups.append(svg.group(*curves, path, class_=hue(number)))
+        groups.append(svg.group(*curves, path, class_=figure.hue(number)))
     return groups
 
 
@@ -160,4 +150,4 @@ def _curve(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
 
 def _failed_end(line: QualityLine, x: svg.Scale, y: svg.Scale) -> Markup:
     mark = svg.cross(x(line.points[-1][0]), y(line.points[-1][1]), 5, "dot-failed")
-    return svg.group(mark, class_=hue(line.hue))
+    return svg.group(mark, class_=figure.hue(line.hue))

@@ -7,18 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, Unpack
 
-from reports.charts import svg
-from reports.charts.figure import (
-    FOOT_PX,
-    WIDE_PX,
-    Caption,
-    Figure,
-    Key,
-    Plot,
-    draw_both,
-    num_ticks,
-    reused_curves,
-)
+from reports.charts import figure, svg
 from reports.text.formatting import TimeUnit
 
 _BAR, _GAP, _LEFT = 10.0, 6.0, 92.0
@@ -36,24 +25,24 @@ class RunSpan:
 
 
 KEYS = (
-    Key(mark="span-done", words="run that reached the target"),
-    Key(mark="span-failed", words="run that did not"),
-    Key(mark="span-unfinished", words="attempt without a result"),
+    figure.Key(mark="span-done", words="run that reached the target"),
+    figure.Key(mark="span-failed", words="run that did not"),
+    figure.Key(mark="span-unfinished", words="attempt without a result"),
 )
 
 
-def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
+def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[figure.Caption]) -> figure.Figure:
     """Draw the bars in the order of `spans`."""
     kinds = {span.kind for span in spans}
     keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
-    return draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)
+    return figure.draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)
 
 
-def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> Plot:
+def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> figure.Plot:
     last = max(span.start_s if span.stop_s is None else span.stop_s for span in spans) / unit.seconds
     x = svg.Scale(0.0, last or 1.0, _LEFT, width - 14)
     bottom = 6 + len(spans) * (_BAR + _GAP)
-    marks = [svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=num_ticks(width))]
+    marks = [svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=figure.num_ticks(width))]
     names: list[tuple[str, float, float]] = []
     bars: dict[str, list[tuple[float, float, float, float]]] = {}
     for index, span in enumerate(spans):
@@ -62,9 +51,9 @@ def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> P
         right = left if span.stop_s is None else x(span.stop_s / unit.seconds)
         names.append((svg.fit(span.label, _LEFT - 10), _LEFT - 8, top + 9.5))
         bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
-    if width == WIDE_PX:
+    if width == figure.WIDE_PX:
         drawn = (svg.boxes(corners, f"span-{kind}") for kind, corners in bars.items())
         marks.append(svg.tag("g", *drawn, id=f"{id_}-curves"))
     else:
-        marks.append(reused_curves(id_, x, svg.Scale(0.0, last or 1.0, _LEFT, WIDE_PX - 14)))
-    return Plot([*marks, svg.labels(names, "end")], bottom + FOOT_PX, x)
+        marks.append(figure.reused_curves(id_, x, svg.Scale(0.0, last or 1.0, _LEFT, figure.WIDE_PX - 14)))
+    return figure.Plot([*marks, svg.labels(names, "end")], bottom + figure.FOOT_PX, x)

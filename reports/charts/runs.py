@@ -12,19 +12,7 @@ from typing import Literal, Unpack
 
 from markupsafe import Markup
 
-from reports.charts import svg
-from reports.charts.figure import (
-    FOOT_PX,
-    NARROW_PX,
-    Caption,
-    Figure,
-    Key,
-    Plot,
-    draw_both,
-    hue,
-    num_ticks,
-    time_axis_name,
-)
+from reports.charts import figure, svg
 from reports.text.formatting import TimeUnit
 
 _LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
@@ -66,16 +54,18 @@ class RunStrip:
 
 
 KEYS = (
-    Key(mark="dot-counted", words="counted run"),
-    Key(mark="dot-dropped", words="fastest or slowest run, left out of the Olympic mean"),
-    Key(mark="dot-failed", words="did not converge"),
-    Key(mark="mean", words="mean"),
-    Key(mark="band", words="95 % interval"),
+    figure.Key(mark="dot-counted", words="counted run"),
+    figure.Key(mark="dot-dropped", words="fastest or slowest run, left out of the Olympic mean"),
+    figure.Key(mark="dot-failed", words="did not converge"),
+    figure.Key(mark="mean", words="mean"),
+    figure.Key(mark="band", words="95 % interval"),
 )
-_KEYS_WITHOUT_SCORE = (Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
+_KEYS_WITHOUT_SCORE = (figure.Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
 
 
-def runs_figure(strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, **caption: Unpack[Caption]) -> Figure:
+def runs_figure(
+    strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, **caption: Unpack[figure.Caption]
+) -> figure.Figure:
     """Draw the strips from the first down."""
     fates = {dot.fate for strip in strips for dot in strip.dots}
     shown = {
@@ -90,7 +80,7 @@ def runs_figure(strips: Sequence[RunStrip], unit: TimeUnit, *, has_score: bool, 
         for key in (KEYS if has_score else _KEYS_WITHOUT_SCORE)
         if shown[key.mark]
     ]
-    return draw_both(lambda width, _: _draw(strips, unit, width), keys, **caption)
+    return figure.draw_both(lambda width, _: _draw(strips, unit, width), keys, **caption)
 
 
 def _mean_words(strips: Sequence[RunStrip]) -> str:
@@ -121,7 +111,7 @@ class _Layout:
         return self.x(time_s / self.unit.seconds)
 
 
-def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> Plot:
+def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Plot:
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
     radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
     head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
@@ -141,11 +131,15 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> Plot:
         row, height = _strip(strip, layout, top)
         rows.append(row)
         top += height + (3 if radius == _TINY else 10)
-    marks = [svg.x_axis(x, 8, top, time_axis_name(x, unit), most=num_ticks(width)), *rows] if finite else rows
+    marks = (
+        [svg.x_axis(x, 8, top, figure.time_axis_name(x, unit), most=figure.num_ticks(width)), *rows]
+        if finite
+        else rows
+    )
     if gutter:
         edge = svg.line(width - gutter + 8, 8, width - gutter + 8, top, "edge")
         marks.append(svg.group(edge, svg.text(width, top + 18, "no time", class_="tick", anchor="end")))
-    return Plot(marks, top + FOOT_PX, x)
+    return figure.Plot(marks, top + figure.FOOT_PX, x)
 
 
 def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]:
@@ -182,10 +176,10 @@ def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]
         x = layout.width - layout.gutter + 28 + index % 3 * (layout.spacing + 6)
         placed.append((dot, x, middle + (index // 3 + first_row) * layout.spacing))
     if radius == _LARGE:
-        marks += [_numbered(dot, x, y, hinted=layout.width > NARROW_PX) for dot, x, y in placed]
+        marks += [_numbered(dot, x, y, hinted=layout.width > figure.NARROW_PX) for dot, x, y in placed]
     else:
         marks += _plain(placed, radius)
-    return svg.group(*marks, class_=hue(strip.hue)), height
+    return svg.group(*marks, class_=figure.hue(strip.hue)), height
 
 
 def _numbered(dot: RunDot, x: float, y: float, *, hinted: bool) -> Markup:
