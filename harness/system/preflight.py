@@ -5,21 +5,25 @@ system gives no answer to is 'unknown', never 'ok'.
 """
 
 import os
+import platform
 import time
 import warnings
 from collections.abc import Callable
 from contextlib import suppress
+from importlib import metadata
 from pathlib import Path
 from typing import Literal
 
 import psutil
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
+from packaging.version import Version
 
 from harness.system.accelerators import NOWHERE, Accelerators, read_accelerators
 from harness.system.hardware import format_bytes, virtualization
 from harness.system.page_cache import can_clear, clear_page_cache
-from harness.system.requirements import unsupported_versions
 from harness.system.resources import ROOT, cgroup_folders, filesystem_type, free_disk_bytes, read_resources, read_text
-from harness.system.software import container
+from harness.system.software import container, version_of
 from rules.records.run_set import PreflightCheck as Check
 
 Status = Literal["ok", "warning", "unknown"]
@@ -239,6 +243,32 @@ def check_libraries() -> Check:
         why="Other versions are untested here, and scores depend on the pinned rules.",
         remedy="Install the versions named, for example in a fresh environment: pip install dlrmbench.",
     )
+
+
+def unsupported_versions() -> list[str] | None:
+    """Describe each package that is missing or outside its range; None when the metadata is not there."""
+    try:
+        distribution = metadata.distribution("dlrmbench")
+    except metadata.PackageNotFoundError:
+        return None
+    wrong = []
+    python = (distribution.metadata.get_all("Requires-Python") or [""])[0]
+    if not is_within(platform.python_version(), python):
+        wrong.append(f"Python {platform.python_version()} (supported: {python})")
+    for requirement in map(Requirement, distribution.requires or []):
+        installed = version_of(requirement.name)
+        if requirement.marker is not None:  # what belongs to an extra may be missing
+            continue
+        if installed is None:
+            wrong.append(f"{requirement.name} is missing ({requirement.specifier or 'any version'})")
+        elif not is_within(installed, str(requirement.specifier)):
+            wrong.append(f"{requirement.name} {installed} (supported: {requirement.specifier})")
+    return wrong
+
+
+def is_within(version: str, specifier: str) -> bool:
+    """Say whether a release lies within 'A,B,…'; builds, pre- and post-releases count as their release."""
+    return SpecifierSet(specifier).contains(Version(version).base_version)
 
 
 def check_clock(root: Path = ROOT) -> Check:

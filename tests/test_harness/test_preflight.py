@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import psutil
 import pytest
 
-from harness.system import preflight, requirements
+from harness.system import preflight
 from harness.system.accelerators import Accelerator, Accelerators
 from harness.system.preflight import Check, run_checks
 
@@ -157,14 +157,14 @@ def test_memory_that_does_not_hold_the_default_benchmark_warns(monkeypatch: pyte
     ],
 )  # fmt: skip
 def test_versions_are_compared_as_numbers(version: str, specifier: str, expected: bool) -> None:
-    assert requirements.is_within(version, specifier) is expected
+    assert preflight.is_within(version, specifier) is expected
 
 
 def test_libraries_outside_the_declared_range_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert requirements.unsupported_versions() == []
+    assert preflight.unsupported_versions() == []
     versions: dict[str, str | None] = {"torch": "3.0", "numpy": None}
-    monkeypatch.setattr(requirements, "version_of", lambda name: versions.get(name, "1000"))
-    wrong = " ".join(requirements.unsupported_versions() or [])
+    monkeypatch.setattr(preflight, "version_of", lambda name: versions.get(name, "1000"))
+    wrong = " ".join(preflight.unsupported_versions() or [])
     assert "torch 3.0 (supported: " in wrong
     assert "numpy is missing" in wrong
     assert "pytest" not in wrong
