@@ -20,7 +20,7 @@ def make_study(
     checks: Iterable[StudyCheck],
     seed: int | None = None,
 ) -> StudyRecord:
-    """A study of a configured benchmark. `seed` is None where nothing is drawn."""
+    """Make a study of a configured benchmark. `seed` is None where nothing is drawn."""
     return StudyRecord(
         kind=kind,
         title=title,
@@ -37,12 +37,12 @@ def make_study(
 def make_table(
     title: str, columns: Sequence[tuple[str, str | None, Origin]], rows: Iterable[Sequence[Cell]]
 ) -> StudyTable:
-    """A table from (name, unit, origin) of each column. Raises ValueError where a row has more cells or fewer."""
+    """Make a table of (name, unit, origin) of each column; ValueError where a row has more cells or fewer."""
     made = tuple(StudyColumn(name=name, unit=unit, origin=origin) for name, unit, origin in columns)
     return StudyTable(title=title, columns=made, rows=tuple(tuple(row) for row in rows))
 
 
 def make_check(name: str, *, expected: float, found: float, tolerance: float = 0.0) -> StudyCheck:
-    """A check that holds within a relative `tolerance`."""
+    """Make a check that holds within a relative `tolerance`."""
     is_passed = abs(found - expected) <= tolerance * abs(expected)
     return StudyCheck(name=name, expected=expected, found=found, is_passed=is_passed)

@@ -23,12 +23,12 @@ MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementatio
 
 
 def is_model(name: str) -> bool:
-    """Whether a model of that name can be trained here. Imports nothing."""
+    """Return whether a model of that name can be trained here. Imports nothing."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
 def find_model(name: str) -> ModelSpec:
-    """Raises ConfigError, with a suggestion, when there is none of that name."""
+    """Find a model. Raises ConfigError, with a suggestion, when there is none of that name."""
     if name in MODELS:
         spec = import_module(MODELS[name]).SPEC
         assert isinstance(spec, ModelSpec)
@@ -41,7 +41,7 @@ def find_model(name: str) -> ModelSpec:
 
 
 def find_implementation(model: str, name: str) -> Implementation:
-    """One implementation of a model, which may need what is not installed.
+    """Find an implementation of a model, which may need what is not installed.
 
     Raises ConfigError, with a suggestion, when there is none of that name.
     """
@@ -86,7 +86,7 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
 
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
-    """The option and the name of each that is not ours, as "model" and "implementation". Imports no other package."""
+    """Return option and name of each that is not ours, as "model" and "implementation". Imports no other package."""
     if model not in MODELS:
         return {"model": model, "implementation": implementation}
     is_ours = implementation in find_model(model).implementations

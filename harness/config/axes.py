@@ -42,7 +42,7 @@ class Point:
 
 
 def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
-    """One `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
+    """Read one `--axis section.key=V1,V2`. Commas inside brackets or quotes belong to a value.
 
     Values of the model's `width_keys` may be written 512-256-16, or 512^3: three layers of 512.
     """
@@ -63,7 +63,7 @@ def read_axis(text: str, width_keys: Collection[str] = ()) -> Axis:
 
 
 def split_values(text: str) -> list[str]:
-    """At the commas outside brackets and quotes; blanks around values are dropped."""
+    """Split at the commas outside brackets and quotes; blanks around values are dropped."""
     parts, depth, quote = [""], 0, ""
     for char in text:
         if quote:
@@ -82,7 +82,7 @@ def split_values(text: str) -> list[str]:
 
 
 def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
-    """All combinations, the last axis varying fastest. Raises ConfigError."""
+    """Combine all values, the last axis varying fastest. Raises ConfigError."""
     keys = [axis.key for axis in axes]
     if not axes:
         raise ConfigError("a sweep needs at least one --axis KEY=V1,V2.")
@@ -99,7 +99,7 @@ def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 
 def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
-    """Times to a target compare only where the problem is the same. Raises ConfigError naming what would do."""
+    """Raise ConfigError for an axis that changes the problem, so that times to its target could not be compared."""
     for axis in axes:
         check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
         if is_fixed(benchmark, axis.key):
@@ -111,7 +111,7 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
 
 
 def overrides_of(point: Point) -> list[Override]:
-    """What this configuration sets; what follows from it is the model's to say."""
+    """List what this configuration sets; what follows from it is the model's to say."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
 
 

@@ -27,7 +27,7 @@ class WorkloadConfig:
     runtime: RuntimeConfig
 
     def spec(self, data_dir: Path, seed: int) -> WorkloadSpec:
-        """What an implementation builds one run from."""
+        """Return what an implementation builds one run from."""
         return WorkloadSpec(
             model=self.model, data=self.data, train=self.train, runtime=self.runtime, data_dir=data_dir, seed=seed
         )
@@ -42,7 +42,7 @@ class WorkloadConfig:
         return find_implementation(self.model_name, self.runtime.implementation)
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-        """`num_embeddings` where only the prepared dataset knows the tables; ConfigError where nobody does."""
+        """Compute costs; `num_embeddings` where only prepared data has the tables, ConfigError where nobody does."""
         return self.model_spec.costs.model(self.model, self.data, num_embeddings)
 
     def estimate_memory(self, *, eval_samples: int, num_embeddings: Sequence[int] | None = None) -> MemoryEstimate:
@@ -60,7 +60,7 @@ class Entry:
 
 
 def has_implementation(benchmark: Benchmark) -> bool:
-    """Whether this program can train the benchmark's model; logs are judged either way."""
+    """Return whether this program can train the benchmark's model; logs are judged either way."""
     return is_model(benchmark.model)
 
 

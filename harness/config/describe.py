@@ -8,6 +8,11 @@ from harness.config.catalog import WorkloadConfig, has_implementation, parse_wor
 from reference_models.data.registry import dataset_digest
 from rules.benchmarks.loader import Benchmark, load_benchmark
 
+_SIZES = (
+    "num_parameters", "num_embedding_rows", "num_lookups_per_sample", "embedding_bytes_per_sample",
+    "forward_flop_per_sample", "training_flop_per_sample", "embedding_bytes",
+)  # fmt: skip
+
 
 def summarize_benchmark(name: str) -> dict[str, Any]:
     """Describe a shipped benchmark or workload in one line; None where a workload has no such thing."""
@@ -77,19 +82,13 @@ def _cadence(
 
 
 def _size(workload: WorkloadConfig) -> Mapping[str, int | None] | None:
-    """Counts of the model, and the bytes of one training process beside Python and torch."""
+    """Count what the model holds and does, and the bytes of one training process beside Python and torch."""
     data = workload.data
     if data.num_embeddings is None:
         return None
     counts = workload.costs()
     memory = workload.estimate_memory(eval_samples=data.eval_samples) if data.eval_samples else None
     return {
-        "num_parameters": counts.num_parameters,
-        "num_embedding_rows": counts.num_embedding_rows,
-        "num_lookups_per_sample": counts.num_lookups_per_sample,
-        "embedding_bytes_per_sample": counts.embedding_bytes_per_sample,
-        "forward_flop_per_sample": counts.forward_flop_per_sample,
-        "training_flop_per_sample": counts.training_flop_per_sample,
-        "embedding_bytes": counts.embedding_bytes,
+        **{name: getattr(counts, name) for name in _SIZES},
         "memory_bytes": None if memory is None else memory.total_bytes,
     }

@@ -68,7 +68,7 @@ class RunConfig:
     submission: Mapping[str, Given]
 
     def values(self) -> dict[str, dict[str, Any]]:
-        """{"section.key": {"value", "source"}} of everything that shapes the run."""
+        """Return {"section.key": {"value", "source"}} of everything that shapes the run."""
         resolved: dict[str, dict[str, Any]] = {}
         for section in OVERRIDABLE:
             for key, value in self.tables.get(section, {}).items():
@@ -80,7 +80,7 @@ class RunConfig:
         return resolved
 
     def digest(self) -> str:
-        """Short digest of all resolved values, for the folder's name."""
+        """Return a short digest of all resolved values, for the folder's name."""
         return canonical_sha256({key: entry["value"] for key, entry in self.values().items()})[:8]
 
 
@@ -150,7 +150,7 @@ def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
 def _derived_head(
     original: Benchmark, head: Mapping[str, Any], name: str | None, changed: list[str], sources: Mapping[str, str]
 ) -> dict[str, Any]:
-    """[benchmark] of what is another problem since `changed` fixed fields differ; it needs a name of its own."""
+    """Make [benchmark] of what is another problem since `changed` fixed fields differ; it needs its own name."""
     if name is None and changed:
         raise ConfigError(
             f"{', '.join(changed)} is fixed by the definition of {original.name!r} ({sources[changed[0]]}). "
@@ -179,12 +179,12 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
 
 
 def default_division(benchmark: Benchmark) -> str:
-    """Own benchmarks run by their own definition's closed rules; official names claim nothing by default."""
+    """Return closed for own benchmarks, by their definition's rules; official names claim nothing by default."""
     return keys.CLOSED if benchmark.status == "own" else keys.OPEN
 
 
 def refuse_shipped_name(benchmark: Benchmark) -> None:
-    """A user's file may carry a shipped name only with the shipped content."""
+    """Raise ConfigError where a user's file carries a shipped name without the shipped content."""
     if benchmark.name in (*shipped_names(), *workload_names()):
         shipped = load_benchmark(benchmark.name)
         if shipped.definition_sha256 != benchmark.definition_sha256:
@@ -195,7 +195,7 @@ def refuse_shipped_name(benchmark: Benchmark) -> None:
 
 
 def read_config_file(path: Path) -> list[Override]:
-    """Overrides from a TOML file with the definition's section names and [submission]."""
+    """Read overrides from a TOML file with the definition's section names and [submission]."""
     overrides = []
     for section, table in read_toml(path).items():
         known = [*OVERRIDABLE, _SUBMISSION]
@@ -206,7 +206,7 @@ def read_config_file(path: Path) -> list[Override]:
 
 
 def read_environment(environ: Mapping[str, str]) -> list[Override]:
-    """Overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
+    """Read overrides from DLRMBENCH_<SECTION>_<KEY>; an unknown variable with the prefix is an error."""
     overrides = []
     for variable in sorted(environ):
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
@@ -224,7 +224,7 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
 
 
 def read_set_option(text: str) -> Override:
-    """One `--set section.key=value`; the value is TOML, or a plain string."""
+    """Read one `--set section.key=value`; the value is TOML, or a plain string."""
     key, equals, value = text.partition("=")
     section, _, name = key.strip().partition(".")
     if not equals or not name:
@@ -255,7 +255,7 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
 
 
 def is_fixed(benchmark: Benchmark, key: str) -> bool:
-    """Whether another value of "section.key" makes another problem."""
+    """Return whether another value of "section.key" makes another problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
     return section != "runtime" and not (constraint is not None and constraint.free)

@@ -13,7 +13,7 @@ _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a 
 
 
 def definition_schema(model: str) -> dict[str, Any]:
-    """JSON Schema (draft 2020-12) of the definitions of one model. Raises ConfigError for a name that is none."""
+    """Return the JSON Schema (draft 2020-12) of one model's definitions. Raises ConfigError for an unknown name."""
     sections: dict[str, tuple[type[Any], ...]] = {
         "benchmark": (Head,),
         "quality": (Quality,),

@@ -7,12 +7,12 @@ from importlib import resources
 
 
 def draw_base_seed() -> int:
-    """A base seed from the system's entropy (training_rules.adoc: seeds may come from another generator)."""
+    """Draw a base seed from the system's entropy (training_rules.adoc: seeds may come from another generator)."""
     return secrets.randbits(31)
 
 
 def reserved_seeds(benchmark: str) -> frozenset[int]:
-    """Seeds of the benchmark's reference convergence points."""
+    """Return the seeds of the benchmark's reference convergence points."""
     path = resources.files("rules.benchmarks") / f"{benchmark}.rcps.json"
     if not path.is_file():
         return frozenset()
@@ -21,7 +21,7 @@ def reserved_seeds(benchmark: str) -> frozenset[int]:
 
 
 def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:
-    """Distinct 31-bit seeds; run i's does not depend on how many runs follow."""
+    """Derive distinct 31-bit seeds; run i's does not depend on how many runs follow."""
     seeds: list[int] = []
     counter = 0
     while len(seeds) < num_runs:

@@ -39,23 +39,23 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
         rows = made.get("num_embeddings")
         made["num_tables"] = len(rows) if isinstance(rows, list) and rows else NUM_CRITEO_SPARSE
     tables["data"] = {"kind": "made_up", "name": "made_up", **made}
-    sources.setdefault("data.kind", f"made up, since {reshaped[0] if reshaped else 'kind'} has no dataset")
+    sources.setdefault("data.kind", f"synthetic, since {reshaped[0] if reshaped else 'kind'} has no dataset")
 
 
 def refuse_reshaped_data(tables: Mapping[str, Any], sources: Mapping[str, str]) -> None:
-    """Where something is to be learnt: a shape that no dataset has would get coin flips. Raises ConfigError."""
+    """Raise ConfigError for a shape that no dataset has where something is to be learnt: it has random labels."""
     reshaped = [f"data.{key}" for key in (*_SHAPE, "kind") if f"data.{key}" in sources]
     if reshaped or tables.get("data", {}).get("kind") == "made_up":
         what = f"{sources[reshaped[0]]}: {reshaped[0]}" if reshaped else "data.kind = 'made_up'"
         raise ConfigError(
-            f"{what} has no dataset, and made-up labels are coin flips that nothing can be learnt from. Measure "
+            f"{what} has no dataset, and synthetic labels are coin flips that nothing can be learnt from. Measure "
             "quality on a dataset: give the path of a definition whose [data] has this shape, made with 'dlrmbench "
             "data generate' or 'data prepare'; or measure --throughput STEPS."
         )
 
 
 def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
-    """`config` with synthetic samples for `num_steps` as far as they fit; other data unchanged."""
+    """Return `config` with synthetic samples for `num_steps` as far as they fit; other data unchanged."""
     if config.data.kind != "made_up" or config.data.train_samples is not None:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))
@@ -63,7 +63,7 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
 
 
 def refuse_synthetic_target(data: DataConfig) -> None:
-    """A run to a target needs something to learn."""
+    """Raise HarnessError: a run to a target needs something to learn."""
     if data.kind == "made_up":
         raise HarnessError(
             "data.kind is 'made_up': its labels are coin flips, so no quality target can be reached. "

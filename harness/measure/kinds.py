@@ -44,7 +44,7 @@ class MeasurementKind:
     where it does not."""
     is_scored: bool = False
     needs_labels: bool = False
-    """Whether something must be learnt, so that made-up data does not do."""
+    """Whether something must be learnt, so that synthetic data does not do."""
 
 
 KINDS: Mapping[str, str] = {

@@ -36,7 +36,7 @@ class ThroughputJob(Job):
 def measure_throughput(spec: ThroughputJob, world: World, on_event: OnEvent) -> ThroughputRecord | None:
     """Warm up, train `num_steps`, return what was measured on rank 0.
 
-    Reading the dataset is part of the time; made-up data is in memory once the warm-up has touched it. Of several
+    Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. Of several
     ranks the samples are those of all, and the time lasts until the last one is done.
     """
     benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))

@@ -1,4 +1,4 @@
-"""`plan --devices`: where the tables of a model would lie on machines that one does not have."""
+"""`plan --devices`: where the tables of a model would be on machines that need not be here."""
 
 from collections.abc import Callable, Collection
 from pathlib import Path
@@ -45,9 +45,9 @@ def make_devices_plan(
     name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
     sizes, problem = read_sizes(workload.data, folder)
     if sizes is None:
-        told = problem if folder.is_dir() else f"{folder} does not exist. {how_to_get(workload.data)}"
+        remedy = problem if folder.is_dir() else f"{folder} does not exist. {how_to_get(workload.data)}"
         raise DatasetError(
-            f"only its data tells how many rows the tables of {name} have: {str(told).replace('BENCHMARK', name)}"
+            f"only its data says how many rows the tables of {name} have: {str(remedy).replace('BENCHMARK', name)}"
         )
     num_devices = given["num_devices"]
     assert num_devices is not None
@@ -72,7 +72,7 @@ def make_devices_plan(
 
 
 def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collection[str]) -> StudyRecord:
-    """The estimate as a study: where tables would be and what each device would hold; every number is modelled.
+    """Make the estimate a study: where tables would be and what each device would hold; every number is modelled.
 
     `given` names the members of DeviceOptions that the user gave; the others are defaults.
     """

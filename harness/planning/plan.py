@@ -5,12 +5,13 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import RunConfig
 from harness.measure.clock import Clock
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
-from reference_models.costs.model import MemoryEstimate, ModelCosts
+from reference_models.costs.model import ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
@@ -45,66 +46,60 @@ class TimeEstimate:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Plan:
-    """Everything `dlrmbench plan` says. None where the prepared dataset would have to tell first."""
+    """Everything `dlrmbench plan` says. None where only the prepared dataset knows."""
 
     config: RunConfig
     data_dir: Path
-    data_ready: bool
     data_problem: str | None
+    """Why the dataset cannot be read; None where it is ready."""
     schedule: Schedule | None
     counts: ModelCosts | None
-    memory: MemoryEstimate | None
+    memory_bytes: int | None
+    """Of all ranks together."""
     resources: Resources
     time: TimeEstimate | None
     problems: tuple[str, ...]
 
-    @property
-    def memory_bytes(self) -> int | None:
-        """Of all ranks together."""
-        if self.memory is None:
-            return None
-        workload = self.config.workload
-        return self.memory.total_bytes + workload.runtime.ranks * (
-            PROCESS_BYTES + workload.implementation.process_bytes
-        )
-
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
     """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
-    data = config.workload.data
-    data_dir = locate_dataset(data, data_root)
-    sizes, problem = read_sizes(data, data_dir)
+    workload = config.workload
+    data_dir = locate_dataset(workload.data, data_root)
+    sizes, data_problem = read_sizes(workload.data, data_dir)
     resources = read_resources()
-    counts = memory = schedule = None
+    counts = memory_bytes = schedule = time = None
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
-        counts = config.workload.costs(num_embeddings)
-        memory = config.workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
+        counts = workload.costs(num_embeddings)
+        memory = workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
+        process_bytes = PROCESS_BYTES + workload.implementation.process_bytes
+        memory_bytes = memory.total_bytes + workload.runtime.ranks * process_bytes
         schedule = _schedule(config, train_samples, eval_samples)
-    plan = Plan(
+    problems = [
+        *_schedule_problems(config, schedule, num_runs, division),
+        *_memory_problems(memory_bytes, resources.memory_bytes),
+        *_refusals(workload),
+    ]
+    can_start = not any(fatal in problem for problem in problems for fatal in _FATAL)
+    # Several ranks wait for one another, which one process cannot time.
+    is_measurable = workload.runtime.device == "cpu" and workload.runtime.ranks == 1
+    if measure and can_start and is_measurable and counts is not None and schedule is not None:
+        time = _estimate_time(config, counts, schedule, data_dir)
+    return Plan(
         config=config,
         data_dir=data_dir,
-        data_ready=problem is None,
-        data_problem=problem,
+        data_problem=data_problem,
         schedule=schedule,
         counts=counts,
-        memory=memory,
+        memory_bytes=memory_bytes,
         resources=resources,
-        time=None,
-        problems=(),
+        time=time,
+        problems=tuple(problems),
     )
-    plan = replace(plan, problems=tuple(_problems(plan, num_runs, division)))
-    runtime = config.workload.runtime
-    # Several ranks wait for one another, which one process cannot tell.
-    if not measure or runtime.device != "cpu" or runtime.ranks > 1 or counts is None or schedule is None:
-        return plan
-    if any(fatal in problem for problem in plan.problems for fatal in _FATAL):
-        return plan
-    return replace(plan, time=_estimate_time(config, counts, schedule, data_dir))
 
 
 def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[int, ...]] | None, str | None]:
-    """Sample counts and table sizes, from the dataset where it is ready, else from the definition."""
+    """Read sample counts and table sizes, from the dataset where it is ready, else from the definition."""
     try:
         dataset = open_dataset(data_dir, data)
     except DatasetError as error:
@@ -129,7 +124,7 @@ def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Sched
 
 
 def _estimate_time(config: RunConfig, counts: ModelCosts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
-    """From a few real steps and one evaluation where the dataset is ready; else a bound from matrix products."""
+    """Extrapolate a few steps and one evaluation where the dataset is ready; else a bound from matrix products."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
     num_steps = schedule.num_evals * schedule.steps_between_evals
     num_threads = config.workload.runtime.threads or read_resources().num_cores
@@ -148,7 +143,7 @@ def _estimate_time(config: RunConfig, counts: ModelCosts, schedule: Schedule, da
 
 
 def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
-    """Seconds per training step and per evaluation of this very workload, after a short warm-up."""
+    """Measure seconds per training step and per evaluation of this very workload, after a short warm-up."""
     timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
     workload = timed.implementation.load(timed.spec(data_dir, seed=0), SingleProcess())
     workload.build()
@@ -162,7 +157,7 @@ def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[
 
 
 def measure_matmul(num_threads: int, size: int = 1024, budget_s: float = 0.5) -> float:
-    """fp32 FLOP per second of the best square matrix product within the budget."""
+    """Measure fp32 FLOP per second of the best square matrix product within the budget."""
     import torch
 
     from harness.measure.profile.measure_ceilings import repeat
@@ -173,39 +168,41 @@ def measure_matmul(num_threads: int, size: int = 1024, budget_s: float = 0.5) ->
     return 2 * size**3 / min(took_s)
 
 
-def _problems(plan: Plan, num_runs: int, division: str) -> list[str]:
-    """What would keep the set from being valid, or from running at all."""
-    benchmark, problems = plan.config.benchmark, []
+def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: int, division: str) -> list[str]:
+    """List what would keep the set from a score, or its runs from starting."""
+    benchmark, problems = config.benchmark, []
     if num_runs < benchmark.score.num_runs:
         problems.append(
             f"{num_runs} runs: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
         )
     elif num_runs > benchmark.score.num_runs:
         problems.append(f"{num_runs} runs: the score takes exactly {benchmark.score.num_runs}.")
-    if plan.schedule is not None:
-        if plan.schedule.steps_per_epoch == 0:
-            problems.append(
-                f"train.global_batch_size {plan.schedule.global_batch_size} exceeds the "
-                f"{plan.schedule.train_samples} training samples: the run cannot start."
-            )
-        measured = {"train_samples": plan.schedule.train_samples, "eval_samples": plan.schedule.eval_samples}
-        if division == keys.CLOSED:
-            problems += [
-                f"{key} = {value}: closed asks for {benchmark.closed[key]}."
-                for key, value in measured.items()
-                if key in benchmark.closed and not benchmark.closed[key].allows(value)
-            ]
-    if plan.memory_bytes is not None and plan.memory_bytes > plan.resources.memory_bytes:
+    if schedule is None:
+        return problems
+    if schedule.steps_per_epoch == 0:
         problems.append(
-            f"{plan.memory_bytes / 2**30:.1f} GiB needed (modelled), {plan.resources.memory_bytes / 2**30:.1f} GiB "
-            "here: out of memory."
+            f"train.global_batch_size {schedule.global_batch_size} exceeds the "
+            f"{schedule.train_samples} training samples: the run cannot start."
         )
-    return problems + _refusals(plan.config)
+    found = {"train_samples": schedule.train_samples, "eval_samples": schedule.eval_samples}
+    if division == keys.CLOSED:
+        problems += [
+            f"{key} = {value}: closed asks for {benchmark.closed[key]}."
+            for key, value in found.items()
+            if key in benchmark.closed and not benchmark.closed[key].allows(value)
+        ]
+    return problems
 
 
-def _refusals(config: RunConfig) -> list[str]:
-    """What the implementation and the device would refuse."""
-    workload, found = config.workload, []
+def _memory_problems(needed: int | None, held: int) -> list[str]:
+    if needed is None or needed <= held:
+        return []
+    return [f"{needed / 2**30:.1f} GiB needed (modelled), {held / 2**30:.1f} GiB here: out of memory."]
+
+
+def _refusals(workload: WorkloadConfig) -> list[str]:
+    """List what the implementation and the device would refuse."""
+    found = []
     try:
         refuse_impossible_runtime(workload.model_name, workload.train, workload.runtime)
     except ConfigError as error:
@@ -221,13 +218,13 @@ def _refusals(config: RunConfig) -> list[str]:
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
-    """The plan as plain values; each number's kind is in its name or said beside it."""
+    """Return the plan as plain values; each number's kind is in its name or said beside it."""
     return {
         "schema_version": 1,
         "benchmark": plan.config.benchmark.name,
         "definition_sha256": plan.config.benchmark.definition_sha256,
         "config": plan.config.values(),
-        "data": {"dir": str(plan.data_dir), "ready": plan.data_ready, "problem": plan.data_problem},
+        "data": {"dir": str(plan.data_dir), "ready": plan.data_problem is None, "problem": plan.data_problem},
         "schedule": None if plan.schedule is None else asdict(plan.schedule),
         "counts": None if plan.counts is None else asdict(plan.counts),
         "modelled_memory_bytes": plan.memory_bytes,

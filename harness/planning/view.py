@@ -8,12 +8,12 @@ from reports.text.formatting import count, duration, num_bytes, si
 
 
 def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
-    """What follows from the configuration, every value of it with its source, and the rules that it would break."""
+    """Show what follows from the configuration, its values with their sources, and the rules it would break."""
     benchmark = made.config.benchmark
     rows: list[tuple[str, str, str]] = [
         ("runs", str(num_runs), f"{benchmark.score.num_runs} make a score"),
         ("quality target", f"AUC {benchmark.quality.target:g}", "definition"),
-        ("dataset", str(made.data_dir), "ready" if made.data_ready else "not there yet"),
+        ("dataset", str(made.data_dir), "ready" if made.data_problem is None else "not there yet"),
     ]
     if made.schedule is not None:
         schedule = made.schedule

@@ -21,7 +21,7 @@ Counts = Annotated[tuple[PositiveCount, ...], Meta(min_length=1)]
 
 
 def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
-    """One table of a definition as a record. Raises ConfigError naming `name.key`."""
+    """Read one table of a definition as a record. Raises ConfigError naming `name.key`."""
     hints = get_type_hints(kind, include_extras=True)
     for key in table:
         if key not in hints:
@@ -39,7 +39,7 @@ def read_section(name: str, table: Mapping[str, Any], kind: type[T]) -> T:
 
 
 def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> ConfigError:
-    """What is wrong with a key: `expected` is a type, or says in words what the value may be."""
+    """Explain what is wrong with a key: `expected` is a type, or says in words what the value may be."""
     value = table.get(key)
     allowed = () if isinstance(expected, str) else _alternatives(expected)
     options = [str(option) for kind in allowed if isinstance(kind, inspect.LiteralType) for option in kind.values]
@@ -52,7 +52,7 @@ def refuse(name: str, table: Mapping[str, Any], key: str, expected: Any) -> Conf
 
 
 def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
-    """The types that a value may have, None left out: TOML has none."""
+    """List the types that a value may have, None left out: TOML has none."""
     kind = inspect.type_info(hint)
     while isinstance(kind, inspect.Metadata):
         kind = kind.type

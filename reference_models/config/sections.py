@@ -14,7 +14,7 @@ Sharding = Literal[
     "grid_shard",
 ]  # fmt: skip
 SHARDING_TYPES: tuple[str, ...] = get_args(Sharding)
-"""How embedding tables may lie over ranks: TorchRec's sharding types, or what its planner chooses."""
+"""How embedding tables may be placed over ranks: TorchRec's sharding types, or what its planner chooses."""
 COMM_PRECISIONS = ("fp32", "fp16", "bf16", "fp8", "int8")
 """Precisions in which embeddings travel (torchrec's CommType)."""
 _THREADS = {"anyOf": [{"type": "integer", "minimum": 1}, {"const": "auto"}]}
@@ -108,7 +108,7 @@ class RuntimeConfig:
     """What may differ between systems without changing the problem. `threads` None means the quota's cores.
 
     `ranks`, `sharding`, `comm` and `grad_comm` belong to implementations of several processes: how many there are,
-    how tables lie over them, and in which form embeddings and dense gradients travel.
+    how tables are placed over them, and in which form embeddings and dense gradients travel.
     """
 
     device: str = "cpu"
@@ -142,7 +142,7 @@ def parse_runtime(table: Mapping[str, Any]) -> RuntimeConfig:
 
 
 def parse_comm(text: str) -> tuple[str, str]:
-    """Precisions in which embeddings travel forward and backward: "fp16" is both, "fp16/bf16" one each."""
+    """Read the precisions in which embeddings travel forward and backward: "fp16" is both, "fp16/bf16" one each."""
     names = tuple(text.split("/"))
     if len(names) not in (1, 2) or any(name not in COMM_PRECISIONS for name in names):
         raise ConfigError(
@@ -153,7 +153,7 @@ def parse_comm(text: str) -> tuple[str, str]:
 
 
 def parse_grad_comm(text: str) -> tuple[str, float]:
-    """The scheme by which dense gradients travel and its parameter: rank of powersgd:R, density of topk:D."""
+    """Read the scheme by which dense gradients travel and its parameter: rank of powersgd:R, density of topk:D."""
     scheme, _, parameter = text.partition(":")
     try:
         value = float(parameter) if parameter else 0.0

@@ -63,7 +63,7 @@ class MemoryEstimate:
 
 
 def table_sizes(data: DataConfig, num_embeddings: Sequence[int] | None) -> Sequence[int]:
-    """Rows of each table. Raises ConfigError where only the prepared dataset knows them and it was not asked."""
+    """Return each table's rows. Raises ConfigError where only the prepared dataset knows them and was not asked."""
     sizes = data.num_embeddings if num_embeddings is None else num_embeddings
     if sizes is None:
         raise ConfigError(

@@ -72,7 +72,7 @@ class PhaseCosts:
 
 
 def mlp_matmuls(part: str, widths: Sequence[int], batch_size: int, *, needs_input_gradient: bool) -> list[Matmul]:
-    """Of an MLP with these widths, its input's first, in the phases `part`_forward and `part`_backward."""
+    """List those of an MLP with these widths, its input's first, in the phases `part`_forward and `part`_backward."""
     phases = (f"{part}_forward", f"{part}_backward")
     return [
         matmul
@@ -86,7 +86,7 @@ def mlp_matmuls(part: str, widths: Sequence[int], batch_size: int, *, needs_inpu
 def linear_matmuls(
     name: str, phases: tuple[str, str], batch_size: int, n: int, m: int, *, needs_input_gradient: bool
 ) -> list[Matmul]:
-    """A linear layer from width n to m: its output, the gradient of its weight, the gradient of its input."""
+    """List those of a linear layer from width n to m: its output, the gradients of its weight and its input."""
     forward, backward = phases
     made = [Matmul(forward, name, batch_size, n, m), Matmul(backward, name, m, batch_size, n)]
     return [*made, Matmul(backward, name, batch_size, m, n)] if needs_input_gradient else made
@@ -95,7 +95,7 @@ def linear_matmuls(
 def loop_costs(
     data: DataConfig, *, batch_size: int, opt_name: str, num_dense_parameters: int
 ) -> dict[str, PhaseCosts]:
-    """Of the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
+    """Count the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
     input_bytes = (data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES
     arrays = 3 if opt_name == "sgd" else 5  # weight and state are read and written, the gradient is read
     return {

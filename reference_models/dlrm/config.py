@@ -22,7 +22,7 @@ class DLRMConfig:
 
 
 def parse_model(table: Mapping[str, Any]) -> DLRMConfig:
-    """Raises ConfigError naming the field."""
+    """Read [model]. Raises ConfigError naming the field."""
     model = read_section("model", table, DLRMConfig)
     if model.bottom_mlp[-1] != model.embedding_dim:
         raise refuse("model", table, "bottom_mlp", f"a last width of model.embedding_dim ({model.embedding_dim})")

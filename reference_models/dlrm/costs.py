@@ -25,7 +25,7 @@ from reference_models.dlrm.phases import Phase
 
 
 def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
-    """Of `model` on `data`; `num_embeddings` stands in where only the prepared dataset knows it.
+    """Count those of `model` on `data`; `num_embeddings` where only the prepared dataset knows it.
 
     Raises ConfigError when neither gives the tables' sizes.
     """
@@ -46,7 +46,7 @@ def estimate_memory(
     model: DLRMConfig, data: DataConfig, train: TrainConfig, *, eval_samples: int,
     num_embeddings: Sequence[int] | None = None,
 ) -> MemoryEstimate:  # fmt: skip
-    """Peak memory of the reference: fp32, sparse gradients, one process."""
+    """Estimate the peak memory of the reference: fp32, sparse gradients, one process."""
     costs = model_costs(model, data, num_embeddings)
     states = {
         "sgd": 0,
@@ -71,7 +71,7 @@ def estimate_memory(
 
 
 def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
-    """Width of what enters the top MLP."""
+    """Return the width of what enters the top MLP."""
     num_features = 1 + num_sparse
     if model.interaction == "dot":
         return model.embedding_dim + num_features * (num_features - 1) // 2
@@ -79,7 +79,7 @@ def interaction_width(model: DLRMConfig, num_sparse: int) -> int:
 
 
 def list_matmuls(model: DLRMConfig, data: DataConfig, batch_size: int) -> tuple[Matmul, ...]:
-    """Every matrix product of one training step; the first layer's input needs no gradient.
+    """List every matrix product of one training step; the first layer's input needs no gradient.
 
     The dot interaction computes all F x F products.
     """
@@ -103,7 +103,7 @@ def phase_costs(
     model: DLRMConfig, data: DataConfig, *, batch_size: int, opt_name: str, unique_rows: int,
     entered: Collection[str] = tuple(Phase),
 ) -> dict[str, PhaseCosts]:  # fmt: skip
-    """Of every phase of one step that has something to do. `unique_rows` is how many rows the step's ids name.
+    """Count those of every phase of a step that has something to do. `unique_rows`: rows that the step's ids name.
 
     An implementation that has not `entered` EMBEDDING_BACKWARD sums the gradients of equal rows and applies them in
     one phase, the sparse optimizer's.
@@ -126,7 +126,7 @@ def phase_costs(
 
 
 def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """Widths of both MLPs with their inputs."""
+    """Return the widths of both MLPs with their inputs."""
     return (data.num_dense, *model.bottom_mlp), (interaction_width(model, data.num_sparse), *model.top_mlp)
 
 
@@ -139,7 +139,7 @@ def _num_dense_parameters(model: DLRMConfig, data: DataConfig) -> int:
 
 
 def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, int]:
-    """Floats kept for the backward pass, and the widest single tensor."""
+    """Count floats kept for the backward pass, and the widest single tensor."""
     bottom, top = _mlps(model, data)
     features = (1 + data.num_sparse) * model.embedding_dim
     products = (1 + data.num_sparse) ** 2 if model.interaction == "dot" else 0
@@ -150,7 +150,7 @@ def _activations_per_sample(model: DLRMConfig, data: DataConfig) -> tuple[int, i
 
 
 def _interaction_floats(model: DLRMConfig, vectors: int, width: int) -> dict[str, int]:
-    """Floats per sample that the interaction moves beside the operands of its matrix products."""
+    """Count floats per sample that the interaction moves beside the operands of its matrix products."""
     if model.interaction == "dot":
         forward, backward = vectors + width, width + 2 * vectors
     elif model.interaction == "dcn":
@@ -164,7 +164,7 @@ def _interaction_floats(model: DLRMConfig, vectors: int, width: int) -> dict[str
 def _embedding_costs(
     model: DLRMConfig, data: DataConfig, batch_size: int, opt_name: str, unique_rows: int
 ) -> dict[str, PhaseCosts]:
-    """Lookups read a row each; the backward pass sums the gradients of equal rows, and each row is updated once."""
+    """Read a row per lookup, sum the gradients of equal rows in the backward pass, update each row once."""
     d, lookups = model.embedding_dim, batch_size * data.num_lookups
     pooled = batch_size * data.num_sparse * d
     state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]

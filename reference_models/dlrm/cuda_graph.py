@@ -22,7 +22,7 @@ from reference_models.training.loop import Built, synthetic_batch
 
 
 def pinned(batch: Batch) -> Batch:
-    """The batch in page-locked memory, from which copies to the device need not be waited for."""
+    """Copy the batch to page-locked memory, from which copies to the device need not be waited for."""
     return Batch(batch.dense.pin_memory(), batch.indices.pin_memory(), batch.labels.pin_memory())
 
 
@@ -38,7 +38,7 @@ class StepOnTensors:
         self._dense = [adopt(parameter, optimizers[1]) for parameter in model.dense_parameters()]
 
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Logits [B] without gradients."""
+        """Compute logits [B] without gradients."""
         with torch.no_grad():
             rows, plan = self._embedding.merge_ids(batch.indices), self._embedding.plan(len(batch.labels))
             return self._dense_forward(batch.dense, self._embedding.read(rows, plan))

@@ -50,7 +50,7 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def merge_embedding(self, optimizer: torch.optim.Optimizer) -> MergedEmbedding:
-        """The tables and their optimizer's state, both in one piece."""
+        """Merge the tables and their optimizer's state, each in one piece."""
         accumulator = merge_accumulators(optimizer, self.embedding_parameters())
         return MergedEmbedding(self.merged_weight, accumulator, self.num_embeddings, self.multi_hot)
 
@@ -62,11 +62,11 @@ class FusedDLRM(DLRM):
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
-        """Logits [B] without gradients; they live until the next call."""
+        """Compute logits [B] without gradients; they live until the next call."""
         return self._over(len(batch.labels), trains=False).forward(batch)
 
     def rates(self, optimizer: torch.optim.Optimizer) -> tuple[float, float]:
-        """Learning rate, after Adagrad's own decay, and epsilon of the step that is being made."""
+        """Return the learning rate, after Adagrad's own decay, and epsilon of the step that is being made."""
         group = optimizer.param_groups[0]
         return group["lr"] / (1 + (self.num_steps - 1) * group.get("lr_decay", 0.0)), group.get("eps", 0.0)
 
@@ -120,7 +120,7 @@ class FusedPass:
         sparse_rates, dense_rates = map(model.rates, model.optimizers)
 
         def applying(phase: Phase) -> Apply:
-            """Backward passes leave `phase` for each update and come back to it."""
+            """Leave `phase` for each update of a backward pass and come back to it."""
             model.enter(phase)
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:

@@ -28,7 +28,7 @@ class DLRM(nn.Module):
 
     Built on torch's default device from its global generator. Initial distributions are those of the code that
     `config.init` names; unless a definition says otherwise, facebookresearch/dlrm's for `dot` and `cat`, torchrec's
-    for `dcn`. `tables` is where the embeddings' weights shall lie; by default each table has its own tensor.
+    for `dcn`. `tables` is the memory of the embeddings' weights; by default each table has its own tensor.
     """
 
     def __init__(
@@ -54,7 +54,7 @@ class DLRM(nn.Module):
         self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
-        """Logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
+        """Compute logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""
         bags = torch.split(indices, self.multi_hot, dim=1)
         vectors = [self.bottom_mlp(dense)]
         vectors += [bag(ids) for bag, ids in zip(self.embedding_bags, bags, strict=True)]

@@ -34,7 +34,7 @@ from reference_models.layers.mlp import build_mlp
 from reference_models.process.errors import ConfigError
 
 SPLIT_TYPES = ("row_wise", "table_row_wise", *COLUMN_TYPES)
-"""Types that cut a table into shards, which this implementation demands to lie on more than one rank."""
+"""Types that cut a table into shards, which this implementation requires to be on more than one rank."""
 _DRAWN_ROWS = 1 << 18
 _PLANNED_OPTIMIZERS = {"sgd": torch.optim.SGD, "adagrad": torch.optim.Adagrad, "rowwise_adagrad": RowWiseAdagrad}
 
@@ -49,7 +49,7 @@ class Shard:
     first_column: int
 
     def describe(self, rank: int) -> dict[str, int]:
-        """The part of the table that `rank` holds, as plain values."""
+        """Describe the part of the table that `rank` holds, as plain values."""
         num_rows, num_columns = map(int, self.weight.shape)
         return {
             "rank": rank,
@@ -69,7 +69,7 @@ class AllTypesSharder(EmbeddingBagCollectionSharder):  # type: ignore[misc]
 
 @contextmanager
 def quiet_torchrec() -> Iterator[None]:
-    """Without the advice to its developers that TorchRec logs and warns of while it plans and wraps."""
+    """Silence the advice to its developers that TorchRec logs and warns of while it plans and wraps."""
     # Its planner writes to the root logger too.
     loggers = [logging.getLogger("torchrec"), logging.getLogger()]
     before = [logger.level for logger in loggers]
@@ -92,12 +92,8 @@ def table_index(name: str) -> int:
     return int(name.removeprefix("table_"))
 
 
-def feature_name(index: int) -> str:
-    return f"feature_{index}"
-
-
 def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str) -> EmbeddingBagCollection:
-    """One table per sparse feature, on the meta device: only shards are ever in memory.
+    """Build one table per sparse feature, on the meta device: only shards are ever in memory.
 
     The optimizer is noted on the weights, where the planner looks for it to count its state.
     """
@@ -106,7 +102,7 @@ def build_tables(model: DLRMConfig, num_embeddings: Sequence[int], opt_name: str
             name=table_name(index),
             embedding_dim=model.embedding_dim,
             num_embeddings=rows,
-            feature_names=[feature_name(index)],
+            feature_names=[f"feature_{index}"],
         )
         for index, rows in enumerate(num_embeddings)
     ]
@@ -121,15 +117,15 @@ class ShardedDLRM(nn.Module):
 
     def __init__(self, config: DLRMConfig, num_embeddings: Sequence[int], opt_name: str, *, num_dense: int) -> None:
         super().__init__()
-        self.features = [feature_name(index) for index in range(len(num_embeddings))]
+        self.features = [f"feature_{index}" for index in range(len(num_embeddings))]
         self.tables = build_tables(config, num_embeddings, opt_name)
         self.dense = DenseParts(config, num_dense=num_dense, num_sparse=len(num_embeddings))
 
     def forward(
         self, dense: torch.Tensor, ids: KeyedJaggedTensor, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """The mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B]."""
-        # By name: where tables lie on several ranks their vectors arrive in the order of the ranks.
+        """Compute the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B]."""
+        # By name: where tables are on several ranks their vectors arrive in the order of the ranks.
         pooled = self.tables(ids).to_dict()
         logits = self.dense(dense, [pooled[feature] for feature in self.features])
         return nn.functional.binary_cross_entropy_with_logits(logits, labels), logits.detach()
@@ -152,7 +148,7 @@ class DenseParts(nn.Module):
 
 
 def bags_of(batch: Batch, multi_hot: Sequence[int], features: Sequence[str]) -> KeyedJaggedTensor:
-    """The ids of a batch as TorchRec takes them: feature by feature, sample by sample."""
+    """Make the ids of a batch what TorchRec takes: feature by feature, sample by sample."""
     num_samples = len(batch.labels)
     values = torch.cat([ids.flatten() for ids in torch.split(batch.indices, list(multi_hot), dim=1)])
     lengths = torch.tensor(multi_hot, dtype=torch.int32).repeat_interleave(num_samples)
@@ -168,7 +164,7 @@ def bags_of(batch: Batch, multi_hot: Sequence[int], features: Sequence[str]) -> 
 def make_sharder(
     sharding: str, fused_params: dict[str, Any], codecs: dict[str, Any] | None
 ) -> EmbeddingBagCollectionSharder:
-    """`auto` leaves the choice of types to TorchRec, also what it offers on this kind of device."""
+    """Make the sharder; `auto` leaves the choice of types to TorchRec, and what it offers on this device."""
     kind = EmbeddingBagCollectionSharder if sharding == "auto" else AllTypesSharder
     return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
 
@@ -183,7 +179,7 @@ def make_plan(
     multi_hot: Sequence[int],
     local_batch_size: int,
 ) -> ShardingPlan:
-    """The planner's plan under one sharding type, or of its own choice. Every rank gets rank 0's plan.
+    """Plan under one sharding type, or by the planner's own choice. Every rank gets rank 0's plan.
 
     Raises ConfigError when the tables cannot be laid out so.
     """
@@ -206,7 +202,7 @@ def make_plan(
 def make_constraints(
     sharding: str, embedding_dim: int, num_devices: int, multi_hot: Sequence[int]
 ) -> dict[str, ParameterConstraints]:
-    """What the planner has to keep to: the type asked for, and how many ids a bag holds.
+    """Say what the planner has to keep to: the type asked for, and how many ids a bag holds.
 
     Column-wise types cut the dimension once per device. FBGEMM's rows are multiples of 4 values, TorchRec's own
     least width, 128, would leave smaller dimensions whole.
@@ -237,12 +233,12 @@ def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
 
 
 def planned_tables(plan: ShardingPlan) -> dict[str, ParameterSharding]:
-    """The plan of each table by its name: its sharding type, and the ranks of its shards or copies."""
+    """Return the plan of each table by its name: its sharding type, and the ranks of its shards or copies."""
     return {name: entry for tables in plan.plan.values() for name, entry in tables.items()}
 
 
 def local_shards(state: dict[str, Any]) -> list[Shard]:
-    """This rank's shards in a sharded model's `state_dict()`, in the order of tables."""
+    """List this rank's shards in a sharded model's `state_dict()`, in the order of tables."""
     shards = []
     for name, value in state.items():
         if ".table_" not in name or not name.endswith(".weight"):

@@ -21,7 +21,7 @@ _BOTH_MLPS = "mlp"
 
 
 def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
-    """The bottom MLP ends in the embedding dimension: where that alone was changed, its last width follows."""
+    """Let the bottom MLP end in the embedding dimension where that alone was changed."""
     made = dict(model)
     hidden = made.pop(_BOTH_MLPS, None)
     if hidden is not None:
@@ -36,7 +36,7 @@ def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, A
 
 
 def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
-    """Names of the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
+    """Name the weights that `dlrm`'s rounds 1.1 to 2.1 want to see initialised (closed_dlrm.yaml)."""
     if model.interaction != "dot":
         return ()
     layers = (("bottom_mlp", len(model.bottom_mlp)), ("top_mlp", len(model.top_mlp)))

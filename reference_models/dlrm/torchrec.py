@@ -58,7 +58,8 @@ class TorchRecWorkload(TrainingLoop):
     """Trains one `ShardedDLRM` over all ranks. Every rank makes the same calls in the same order."""
 
     name = "torchrec"
-    _plan_types: dict[str, str]
+    sharding_types: dict[str, str]
+    """The type that each table got, by its name; of interest where the planner chose."""
     _collectives: CollectiveCounter | None = None
 
     # building
@@ -97,7 +98,7 @@ class TorchRecWorkload(TrainingLoop):
             local_batch_size=self.local_batch_size,
         )
         check_plan(plan, spec.runtime.sharding, size)
-        self._plan_types = {name: str(entry.sharding_type) for name, entry in planned_tables(plan).items()}
+        self.sharding_types = {name: str(entry.sharding_type) for name, entry in planned_tables(plan).items()}
         group = dist.GroupMember.WORLD
         assert group is not None
         sharded = DistributedModelParallel(
@@ -107,11 +108,13 @@ class TorchRecWorkload(TrainingLoop):
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
-        """The tables' fused optimizer, that of tables on every rank if there are any, the dense weights'."""
+        """List the tables' fused optimizer, that of tables on every rank if there are any, the dense weights'."""
         train = self._spec.train
         parameters = {name.split(".")[-2]: p for name, p in sharded.named_parameters() if ".table_" in name}
         replicated = [
-            parameters[table] for table, kind in self._plan_types.items() if kind == ShardingType.DATA_PARALLEL.value
+            parameters[table]
+            for table, kind in self.sharding_types.items()
+            if kind == ShardingType.DATA_PARALLEL.value
         ]
         return [
             # It has what the others are asked for: groups, zero_grad, step, state_dict.
@@ -136,15 +139,10 @@ class TorchRecWorkload(TrainingLoop):
             "grad_comm": runtime.grad_comm,
         }
 
-    @property
-    def sharding_types(self) -> Mapping[str, str]:
-        """The type that each table got, by table; of interest where the planner chose."""
-        return self._plan_types
-
     # the run
 
     def _warm_up(self) -> None:
-        """As the reference, with this rank's share of a synthetic batch; the copy's groups are those of the model."""
+        """Train on this rank's share of a synthetic batch; the copy's groups are those of the model."""
         split, size = self._data.train, self._world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
@@ -179,12 +177,12 @@ class TorchRecWorkload(TrainingLoop):
         return self._forward(model, batch)[1]
 
     def _check_loss(self, total_loss: torch.Tensor) -> None:
-        """Of all ranks, so that all of them end together."""
+        """Check that of all ranks, so that all of them end together."""
         dist.all_reduce(total_loss)
         super()._check_loss(total_loss)
 
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
-        """This rank's part of each batch; where the split's end leaves it less, it is filled up with zeros.
+        """Read this rank's part of each batch; where the split's end leaves it less, it is filled up with zeros.
 
         All ranks have to bring equally many samples, since tables are looked up for all of them together.
         """
@@ -199,7 +197,7 @@ class TorchRecWorkload(TrainingLoop):
         yield from read_ahead(read, starts)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """`metric` over the whole split: rank 0 gets all scores and broadcasts it."""
+        """Compute `metric` over the whole split: rank 0 gets all scores and broadcasts it."""
         starts = range(0, self.eval_samples, self._spec.train.eval_batch_size)
         self._model.eval()
         scores, labels = [], []
@@ -221,7 +219,7 @@ class TorchRecWorkload(TrainingLoop):
         return cast(T, outcome)
 
     def _gather(self, values: torch.Tensor) -> torch.Tensor:
-        """All ranks' values side by side on rank 0, this rank's own elsewhere."""
+        """Return all ranks' values side by side on rank 0, this rank's own elsewhere."""
         is_first = self._world.rank == 0
         received = [torch.empty_like(values) for _ in range(self._world.size)] if is_first else None
         dist.gather(values, received)
@@ -235,7 +233,7 @@ class TorchRecWorkload(TrainingLoop):
         yield
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
-        """Bytes and seconds of the collective calls, over `num_steps` pairs of further steps and one evaluation.
+        """Count bytes and seconds of collective calls, over `num_steps` pairs of further steps and one evaluation.
 
         For after the run: the steps train on, with the epoch's first batch. Of each pair one step is undisturbed and
         one is counted, call by call, so that both kinds meet the same disturbance.
@@ -273,7 +271,7 @@ class TorchRecWorkload(TrainingLoop):
             mine = local_shards(self._model.state_dict())
         rank = self._world.rank
         gathered = self._world.gather([(shard.table, shard.describe(rank)) for shard in mine]) or []
-        types = {table_index(name): kind for name, kind in self._plan_types.items()}
+        types = {table_index(name): kind for name, kind in self.sharding_types.items()}
         return [
             {
                 "table": table,
@@ -284,7 +282,7 @@ class TorchRecWorkload(TrainingLoop):
         ]
 
     def _timed_step(self, batch: Batch) -> float:
-        """Seconds of one step that all ranks begin together."""
+        """Time one step that all ranks begin together, in s."""
         self._world.barrier()
         started_s = time.perf_counter()
         self._train_step(self._model, self._optimizers, batch)
@@ -293,14 +291,14 @@ class TorchRecWorkload(TrainingLoop):
 
 
 def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
-    """The wrapper that averages the dense weights' gradients."""
+    """Return the wrapper that averages the dense weights' gradients."""
     wrapped = sharded._dmp_wrapped_module
     assert isinstance(wrapped, DistributedDataParallel)
     return wrapped
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
-    """`batch`, or nothing, followed by samples that are none: label FILLED_UP, all else zero."""
+    """Append samples that are none to `batch`, or to nothing: label FILLED_UP, all else zero."""
     if batch is None:
         lookups = torch.zeros(0, sum(split.multi_hot), dtype=torch.int64)
         batch = Batch(torch.zeros(0, split.num_dense), lookups, torch.zeros(0))

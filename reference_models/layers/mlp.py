@@ -11,20 +11,20 @@ InitLinear = Callable[[nn.Linear], None]
 
 
 def init_linear_dlrm(linear: nn.Linear) -> None:
-    """weight ~ N(0, 2 / (m + n)), bias ~ N(0, 1 / m) of an n -> m layer (facebookresearch/dlrm, create_mlp)."""
+    """Draw weight ~ N(0, 2 / (m + n)), bias ~ N(0, 1 / m) of an n -> m layer (facebookresearch/dlrm, create_mlp)."""
     nn.init.normal_(linear.weight, std=math.sqrt(2 / (linear.out_features + linear.in_features)))
     nn.init.normal_(linear.bias, std=math.sqrt(1 / linear.out_features))
 
 
 def init_linear_torchrec(linear: nn.Linear) -> None:
-    """weight and bias ~ U(-1 / sqrt(n), 1 / sqrt(n)), nn.Linear's default (torchrec, Perceptron and OverArch)."""
+    """Draw both ~ U(-1 / sqrt(n), 1 / sqrt(n)), nn.Linear's default (torchrec, Perceptron and OverArch)."""
     bound = 1 / math.sqrt(linear.in_features)
     nn.init.uniform_(linear.weight, -bound, bound)
     nn.init.uniform_(linear.bias, -bound, bound)
 
 
 def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends_in_logit: bool) -> nn.Sequential:
-    """Linear layers of the given widths with a ReLU after each, except after a last one that gives the logit.
+    """Build linear layers of the given widths, a ReLU after each, except after a last one that gives the logit.
 
     Maps [B, in_features] to [B, widths[-1]].
     """
@@ -40,10 +40,10 @@ def build_mlp(in_features: int, widths: Sequence[int], init: InitLinear, *, ends
 def build_embedding_bag(
     num_embeddings: int, embedding_dim: int, storage: torch.Tensor | None = None
 ) -> nn.EmbeddingBag:
-    """One table that sums a bag of rows; weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)), gradients sparse.
+    """Build a table that sums a bag of rows; weights ~ U(-1 / sqrt(rows), 1 / sqrt(rows)), gradients sparse.
 
     Both reference codes agree on this distribution (facebookresearch/dlrm create_emb; torchrec
-    BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim]. The weights lie in `storage`
+    BaseEmbeddingConfig.get_weight_init_max). Maps int64 [B, L] to [B, embedding_dim]. The weights are in `storage`
     [num_embeddings, embedding_dim] where it is given.
     """
     bound = 1 / math.sqrt(num_embeddings)

@@ -1,4 +1,4 @@
-"""The processes of one run: rank, size, and what they tell each other. One process needs no torch.distributed."""
+"""The processes of one run: rank, size, and what they send each other. One process needs no torch.distributed."""
 
 from typing import Protocol, TypeVar
 
@@ -15,10 +15,10 @@ class World(Protocol):
     def size(self) -> int: ...
 
     def gather(self, value: T) -> list[T] | None:
-        """Values of all ranks in rank order on rank 0, None elsewhere."""
+        """Return the values of all ranks in rank order on rank 0, None elsewhere."""
 
     def broadcast(self, value: T) -> T:
-        """Rank 0's value, on every rank."""
+        """Return rank 0's value on every rank."""
 
     def barrier(self) -> None:
         """Wait until every rank is here."""

@@ -9,7 +9,7 @@ CUDA_PRECISIONS = ("fp32", "tf32", "bf16")
 
 
 def find_device(name: str) -> torch.device:
-    """The device of that name, with its index; DeviceError when it is unknown here, with what to do."""
+    """Find the device of that name, with its index; DeviceError when it is unknown here, with what to do."""
     try:
         device = torch.device(name)
     except RuntimeError:
@@ -31,7 +31,7 @@ def find_device(name: str) -> torch.device:
 
 
 def set_precision(device: torch.device, precision: str) -> bool:
-    """Set float32 matrix products to `precision`; whether the forward pass runs under bf16 autocast."""
+    """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast."""
     allowed = CUDA_PRECISIONS if device.type == "cuda" else CPU_PRECISIONS
     if precision not in allowed:
         raise ConfigError(

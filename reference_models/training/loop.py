@@ -84,8 +84,10 @@ class TrainingLoop(ABC):
 
     @abstractmethod
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        """The model on `self._device`, with tables of so many rows, and its optimizers: of tables first if it has
-        any, of all other weights last."""
+        """Build the model on `self._device`, with tables of so many rows, and its optimizers.
+
+        The tables' comes first, if there are any, that of all other weights last.
+        """
 
     def _warm_up(self) -> None:
         """Run synthetic batches of the real shapes through a warm-up copy with small tables, which is then dropped.
@@ -148,7 +150,7 @@ class TrainingLoop(ABC):
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)
 
     def _check_loss(self, total_loss: torch.Tensor) -> None:
-        """One look per call: a loss that is not finite stays so in the sum, and looking waits for the device."""
+        """Look once per call: a loss that is not finite stays so in the sum, and looking waits for the device."""
         if not torch.isfinite(total_loss):
             raise NotFiniteError(
                 f"the training loss is not finite after step {self._step}: training has diverged. "
@@ -174,7 +176,7 @@ class TrainingLoop(ABC):
         return self.evaluate_with(roc_auc)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """`metric` of the labels and logits of the whole evaluation split."""
+        """Compute `metric` of the labels and logits of the whole evaluation split."""
         size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
         scores = torch.empty(size, device=self._device)
         labels = np.empty(size, dtype=bool)
@@ -198,7 +200,7 @@ class TrainingLoop(ABC):
         return torch.autocast(self._device.type, dtype=torch.bfloat16) if self._autocast_bf16 else nullcontext()
 
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
-        """The batches that begin at `starts`; the split's end cuts the last one short."""
+        """Read the batches that begin at `starts`; the split's end cuts the last one short."""
         for start in starts:
             self._enter(Phase.DATA)
             yield self._read(split, name, start, min(start + batch_size, split.num_samples))
@@ -226,7 +228,7 @@ class TrainingLoop(ABC):
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
     def state(self) -> dict[str, Any]:
-        """References, not copies: `model`, `optimizers`, `step`, `rng`."""
+        """Return references, not copies: `model`, `optimizers`, `step`, `rng`."""
         is_cuda = self._device.type == "cuda"
         return {
             "model": self._model.state_dict(),
@@ -237,7 +239,7 @@ class TrainingLoop(ABC):
 
 
 def synthetic_batch(split: ClickDataset, num_embeddings: tuple[int, ...], batch_size: int) -> Batch:
-    """A batch of the split's shapes that is not its data: ids count up through each table, labels alternate."""
+    """Make a batch of the split's shapes that is not its data: ids count up through each table, labels alternate."""
     positions = torch.arange(batch_size).unsqueeze(1)
     limits = torch.tensor(num_embeddings).repeat_interleave(torch.tensor(split.multi_hot))
     return Batch(

@@ -23,14 +23,14 @@ class QualityMetrics:
 
 
 def measure_quality(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> QualityMetrics:
-    """All metrics of `logits` [N] for `labels` [N] of 0 and 1; raises as `roc_auc` does."""
+    """Compute all metrics of `logits` [N] for `labels` [N] of 0 and 1; raises as `roc_auc` does."""
     auc, loss = roc_auc(labels, logits), log_loss(labels, logits)
     rate = int(np.count_nonzero(labels)) / labels.size
     return QualityMetrics(auc=auc, log_loss=loss, normalised_entropy=loss / _entropy(rate))
 
 
 def log_loss(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> float:
-    """Mean of -log p(label) in nats, p = sigmoid(logit), in float64 and from the logits, so that none saturates."""
+    """Return the mean of -log p(label) in nats, p = sigmoid(logit), in float64 and from logits: none saturates."""
     total = math.fsum(
         float(np.sum(np.logaddexp(0.0, np.where(labels[start : start + _CHUNK] != 0, -part, part))))
         for start in range(0, logits.size, _CHUNK)
@@ -40,7 +40,7 @@ def log_loss(labels: NDArray[np.generic], logits: NDArray[np.float32]) -> float:
 
 
 def _entropy(rate: float) -> float:
-    """Of a coin that shows 1 with probability `rate`, in nats: what always predicting the base rate loses.
+    """Return the entropy of a coin that shows 1 with probability `rate`, in nats: what the base rate alone loses.
 
     Log loss over it is the normalised entropy of He et al. (2014) and of torchrec.metrics.ne: 1 has learnt nothing.
     """
@@ -48,7 +48,7 @@ def _entropy(rate: float) -> float:
 
 
 def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
-    """The exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
+    """Compute the exact ROC AUC of float32 `scores` [N] for `labels` [N] of 0 and 1, as scikit-learn defines it.
 
     A score's bits, made to sort like the number, and its label share one uint64; equal keys but for the label
     are ties. Counts are whole numbers, so the result does not depend on the order of samples, up to
@@ -76,7 +76,7 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
 
 
 def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
-    """uint32 that sort as the scores do: negatives inverted, others with the sign bit set; -0.0 is 0.0."""
+    """Return uint32 that sort as the scores do: negatives inverted, others with the sign bit set; -0.0 is 0.0."""
     bits = (scores + np.float32(0.0)).view(np.uint32)
     flip = np.where(bits & _SIGN, np.uint32(0xFFFFFFFF), _SIGN)
     flip ^= bits
@@ -84,7 +84,7 @@ def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:
 
 
 def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
-    """Twice the number of pairs in which the positive scores higher, plus the tied pairs, of sorted keys.
+    """Count twice the pairs in which the positive scores higher, plus the tied pairs, of sorted keys.
 
     Per group of equal scores: positives * (2 * negatives below + negatives in the group).
     """

@@ -36,7 +36,7 @@ class LearningRatePolicy:
             )
 
     def at(self, step: int) -> float:
-        """The learning rate of training step 1, 2, 3, ..."""
+        """Return the learning rate of training step 1, 2, 3, ..."""
         if step < self.warmup_steps:
             return self.base * step / self.warmup_steps
         if self.decay_steps == 0:
@@ -70,7 +70,7 @@ class SparseAdagrad(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
-        """One update from the gradients of the last backward pass."""
+        """Update once from the gradients of the last backward pass."""
         loss = None if closure is None else closure()
         for group in self.param_groups:
             for p in group["params"]:
@@ -84,7 +84,7 @@ class SparseAdagrad(torch.optim.Optimizer):
         self.update_rows(p, group, grad.indices()[0], grad.values())
 
     def update_rows(self, p: nn.Parameter, group: dict[str, Any], rows: torch.Tensor, values: torch.Tensor) -> None:
-        """One update of the rows int64 [K], each named once, by their gradients [K, D]."""
+        """Update once the rows int64 [K], each named once, by their gradients [K, D]."""
         state = self.state[p]
         state["step"] += 1
         lr = group["lr"] / (1 + (state["step"] - 1) * group["lr_decay"])
@@ -97,7 +97,7 @@ class SparseAdagrad(torch.optim.Optimizer):
 def build_optimizers(
     train: TrainConfig, *, embedding_parameters: list[nn.Parameter], dense_parameters: list[nn.Parameter]
 ) -> list[torch.optim.Optimizer]:
-    """One optimizer for the sparse gradients of the tables, one for all other weights, both as `train` says."""
+    """Build one optimizer for the tables' sparse gradients, one for all other weights, both as `train` says."""
     dense = build_dense_optimizer(train, dense_parameters)
     if train.opt_name == "sgd":
         return [torch.optim.SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
@@ -106,14 +106,14 @@ def build_optimizers(
 
 
 def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
+    """Build torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
     if train.opt_name == "sgd":
         return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
     return torch.optim.Adagrad(parameters, **adagrad_options(train))
 
 
 def adagrad_options(train: TrainConfig) -> dict[str, Any]:
-    """Adagrad's settings by their names in torch.optim. Raises ConfigError for a weight decay."""
+    """Name Adagrad's settings as torch.optim does. Raises ConfigError for a weight decay."""
     keys = train.optimizer
     if keys.get("opt_weight_decay", 0.0) != 0.0:
         raise ConfigError(
@@ -128,7 +128,7 @@ def adagrad_options(train: TrainConfig) -> dict[str, Any]:
 
 
 def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
-    """The policy that `train`'s mllog keys describe; without them the learning rate is constant."""
+    """Build the policy that `train`'s mllog keys describe; without them the learning rate is constant."""
     keys = train.optimizer
     is_sgd = train.opt_name == "sgd"
     start = "lr_decay_start_steps" if is_sgd else "opt_learning_rate_decay_start_step"
@@ -157,7 +157,7 @@ def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: fl
 def describe_optimizers(
     opt_name: str, optimizers: list[torch.optim.Optimizer], policy: LearningRatePolicy
 ) -> dict[str, int | float | str]:
-    """mllog keys and values as the optimizers' groups and the policy hold them."""
+    """Return mllog keys and values as the optimizers' groups and the policy hold them."""
     groups = [{**optimizer.defaults, **optimizer.param_groups[0]} for optimizer in optimizers]
     base = _one_value([optimizer.defaults["lr"] for optimizer in optimizers])
     common: dict[str, int | float | str] = {
@@ -183,7 +183,7 @@ def describe_optimizers(
 
 
 def _one_value(values: list[float]) -> float:
-    """What all groups agree on; integral values as int, as the official checker writes them."""
+    """Return what all groups agree on; integral values as int, as the official checker writes them."""
     if any(value != values[0] for value in values):
         raise ConfigError(f"the optimizers of embeddings and dense weights differ: {values}")
     return int(values[0]) if float(values[0]).is_integer() else values[0]

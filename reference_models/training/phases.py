@@ -32,7 +32,7 @@ Enter = Callable[[str], None]
 
 
 def ignore_phase(phase: str) -> None:
-    """Where phases go while nobody measures them."""
+    """Take phases while nobody measures them."""
 
 
 @runtime_checkable

@@ -13,7 +13,7 @@ DEPTH = 2
 
 
 def read_ahead(read: Callable[[Place], Read], places: Iterable[Place], depth: int = DEPTH) -> Iterator[Read]:
-    """`read` of each place in order, up to `depth` places ahead of what was asked for.
+    """Yield `read` of each place in order, up to `depth` places ahead of what was asked for.
 
     What `read` raises is raised where that place's turn comes. Nothing is read beyond `places`, and nothing more
     once the iterator is closed.

@@ -42,7 +42,7 @@ class Workload(Protocol):
         """
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """mllog keys with values read from what was built: optimizer groups, loader, precision, threads."""
+        """Return mllog keys with values read from what was built: optimizer groups, loader, precision, threads."""
 
     @property
     def train_samples(self) -> int:
@@ -55,29 +55,29 @@ class Workload(Protocol):
     def global_batch_size(self) -> int: ...
 
     def train(self, num_steps: int) -> TrainCounts:
-        """Train the next `num_steps` batches of the epoch; fewer at its end, and then `num_steps` tells.
+        """Train the next `num_steps` batches of the epoch; fewer at its end, and then `num_steps` says so.
 
         The first call touches the dataset. Raises NotFiniteError when the loss is not finite.
         """
 
     def evaluate(self) -> float:
-        """ROC AUC over the whole evaluation split. Raises NotFiniteError when a score is not finite."""
+        """Compute the ROC AUC over the whole evaluation split. Raises NotFiniteError when a score is not finite."""
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work that was asked of it."""
 
     def peak_device_bytes(self) -> int | None:
-        """Peak memory of the accelerator, None on CPU."""
+        """Return the peak memory of the accelerator, None on CPU."""
 
     def state(self) -> dict[str, Any]:
-        """Weights, optimizer and generator state, for equivalence tests."""
+        """Return weights, optimizer and generator state, for equivalence tests."""
 
 
 class EvaluatesMetrics(Workload, Protocol):
     """A workload whose evaluation can be judged by other metrics than ROC AUC."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """`metric` of the labels [N] and logits [N] of the whole evaluation split; the same on every rank."""
+        """Compute `metric` of the labels [N] and logits [N] of the whole evaluation split; the same on every rank."""
 
 
 @runtime_checkable
@@ -85,4 +85,4 @@ class MeasuresTraffic(Protocol):
     """A workload whose ranks exchange tensors, and can say how much."""
 
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> dict[str, Any]:
-        """Counted bytes and measured seconds of the collective calls; every rank calls it, after the run."""
+        """Count bytes and measure seconds of the collective calls; every rank calls it, after the run."""

@@ -108,8 +108,8 @@ def test_any_key_may_vary_where_the_data_stays(run: Run, workers: FastWorkers, t
         (("--quality", "1000", "--throughput", "5"), "two measurements"),
         (("--quality", "1000", "--timeout", "5"), "--timeout is for runs to the target"),
         (("--quality", "1000", "-n", "4"), "at least 5 processes"),
-        (("--quality", "1000", "--set", "data.num_tables=3"), "made-up labels are coin flips"),
-        (("--quality", "1000", "--set", "data.kind=made_up"), "made-up labels are coin flips"),
+        (("--quality", "1000", "--set", "data.num_tables=3"), "synthetic labels are coin flips"),
+        (("--quality", "1000", "--set", "data.kind=made_up"), "synthetic labels are coin flips"),
         (("--quality", "1000", "--run-index", "0"), "--run-index is for runs to the target"),
     ],
 )

@@ -97,7 +97,7 @@ def test_throughput_of_another_shape_reads_made_up_data_of_the_definitions_shape
     assert data.num_sparse == original.num_sparse == 8
     assert data.parameters == {"zipf_exponent": original.parameters["zipf_exponent"]}
     assert (data.num_embeddings == original.num_embeddings) == (key != "data.rows_per_table")
-    assert changed.values()["data.kind"]["source"].startswith("made up")
+    assert changed.values()["data.kind"]["source"].startswith("synthetic, since")
 
 
 def test_throughput_of_the_definitions_shape_reads_its_dataset() -> None:

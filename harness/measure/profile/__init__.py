@@ -1,1 +1,1 @@
-"""`dlrmbench profile`: this system's ceilings, a step's phases, and what stands between the two."""
+"""`dlrmbench profile`: this system's ceilings, a step's phases, and what separates the two."""

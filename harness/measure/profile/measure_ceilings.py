@@ -33,7 +33,7 @@ _BUDGET_S = 0.5
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Seconds of each repetition after one that warms up, until the budget is spent. Devices are timed by events."""
+    """Time each repetition after one that warms up, in s, until the budget is spent; by events on devices."""
     call()
     took_s: list[float] = []
     until_s = time.monotonic() + budget_s
@@ -58,7 +58,7 @@ def _time_events(call: Call, device: torch.device, num_calls: int) -> list[float
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
-    """Amount per second of the fastest and of the median repetition."""
+    """Return the amount per second of the fastest and of the median repetition."""
     return Rate(best=amount / max(min(took_s), 1e-9), median=amount / max(statistics.median(took_s), 1e-9))
 
 
@@ -73,7 +73,7 @@ def measure_ceilings(
     dtype: torch.dtype,
     available_bytes: int,
 ) -> MeasuredCeilings:
-    """All ceilings of one model on one device. `batches_ids` are ids [B, sum(multi_hot)] of real batches."""
+    """Measure all ceilings of one model on one device. `batches_ids` are ids [B, sum(multi_hot)] of real batches."""
     used_by: dict[Shape, list[str]] = {}
     for product in products:
         used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
@@ -118,7 +118,7 @@ def measure_matmul(
 
 
 def _on_one_thread(call: Call) -> Call:
-    """The same call on one thread. Switching takes less than a microsecond."""
+    """Make the same call on one thread. Switching takes less than a microsecond."""
 
     def run() -> None:
         num_threads = torch.get_num_threads()
@@ -132,7 +132,7 @@ def _on_one_thread(call: Call) -> Call:
 
 
 def _layouts(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
-    """Each operand row- or column-major, and the result or its transpose written."""
+    """Yield each operand row- or column-major, and the result or its transpose written."""
     num, m, k, n = shape
     for left_major in ("row", "column"):
         left = _matrix(num, m, k, left_major, device, dtype)
@@ -172,7 +172,7 @@ def measure_gathers(
     *,
     table_bytes: int,
 ) -> tuple[GatherRate, GatherRate]:
-    """Rows fetched by uniform ids and by the batches' ids from one table of all rows, or of as many as fit."""
+    """Fetch rows by uniform ids and by the batches' ids from one table of all rows, or of as many as fit."""
     row_bytes = 4 * embedding_dim
     table_rows = max(1, min(sum(num_embeddings), table_bytes // row_bytes))
     table = torch.ones(table_rows, embedding_dim, device=device)
@@ -189,7 +189,7 @@ def measure_gathers(
 def _measure_gather(
     name: str, table: torch.Tensor, batches_ids: Sequence[torch.Tensor], multi_hot: Sequence[int]
 ) -> GatherRate:
-    """The faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
+    """Take the faster of fetching rows one by one and summing each bag's rows while fetching, batch after batch."""
     device, num_rows = table.device, batches_ids[0].numel()
     fetched = torch.empty(num_rows, table.shape[1], device=device)
     turn = cycle([ids.flatten() for ids in batches_ids])
@@ -212,7 +212,7 @@ def _measure_gather(
 
 
 def measure_transfer(device: torch.device) -> TransferRate:
-    """Pinned copies of 64 MiB each way."""
+    """Time pinned copies of 64 MiB each way."""
     num_bytes = 1 << 26
     host = torch.ones(num_bytes // 4).pin_memory()
     there = torch.empty_like(host, device=device)

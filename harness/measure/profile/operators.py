@@ -105,7 +105,7 @@ def _operator(average: Any, self_s: float, num_steps: int, total_s: float) -> Op
 
 
 def operator_bytes(name: str, shapes: Shapes) -> int | None:
-    """Compulsory fp32 bytes of one call, by its inputs' shapes; None for operators that are not known here."""
+    """Return a call's compulsory fp32 bytes by its inputs' shapes; None for operators that are not known here."""
     count = _BYTES.get(name)
     try:
         return None if count is None else count(shapes)
@@ -123,7 +123,7 @@ def _addmm_bytes(shapes: Shapes) -> int:
 
 
 def _in_and_out(num_inputs: int) -> Callable[[Shapes], int]:
-    """Inputs of equal size read, an output of that size written."""
+    """Count inputs of equal size read, and an output of that size written."""
     return lambda shapes: _FLOAT_BYTES * (num_inputs + 1) * math.prod(shapes[0])
 
 

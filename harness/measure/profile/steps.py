@@ -85,8 +85,10 @@ class StepTimes:
         return statistics.median(self.plain_s)
 
     def phase_times_s(self) -> dict[str, float]:
-        """Seconds per step in each phase that was ever entered: means over the middle half of the blocks by their
-        whole time, so that disturbed blocks do not count and the phases add up to a step.
+        """Return the seconds per step in each phase that was ever entered.
+
+        They are means over the middle half of the blocks by their whole time, so that disturbed blocks do not count
+        and the phases add up to a step.
         """
         by_time = sorted(range(len(self.instrumented_s)), key=lambda block: self.instrumented_s[block])
         quarter = len(by_time) // 4
@@ -162,14 +164,14 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
 
 
 def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:
-    """What no phase claims, before the first or after the last stamp, is OTHER."""
+    """Add as OTHER what no phase claims, before the first or after the last stamp."""
     named_s = sum(seconds for phase, seconds in phases_s.items() if phase != Phase.OTHER)
     whole = {**phases_s, Phase.OTHER: max(total_s - named_s, 0.0)}
     return {phase: seconds / num_steps for phase, seconds in whole.items()}
 
 
 def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Interval for a median by order statistics: no assumption but independence. Everything where values are few."""
+    """Return an interval for a median by order statistics, assuming independence; everything where values are few."""
     ordered, n = sorted(values), len(values)
     rank, tail = -1, 0.0
     for below in range(n // 2):

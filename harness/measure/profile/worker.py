@@ -125,13 +125,13 @@ def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEval
 
 
 def read_ids(dataset: OpenedDataset, batch_size: int) -> list[torch.Tensor]:
-    """Ids [B, lookups] of the first batches."""
+    """Read the ids [B, lookups] of the first batches."""
     most = max(1, min(_NUM_BATCHES, dataset.train.num_samples // batch_size))
     return [dataset.train.read(index * batch_size, (index + 1) * batch_size).indices for index in range(most)]
 
 
 def count_unique_rows(batches_ids: list[torch.Tensor], multi_hot: tuple[int, ...]) -> int:
-    """Rows of all tables that one batch's ids name, on average over the batches."""
+    """Count the rows of all tables that one batch's ids name, on average over the batches."""
     found = [
         sum(np.unique(part.numpy()).size for part in torch.split(ids, list(multi_hot), dim=1)) for ids in batches_ids
     ]
