@@ -143,9 +143,9 @@ class Chart:
 
     block: ClassVar[str] = "chart"
     figure: Figure
-    heading: str
-    lead: str
-    table: Table | None
+    heading: str = ""
+    lead: str = ""
+    table: Table | None = None
     table_note: str = ""
     views: tuple[tuple[str, Figure], ...] = ()
     series: tuple[tuple[int, str], ...] = ()
@@ -347,9 +347,12 @@ def in_portions(folds: Sequence[Fold]) -> tuple[Fold, ...]:
     """`folds` as they are up to MOST_FOLDS of them; more are folded once again, so many at a time."""
     if len(folds) <= MOST_FOLDS:
         return tuple(folds)
-    starts = range(0, len(folds), MOST_FOLDS)
-    portions = (folds[start : start + MOST_FOLDS] for start in starts)
     return tuple(
-        Fold(summary=f"Configurations {start + 1} to {start + len(portion)}", blocks=tuple(portion))
-        for start, portion in zip(starts, portions, strict=True)
+        Fold(summary=f"Configurations {words}", blocks=tuple(part)) for words, part in portions(folds, MOST_FOLDS)
     )
+
+
+def portions(items: Sequence[_Item], most: int) -> list[tuple[str, Sequence[_Item]]]:
+    """At most so many items at a time, with their numbers: '25 to 48'."""
+    parts = ((start, items[start : start + most]) for start in range(0, len(items), most))
+    return [(f"{start + 1} to {start + len(part)}", part) for start, part in parts]

@@ -5,49 +5,25 @@ import re
 from reports.document.blocks import Fact
 from reports.facts.facts import Status
 
-GLOSSARY = (
-    Fact(name="Run", value="One training from new weights to the quality target, in a process of its own."),
-    Fact(
-        name="Time to train",
-        value="Wall-clock time from run_start, before any sample is touched, to run_stop; evaluations included.",
-    ),
-    Fact(
-        name="Olympic mean",
-        value="Mean of the runs' times without the fastest and the slowest. One run that did not converge may be "
-        "the dropped slowest; with more there is no score.",
-    ),
-    Fact(
-        name="95 % interval",
-        value="Where the Olympic mean would plausibly lie if the set were repeated: bootstrap over runs. Its "
-        "coverage, measured on simulated normal times, stands beside it.",
-    ),
-    Fact(
-        name="Quality",
-        value="ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
-    ),
-    Fact(name="Epochs to converge", value="Fraction of the training data that was seen when the target was met."),
-    Fact(
-        name="Throughput",
-        value="Samples trained until the target, divided by the time spent training, evaluations left out.",
-    ),
-    Fact(
-        name="Overhead",
-        value="Time to train minus training time: evaluations, and what lies between the blocks.",
-    ),
-    Fact(
-        name="CV",
-        value="Coefficient of variation over runs: standard deviation divided by mean.",
-    ),
-    Fact(
-        name="RCP",
-        value="Reference convergence point: how many epochs the reference needs at a batch size. A set that "
-        "converges faster than chance allows is refused or scaled.",
-    ),
-    Fact(
-        name="Geometric mean",
-        value="Mean taken through logarithms, so that time = samples ÷ throughput × overhead holds for means too.",
-    ),
-)
+_TERMS = {
+    "Run": "One training from new weights to the quality target, in a process of its own.",
+    "Time to train": "Wall-clock time from run_start, before any sample is touched, to run_stop; evaluations "
+    "included.",
+    "Olympic mean": "Mean of the runs' times without the fastest and the slowest. One run that did not converge may "
+    "be the dropped slowest; with more there is no score.",
+    "95 % interval": "Where the Olympic mean would plausibly lie if the set were repeated: bootstrap over runs. Its "
+    "coverage, measured on simulated normal times, stands beside it.",
+    "Quality": "ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
+    "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
+    "Throughput": "Samples trained until the target, divided by the time spent training, evaluations left out.",
+    "Overhead": "Time to train minus training time: evaluations, and what lies between the blocks.",
+    "CV": "Coefficient of variation over runs: standard deviation divided by mean.",
+    "RCP": "Reference convergence point: how many epochs the reference needs at a batch size. A set that "
+    "converges faster than chance allows is refused or scaled.",
+    "Geometric mean": "Mean taken through logarithms, so that time = samples ÷ throughput × overhead holds for means "
+    "too.",
+}
+GLOSSARY = tuple(Fact(name=name, value=value) for name, value in _TERMS.items())
 
 NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."
 UNVERIFIED = "Unverified: result not verified by MLCommons Association."

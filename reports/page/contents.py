@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.records import Comparison
-from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, portions, table_of
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import (
@@ -64,11 +64,9 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     if len(group) > MAX_STRIPS:
         chart = replace(chart, lead=f"{strips_sentence(group)} Drawn first: configurations 1 to {MAX_STRIPS}.")
     blocks: list[Block] = [chart]
-    for start in range(MAX_STRIPS, len(group), MAX_STRIPS):
-        part = group[start : start + MAX_STRIPS]
-        more = runs_chart(part, f"{id_}-strips{start // MAX_STRIPS + 1}")
-        if more is not None:
-            blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(more,)))
+    for number, (words, part) in enumerate(portions(group, MAX_STRIPS)[1:], start=2):
+        if (more := runs_chart(part, f"{id_}-strips{number}")) is not None:
+            blocks.append(Fold(summary=f"Configurations {words}", blocks=(more,)))
     scored = [facts for facts in group if facts.result.olympic_mean_s is not None]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
@@ -158,13 +156,12 @@ def _do_overlap(facts: SetFacts, other: SetFacts) -> bool:
 
 def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     blocks: list[Block] = []
-    for start in range(0, len(group), MAX_STRIPS):
-        part = group[start : start + MAX_STRIPS]
-        chart = time_chart(part, f"{id_}-time{start // MAX_STRIPS + 1 if start else ''}")
+    for number, (words, part) in enumerate(portions(group, MAX_STRIPS)):
+        chart = time_chart(part, f"{id_}-time{number + 1 if number else ''}")
         if chart is None:
             continue
         if blocks:
-            blocks.append(Fold(summary=f"Configurations {start + 1} to {start + len(part)}", blocks=(chart,)))
+            blocks.append(Fold(summary=f"Configurations {words}", blocks=(chart,)))
         elif len(group) > MAX_STRIPS:
             blocks.append(replace(chart, lead=f"Configurations 1 to {MAX_STRIPS}: {chart.lead}"))
         else:

@@ -46,7 +46,6 @@ def order_chart(facts: SetFacts, id_: str) -> Chart | None:
         figure=order_figure(spans, time_unit([extent_s]), id_=id_, title=title, description=description),
         heading=title,
         lead=lead,
-        table=None,
         table_note=_WHERE,
     )
 

@@ -110,7 +110,6 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             strips, unit, id_=id_, title=title, description=description,
             has_score=any(facts.result.olympic_mean_s is not None for facts in sets),
         ),
-        heading="",
         lead=lead,
         table=table if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
@@ -226,7 +225,7 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         lead=lead,
         table=text_table(
             (
-                ("Run" if len(sets) == 1 else "Configuration"),
+                "Run" if len(sets) == 1 else "Configuration",
                 numeric(f"Time to train, {unit.name}"),
                 *(numeric(f"{name}, {unit.name}") for name in ("Training", "Evaluation", "Other")),
             ),

@@ -45,7 +45,7 @@ def step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str, ...]:
         MILLISECONDS.number(step_s),
         computing,
         *(_part(part, whole_s) for part in waited),
-        (f"{si(link)}B/s" if link is not None else MISSING),
+        f"{si(link)}B/s" if link is not None else MISSING,
     )
 
 

@@ -10,7 +10,7 @@ from reports.comparison.comparison import compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import needs, plain_sentence, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, text_table
+from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import bounds_text, sorted_cell
@@ -71,17 +71,14 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
     """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
-    for start in range(0, len(comparisons), MAX_BARS) if is_many else ():
-        part = comparisons[start : start + MAX_BARS]
-        lead = "" if start else _count_verdicts(comparisons, baseline)
-        chart = _overview(part, baseline, f"{id_}-all{start // MAX_BARS + 1}", lead)
-        words = f"Configurations {start + 1} to {start + len(part)}"
-        blocks.append(Fold(summary=words, blocks=(chart,)) if start else chart)
-    for start in range(0, len(comparisons), MAX_PANELS):
-        part = comparisons[start : start + MAX_PANELS]
-        chart = _chart(part, baseline, f"{id_}{start // MAX_PANELS + 1}")
-        words = f"What the times of configurations {start + 1} to {start + len(part)} are made of"
-        blocks.append(Fold(summary=words, blocks=(chart,)) if is_many else chart)
+    for number, (words, part) in enumerate(portions(comparisons, MAX_BARS) if is_many else ()):
+        lead = "" if number else _count_verdicts(comparisons, baseline)
+        chart = _overview(part, baseline, f"{id_}-all{number + 1}", lead)
+        blocks.append(Fold(summary=f"Configurations {words}", blocks=(chart,)) if number else chart)
+    for number, (words, part) in enumerate(portions(comparisons, MAX_PANELS)):
+        chart = _chart(part, baseline, f"{id_}{number + 1}")
+        summary = f"What the times of configurations {words} are made of"
+        blocks.append(Fold(summary=summary, blocks=(chart,)) if is_many else chart)
     return blocks
 
 
@@ -106,9 +103,7 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
             id_=id_, title=title, description=lead or f"Against {baseline}.",
             interval_name=interval_name(comparisons),
         ),
-        heading="",
         lead=lead,
-        table=None,
         table_note="The comparison table has the numbers.",
     )  # fmt: skip
 
@@ -133,9 +128,6 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
             description=f"Effects on the time against {baseline}. {text}",
             interval_name=interval_name(comparisons),
         ),
-        heading="",
-        lead="",
-        table=None,
         table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
         "because the axis is logarithmic. The comparison table has the numbers.",
     )
@@ -233,7 +225,7 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
         for factor in comparison.factors[:1] if whole_only else comparison.factors:
             rows.append(_row(comparison, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
     columns = (
-        ("Configuration" if whole_only else "Configuration and factors"),
+        "Configuration" if whole_only else "Configuration and factors",
         "Verdict",
         numeric("Ratio", interval_name(comparisons)),
         numeric("Baseline", "runs"),
@@ -280,7 +272,7 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         sorted_cell(text[0], factor.base_value, sub=str(factor.num_base)),
         sorted_cell(text[1], factor.new_value, sub=str(factor.num_new)),
         _p(factor.permutation_p),
-        (MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−")),
+        MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−"),
     )
 
 

@@ -122,7 +122,6 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
         views.append(("Samples", figure(_samples, "samples trained", f"{id_}-samples", same_as)))
     return Chart(
         figure=views[0][1],
-        heading="",
         lead=lead,
         table=evaluations_table(
             [entry.line(_epoch) for entry in drawn], [_name(entry, group) for entry in drawn], f"{id_}-table"
@@ -149,7 +148,7 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: s
         (
             name,
             *(
-                (quality(line.points[number][1]) if number < len(line.points) else MISSING)
+                quality(line.points[number][1]) if number < len(line.points) else MISSING
                 for number in range(len(heads))
             ),
         )

@@ -88,7 +88,6 @@ def roofline_chart(record: ProfileRecord, id_: str) -> Chart | None:
         figure=roofline_figure(dots, ceilings, id_=id_, title=title, description=f"One dot per phase. {lead}"),
         heading="How far from the ceilings",
         lead=lead,
-        table=None,
         table_note="The numbers of the phases stand in the table of the phases, those of operators in theirs.",
     )
 

@@ -75,7 +75,6 @@ def _chart(
     rows += [_result_row(facts, found) for facts, found in judged]
     return Chart(
         figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
-        heading="",
         lead=lead,
         table=text_table(
             (

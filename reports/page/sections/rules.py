@@ -166,7 +166,7 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
             Cell(text=f"run {run.label}", sub=entry.label if len(group) > 1 else ""),
             log.outcome,
             Cell(text=opinion.outcome, kind="warn" if opinion.outcome != log.outcome else ""),
-            (printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING),
+            printable("; ".join(opinion.messages), 300) if opinion.messages else MISSING,
         )
         for entry, run, log, opinion in worth[:MAX_SHOWN]
     )
@@ -192,7 +192,7 @@ def _set_opinions(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
             opinion.checker,
             Cell(text=opinion.outcome, kind="" if opinion.outcome == "valid" else "warn"),
             _factor(opinion.factor, facts.result.rcp_factor if opinion.checker == "rcp" else None),
-            (printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING),
+            printable("; ".join(opinion.messages), 200) if opinion.messages else MISSING,
         )
         for facts in group
         for opinion in facts.verdict.official

@@ -11,6 +11,7 @@ from reports.facts.records import Attempt
 from reports.page.figures.chronology import order_chart
 from reports.page.figures.cost import energy_text
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
+from reports.page.sections.verdict import runs_words
 from reports.text.formatting import (
     MISSING,
     SECONDS,
@@ -20,7 +21,6 @@ from reports.text.formatting import (
     epoch_ms,
     epochs,
     learning_rate,
-    plural,
     printable,
     quality,
     short_digest,
@@ -46,7 +46,7 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         blocks += in_portions(
             [
                 Fold(
-                    summary=f"{facts.label}: {_counts(facts)}",
+                    summary=f"{facts.label}: {runs_words(facts, 'run')}",
                     blocks=(runs_table([facts], f"set{facts.index + 1}-runs"),),
                     id=f"set{facts.index + 1}",
                 )
@@ -67,14 +67,6 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
             )
         )
     return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
-
-
-def _counts(facts: SetFacts) -> str:
-    failed = sum(run.fate == "failed" for run in facts.runs)
-    texts = [plural(len(facts.runs), "run")]
-    texts += [f"{failed} did not converge"] if failed else []
-    texts += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
-    return ", ".join(texts)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

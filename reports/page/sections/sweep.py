@@ -302,7 +302,6 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
         ),
         heading=title,
         lead=lead,
-        table=None,
         table_note="The numbers stand in the table of this sweep.",
     )  # fmt: skip
 

@@ -112,33 +112,18 @@ def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
         )
     parts = [(run.overhead_s, run.time_to_train_s) for run in converged if run.overhead_s is not None]
     total_s = sum(time_s or 0.0 for _, time_s in parts)
-    numbers.append(
-        KeyNumber(
-            name="Evaluation, overhead",
-            value=percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING,
-            unit="% of the time",
-            note="of the time to train of all converged runs" if total_s else "not known from the logs",
-        )
-    )
+    share = percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING
+    about = "of the time to train of all converged runs" if total_s else "not known from the logs"
+    numbers.append(KeyNumber(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
     finals = [run.final_quality for run in converged if run.final_quality is not None]
+    reached = quality(sum(finals) / len(finals)) if finals else MISSING
     target = facts.first_run.quality_target if facts.first_run else None
-    numbers.append(
-        KeyNumber(
-            name="Quality reached",
-            value=quality(sum(finals) / len(finals)) if finals else MISSING,
-            unit="ROC AUC",
-            note=f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known",
-        )
-    )
+    goal = f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known"
+    numbers.append(KeyNumber(name="Quality reached", value=reached, unit="ROC AUC", note=goal))
     needed = facts.result.num_runs_required
-    numbers.append(
-        KeyNumber(
-            name="Runs",
-            value=f"{len(converged)} / {needed if needed is not None else len(facts.runs)}",
-            unit="reached the target" if needed is None else "converged / needed",
-            note=_runs_note(facts),
-        )
-    )
+    counts = f"{len(converged)} / {needed if needed is not None else len(facts.runs)}"
+    unit = "reached the target" if needed is None else "converged / needed"
+    numbers.append(KeyNumber(name="Runs", value=counts, unit=unit, note=runs_words(facts, "log")))
     return (*numbers, *cost_numbers(facts))
 
 
@@ -159,14 +144,13 @@ def _score_number(facts: SetFacts) -> KeyNumber:
     return KeyNumber(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
-def _runs_note(facts: SetFacts) -> str:
+def runs_words(facts: SetFacts, name: str) -> str:
+    """How many runs, or logs, there are, and how many of them failed or left no result."""
     failed = sum(not run.result.converged for run in facts.runs)
-    parts = [plural(len(facts.runs), "log")]
-    if failed:
-        parts.append(f"{failed} did not converge")
-    if facts.unfinished:
-        parts.append(f"{plural(len(facts.unfinished), 'attempt')} without a result")
-    return ", ".join(parts)
+    texts = [plural(len(facts.runs), name)]
+    texts += [f"{failed} did not converge"] if failed else []
+    texts += [f"{plural(len(facts.unfinished), 'attempt')} without a result"] if facts.unfinished else []
+    return ", ".join(texts)
 
 
 def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
