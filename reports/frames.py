@@ -6,10 +6,11 @@ from pathlib import Path
 import pandas as pd
 
 from reports.facts.facts import gather
+from reports.facts.measured_sets import find_measured
 from reports.tables.columns import record_frame
 from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import evaluations_frame, findings_frame, runs_frame, sets_frame
-from reports.tables.measurements import MeasurementRow, read_measurement
+from reports.tables.measurements import MeasurementRow, measurement_rows
 from reports.tables.rows import document_of
 from rules.tree.inventory import take_inventory
 
@@ -50,14 +51,15 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
     folders = dict.fromkeys(
         (folder, kind) for found in inventories for kind, folders in found.measurements.items() for folder in folders
     )
-    measured = [read_measurement(folder, kind) for folder, kind in folders]
     problems = [problem for facts in sets for problem in facts.records.problems]
-    problems += [str(damage) for _, damages in measured for damage in damages]
+    measured = [find_measured(folder, kind, problems) for folder, kind in folders]
     return Frames(
         sets=sets_frame(document),
         runs=runs_frame(document),
         evaluations=evaluations_frame(document),
         findings=findings_frame(sets),
-        measurements=record_frame(MeasurementRow, (row for rows, _ in measured for row in rows)),
+        measurements=record_frame(
+            MeasurementRow, (row for found in measured if found for row in measurement_rows(found))
+        ),
         problems=tuple(dict.fromkeys(problems)),
     )

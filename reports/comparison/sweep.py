@@ -63,15 +63,11 @@ class SweepRow:
 
     @property
     def num_converged(self) -> int:
-        return len(self._converged) if self.facts else self.num_runs
+        return len(self.facts.converged) if self.facts else self.num_runs
 
     @property
     def _processes(self) -> tuple[Any, ...]:
         return self.measured.processes if self.measured else ()
-
-    @property
-    def _converged(self) -> list[RunFacts]:
-        return [run for run in self.facts.runs if run.result.converged] if self.facts else []
 
     @property
     def _records(self) -> list[Any]:
@@ -85,17 +81,17 @@ class SweepRow:
     @property
     def time_to_train(self) -> LogSummary | None:
         """Of the runs that converged; the others have no time."""
-        return log_summary(run.time_s for run in self._converged)
+        return self.facts.summary("time_to_train_s") if self.facts else None
 
     @property
     def throughput(self) -> LogSummary | None:
         if self.measured is not None:
             return log_summary(self.measured.rates) if self.measured.kind == "throughput" else None
-        return log_summary(run.result.throughput_samples_per_s for run in self._converged)
+        return self.facts.summary("throughput_samples_per_s") if self.facts else None
 
     @property
     def samples_to_converge(self) -> LogSummary | None:
-        return log_summary(run.result.samples_to_converge for run in self._converged)
+        return self.facts.summary("samples_to_converge") if self.facts else None
 
     @property
     def peak_bytes(self) -> float | None:
@@ -126,11 +122,9 @@ class SweepFacts:
     """One sweep. `axes` are keys with their values as they were written; rows are in the matrix' order."""
 
     name: str
-    folder: str
     mode: str
     """to_target, throughput, or another kind of measurement."""
     num_steps: int | None
-    command: str | None
     axes: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[SweepRow, ...]
     problems: tuple[str, ...]
@@ -168,10 +162,8 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         rows.append(row)
     return SweepFacts(
         name=sweep.name or folder.name,
-        folder=printable(folder),
         mode=sweep.kind if sweep.kind in IN_PROCESSES else "to_target",
         num_steps=sweep.options.get("num_steps"),
-        command=sweep.command,
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
         problems=tuple(problems),

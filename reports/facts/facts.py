@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from reports.facts.records import Attempt, SetRecords, read_set_records
-from reports.statistics.intervals import Interval, olympic_interval
+from reports.statistics.intervals import Interval, LogSummary, log_summary, olympic_interval
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
@@ -68,6 +68,15 @@ class SetFacts:
     @property
     def benchmark(self) -> str:
         return printable(self.result.benchmark) if self.result.benchmark else "unnamed benchmark"
+
+    @property
+    def converged(self) -> tuple[RunFacts, ...]:
+        """The runs that reached the target."""
+        return tuple(run for run in self.runs if run.result.converged)
+
+    def summary(self, member: str) -> LogSummary | None:
+        """Of a quantity of RunResult, over the runs that converged."""
+        return log_summary(getattr(run.result, member) for run in self.converged)
 
     @property
     def first_run(self) -> RunResult | None:

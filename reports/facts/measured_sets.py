@@ -27,6 +27,11 @@ class MeasuredSet:
     run_set: RunSetRecord | None
 
     @property
+    def path(self) -> Path:
+        """The measurement's file."""
+        return self.folder / "extra" / f"{self.kind}.json"
+
+    @property
     def measure(self) -> Measure:
         return self.record.MEASURE
 
@@ -86,7 +91,7 @@ class MeasuredSet:
 
 def find_measured(folder: Path, kind: str, problems: list[str]) -> MeasuredSet | None:
     """What extra/<kind>.json says; None where there is none, or it is damaged, which is a problem."""
-    record = read_record(_file(folder, kind), KINDS[kind], problems)
+    record = read_record(folder / "extra" / f"{kind}.json", KINDS[kind], problems)
     if record is None:
         return None
     return MeasuredSet(folder=folder, kind=kind, record=record, run_set=read_run_set(folder, problems))
@@ -97,13 +102,9 @@ def read_measured(folder: Path, kind: str) -> MeasuredSet:
     problems: list[str] = []
     measured = find_measured(folder, kind, problems)
     if measured is None:
-        why = problems[0] if problems else f"{printable(_file(folder, kind))}: no such file."
+        why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
         raise InputError(f"{why} Measure again with 'dlrmbench run --{kind}'.")
     return measured
-
-
-def _file(folder: Path, kind: str) -> Path:
-    return folder / "extra" / f"{kind}.json"
 
 
 def measured_side(measured: MeasuredSet) -> Side:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from reports.facts.facts import SetFacts
 from reports.facts.records import config_texts
 from reports.facts.traffic import bandwidth_bytes_per_s
-from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, plural
 from rules.records.run import TrafficRecord
 
@@ -60,7 +59,7 @@ class RankedSet:
         return bandwidth_bytes_per_s(self.traffic)
 
     def _mean(self, field: str) -> float | None:
-        summary = log_summary(getattr(run.result, field) for run in self.facts.runs if run.result.converged)
+        summary = self.facts.summary(field)
         return summary.geometric_mean if summary else None
 
 

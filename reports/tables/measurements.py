@@ -1,17 +1,14 @@
 """Measurements other than runs to a target, of whatever kind: one row per process that measured."""
 
-from datetime import UTC, datetime
-from pathlib import Path
+from collections.abc import Iterator
+from datetime import datetime
 from typing import Annotated, Literal
 
 from msgspec import Meta
 
+from reports.facts.measured_sets import MeasuredSet
 from reports.tables.records import Number, Row, Text, Whole, meaning
-from reports.text.formatting import printable
-from rules.records.codec import Damage, decode
-from rules.records.kinds import KINDS
-from rules.records.run_set import RunSetRecord
-from rules.tree.inventory import EXTRA, RUN_SET
+from reports.text.formatting import moment_of
 
 Moment = Annotated[datetime, Meta(tz=True)] | None
 
@@ -34,22 +31,16 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
     path: Annotated[str, meaning("the measurement's file")]
 
 
-def read_measurement(folder: Path, kind: str) -> tuple[tuple[MeasurementRow, ...], tuple[Damage, ...]]:
-    """The rows of a run set's measurement of a kind, and what of its record and of the set's cannot be used."""
-    path = folder / EXTRA / f"{kind}.json"
-    record, run_set = decode(path, KINDS[kind]), decode(folder / EXTRA / RUN_SET, RunSetRecord)
-    damages = tuple(file for file in (record, run_set) if isinstance(file, Damage))
-    if isinstance(record, Damage):
-        return (), damages
-    about = None if isinstance(run_set, Damage) else run_set
-    measure = record.MEASURE
-    rows = (
-        MeasurementRow(
-            configuration=printable(folder.resolve().name, 80),
-            kind=kind,
-            benchmark=about.benchmark.name if about else None,
-            system=about.system.name if about else None,
-            created_utc=_moment(about.created_utc) if about else None,
+def measurement_rows(measured: MeasuredSet) -> Iterator[MeasurementRow]:
+    """The rows of one measurement."""
+    about, measure = measured.run_set, measured.measure
+    for index, repetition in enumerate(measured.processes):
+        yield MeasurementRow(
+            configuration=measured.label,
+            kind=measured.kind,
+            benchmark=measured.benchmark,
+            system=measured.system,
+            created_utc=moment_of(about.created_utc) if about else None,
             process=index,
             seed=about.seeds[index] if about and index < len(about.seeds) else None,
             quantity=measure.title,
@@ -57,17 +48,5 @@ def read_measurement(folder: Path, kind: str) -> tuple[tuple[MeasurementRow, ...
             unit=measure.unit,
             scale=measure.scale,
             direction=measure.direction,
-            path=str(path),
+            path=str(measured.path),
         )
-        for index, repetition in enumerate(record.repetitions())
-    )
-    return tuple(rows), damages
-
-
-def _moment(text: str) -> datetime | None:
-    """None for what is no moment with its offset from UTC."""
-    try:
-        moment = datetime.fromisoformat(text)
-        return moment.astimezone(UTC) if moment.tzinfo is not None else None
-    except (ValueError, OverflowError):
-        return None

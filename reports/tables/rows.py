@@ -7,7 +7,6 @@ import msgspec
 
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import log_summary
 from reports.tables.columns import shared_members
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, RunRow, SetMember, SetRow
 from rules.records.run import RunRecord
@@ -29,10 +28,8 @@ def document_of(sets: Sequence[SetFacts]) -> ReportDocument:
 
 def set_row(facts: SetFacts) -> SetRow:
     """A configuration's score, interval, and geometric means of the factors over converged runs."""
-    first, interval = facts.first_run, facts.interval
-    converged = [run for run in facts.runs if run.result.converged]
-    epochs = log_summary(run.result.epochs_to_converge for run in converged)
-    throughput = log_summary(run.result.throughput_samples_per_s for run in converged)
+    first, interval, converged = facts.first_run, facts.interval, facts.converged
+    epochs, throughput = facts.summary("epochs_to_converge"), facts.summary("throughput_samples_per_s")
     members: dict[str, Any] = {
         **shared_members(facts.result, SetRow),
         "system": facts.result_set.system,

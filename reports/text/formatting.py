@@ -173,13 +173,19 @@ def utc(time_ms: float | None) -> str:
         return MISSING
 
 
-def epoch_ms(moment: str | None) -> float | None:
-    """Milliseconds since 1970 of an ISO 8601 moment with its offset from UTC; None where it is none."""
+def moment_of(text: str | None) -> datetime | None:
+    """An ISO 8601 moment with its offset from UTC; None where it is none."""
     try:
-        parsed = datetime.fromisoformat(moment or "")
-        return parsed.timestamp() * 1e3 if parsed.tzinfo is not None else None
+        moment = datetime.fromisoformat(text or "")
+        return moment.astimezone(UTC) if moment.tzinfo is not None else None
     except (ValueError, OverflowError, OSError):
         return None
+
+
+def epoch_ms(text: str | None) -> float | None:
+    """Milliseconds since 1970 of such a moment."""
+    moment = moment_of(text)
+    return None if moment is None else moment.timestamp() * 1e3
 
 
 def short_digest(digest: str | None) -> str:

@@ -17,16 +17,15 @@ def energy_records(facts: SetFacts) -> tuple[EnergyRecord | None, ...]:
 
 def mean_energy_j(facts: SetFacts) -> float | None:
     """Mean measured energy of a converged run, from run_start to run_stop; None unless all of them have it."""
-    runs = [run for run in facts.runs if run.result.converged]
-    measured = [measured_j(run.record.energy) for run in runs if run.record]
+    measured = [measured_j(run.record.energy) for run in facts.converged if run.record]
     known = [energy_j for energy_j in measured if energy_j is not None]
-    return sum(known) / len(known) if known and len(known) == len(runs) else None
+    return sum(known) / len(known) if known and len(known) == len(facts.converged) else None
 
 
 def energy_per_sample_j(facts: SetFacts) -> float | None:
     """Mean energy of the converged runs over their mean samples, evaluations' energy included."""
     energy_j = mean_energy_j(facts)
-    samples = [run.result.samples_to_converge for run in facts.runs if run.result.converged]
+    samples = [run.result.samples_to_converge for run in facts.converged]
     known = [number for number in samples if number]
     return energy_j * len(known) / sum(known) if energy_j and known and len(known) == len(samples) else None
 

@@ -8,7 +8,7 @@ from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, text_table
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import Interval, log_summary, spread_shares
+from reports.statistics.intervals import Interval, spread_shares
 from reports.text.formatting import (
     MINUTES,
     MISSING,
@@ -120,7 +120,7 @@ def _shown_mean_s(facts: SetFacts) -> float | None:
     """The Olympic mean; without one the geometric mean of several runs that reached the target."""
     if facts.result.olympic_mean_s is not None:
         return facts.result.olympic_mean_s
-    summary = log_summary(run.time_s for run in facts.runs if run.result.converged)
+    summary = facts.summary("time_to_train_s")
     return summary.geometric_mean if summary is not None and summary.num_values > 1 else None
 
 
@@ -136,7 +136,7 @@ def strips_sentence(sets: Sequence[SetFacts]) -> str:
     failed = sum(not run.result.converged for facts in sets for run in facts.runs)
     text = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
     text += f"; {failed} did not converge." if failed else ", all of which converged."
-    spreads = [log_summary(run.time_s for run in facts.runs if run.result.converged) for facts in sets]
+    spreads = [facts.summary("time_to_train_s") for facts in sets]
     known = [
         spread.coefficient_of_variation
         for spread in spreads
@@ -149,9 +149,8 @@ def strips_sentence(sets: Sequence[SetFacts]) -> str:
 
 
 def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
-    converged = [run for run in facts.runs if run.result.converged]
-    spread = log_summary(run.time_s for run in converged)
-    words = f"{len(converged)} of {plural(len(facts.runs), 'run')} reached the target."
+    spread = facts.summary("time_to_train_s")
+    words = f"{len(facts.converged)} of {plural(len(facts.runs), 'run')} reached the target."
     if facts.result.olympic_mean_s is not None and math.isfinite(facts.result.olympic_mean_s):
         words += f" The Olympic mean is {unit.text(facts.result.olympic_mean_s)}"
         if facts.interval is not None:
@@ -164,7 +163,7 @@ def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
 
 def spread_sentence(facts: SetFacts) -> str:
     """Which factor the difference between runs comes from; empty where it cannot be said."""
-    runs = [run.result for run in facts.runs if run.result.converged]
+    runs = [run.result for run in facts.converged]
     rows = [
         (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
         for run in runs

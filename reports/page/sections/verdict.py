@@ -13,7 +13,7 @@ from reports.facts.rank_counts import ranks_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
-from reports.statistics.intervals import coverage_words, log_summary
+from reports.statistics.intervals import coverage_words
 from reports.tables.records import SetRow
 from reports.tables.rows import set_row
 from reports.text.formatting import (
@@ -96,13 +96,13 @@ def system_words(facts: SetFacts) -> str:
 
 def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
     """Score, its factors and the quality reached, each with its spread."""
-    converged = [run.result for run in facts.runs if run.result.converged]
+    converged = [run.result for run in facts.converged]
     numbers = [_score_number(facts)]
-    for name, unit, values, text in (
-        ("Epochs to converge", "epochs", [run.epochs_to_converge for run in converged], epochs),
-        ("Throughput", "samples/s", [run.throughput_samples_per_s for run in converged], si),
+    for name, unit, member, text in (
+        ("Epochs to converge", "epochs", "epochs_to_converge", epochs),
+        ("Throughput", "samples/s", "throughput_samples_per_s", si),
     ):
-        summary = log_summary(values)
+        summary = facts.summary(member)
         note = "not known from the logs"
         if summary is not None:
             spread = summary.coefficient_of_variation
@@ -246,7 +246,7 @@ def _time_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
         beside = (unverified, "" if _factor(facts) else _bounds(facts, unit))
         sub = " · ".join(text for text in beside if text)
         return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=sub)
-    summary = log_summary(run.time_s for run in facts.runs if run.result.converged)
+    summary = facts.summary("time_to_train_s")
     if summary is None:
         return Cell(text=MISSING, sub="no score")
     return Cell(text=unit.number(summary.geometric_mean), kind="quiet", sub="no score")
@@ -316,7 +316,7 @@ def _warnings(facts: SetFacts) -> tuple[str, ...]:
         found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
     elif facts.result.rcp_outcome in ("failed", "missing"):
         found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
-    spread = log_summary(run.time_s for run in facts.runs if run.result.converged)
+    spread = facts.summary("time_to_train_s")
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
