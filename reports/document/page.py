@@ -46,8 +46,6 @@ class PageView:
     """The whole page."""
 
     title: str
-    eyebrow: str
-    headline: str
     dek: str
     badges: tuple[Badge, ...]
     tags: tuple[str, ...]

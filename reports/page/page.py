@@ -62,8 +62,6 @@ def build_page(
     num_official = sum(facts.status == "official" for facts in sets)
     return PageView(
         title=printable(title, 200) if title else head,
-        eyebrow="dlrmbench · training to a quality target",
-        headline=printable(title, 200) if title else head,
         dek=_dek(sets, groups, titled=title is not None, head=head),
         badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),

@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 
 from reports.document.blocks import Cell, Column, KeyNumber, numeric
-from reports.facts.energy import explain_missing, measured_j, source_words
+from reports.facts.energy import measured_j, source_words
 from reports.facts.facts import SetFacts
 from reports.text.formatting import MISSING
 from rules.records.run import EnergyRecord
@@ -96,9 +96,3 @@ def _energy_cell(facts: SetFacts) -> Cell:
 
 def _cost_cell(facts: SetFacts) -> Cell:
     return Cell(text=cost_text(cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)))
-
-
-def missing_energy(facts: SetFacts) -> tuple[str, ...]:
-    """One sentence why energy is not, or only in part, measured; nothing where it is."""
-    why = explain_missing(energy_records(facts))
-    return (why,) if why else ()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from reports.charts.bars import PARTS, TimeBar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
-from reports.document.blocks import Cell, Chart, numeric, text_table
+from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.facts.facts import RunFacts, SetFacts
 from reports.statistics.intervals import Interval, spread_shares
 from reports.text.formatting import (
@@ -99,21 +99,15 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
     description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets)
-    rows = tuple(
-        (f"run {run.label}", unit.number(run.time_s), fate_words(run, facts)) for facts in sets for run in facts.runs
-    )
-    table = text_table(
-        ("Run", numeric(f"Time to train, {unit.name}"), "In the score"), rows, id_=f"{id_}-table", caption=title
-    )
+    columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
+    rows = [(f"run {run.label}", unit.number(run.time_s), fate_words(run, sets[0])) for run in sets[0].runs]
+    has_score = any(facts.result.olympic_mean_s is not None for facts in sets)
     return Chart(
-        figure=runs_figure(
-            strips, unit, id_=id_, title=title, description=description,
-            has_score=any(facts.result.olympic_mean_s is not None for facts in sets),
-        ),
+        figure=runs_figure(strips, unit, id_=id_, title=title, description=description, has_score=has_score),
         lead=lead,
-        table=table if len(sets) == 1 else None,
+        table=text_table(columns, rows, id_=f"{id_}-table", caption=title) if len(sets) == 1 else None,
         table_note="" if len(sets) == 1 else "The table of all runs has the numbers.",
-    )  # fmt: skip
+    )
 
 
 def _shown_mean_s(facts: SetFacts) -> float | None:
@@ -207,31 +201,23 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         f"{percent(shares[0])} training, {percent(shares[1])} evaluation, {percent(shares[2])} other. {what}; "
         "initialisation is not timed."
     )
-    rows = tuple(
+    rows = [
         (
             bar.label,
-            unit.number(sum(bar.parts_s)),
-            *(
-                Cell(text=unit.number(part), sub=percent(part / (sum(bar.parts_s) or math.inf)))
-                for part in bar.parts_s
-            ),
+            unit.number(total := sum(bar.parts_s)),
+            *(Cell(text=unit.number(part), sub=percent(part / (total or math.inf))) for part in bar.parts_s),
         )
         for bar in bars
+    ]
+    columns = (
+        "Run" if len(sets) == 1 else "Configuration",
+        *(numeric(f"{name}, {unit.name}") for name in ("Time to train", "Training", "Evaluation", "Other")),
     )
     return Chart(
         figure=time_figure(bars, unit, id_=id_, title=title, description=lead),
         heading="Training, evaluation and the rest",
         lead=lead,
-        table=text_table(
-            (
-                "Run" if len(sets) == 1 else "Configuration",
-                numeric(f"Time to train, {unit.name}"),
-                *(numeric(f"{name}, {unit.name}") for name in ("Training", "Evaluation", "Other")),
-            ),
-            rows,
-            id_=f"{id_}-table",
-            caption=title,
-        ),
+        table=text_table(columns, rows, id_=f"{id_}-table", caption=title),
     )
 
 
@@ -266,39 +252,30 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                 drawn.append((name, BlockLine(hue=hue_number(position, sets), points=points, hint=hint)))
     if not drawn:
         return None
-    rows = []
-    slowdowns = []
-    for name, line in drawn:
-        rates = sorted(rate for _, rate in line.points)
-        median = rates[len(rates) // 2]
-        slowdowns.append(rates[0] / median)
-        rows.append(
-            (
-                name,
-                Cell(text=count(len(rates)), sort=str(len(rates))),
-                *(throughput(rate) for rate in (rates[0], median, rates[-1])),
-            )
-        )
+    rates = [(name, sorted(rate for _, rate in line.points)) for name, line in drawn]
+    medians = [(name, known, known[len(known) // 2]) for name, known in rates]
     title = "Throughput block by block"
     names = {hue_number(p, sets): facts.label for p, facts in enumerate(sets)} if len(sets) > 1 else {}
+    slowest = min(known[0] / median for _, known, median in medians)
     lead = (
-        f"The slowest block of any run ran at {percent(min(slowdowns))} of its run's median. A common dip at one "
+        f"The slowest block of any run ran at {percent(slowest)} of its run's median. A common dip at one "
         "place points at the program, a dip in one run at the system."
     )
+    about, lines = f"Samples per second. {lead}", [line for _, line in drawn]
     return Chart(
-        figure=throughput_figure(
-            [line for _, line in drawn],
-            id_=id_,
-            title=title,
-            description=f"Samples per second. {lead}",
-            names=names,
-        ),
+        figure=throughput_figure(lines, id_=id_, title=title, description=about, names=names),
         heading="Steadiness",
         lead=lead,
         series=tuple(names.items()) if len(names) > 1 else (),
-        table=text_table(
-            ("Run", numeric("Blocks"), numeric("Slowest"), numeric("Median"), numeric("Fastest")),
-            rows,
+        table=table_of(
+            medians,
+            (
+                ("Run", lambda row: row[0]),
+                (numeric("Blocks"), lambda row: Cell(text=count(len(row[1])), sort=str(len(row[1])))),
+                (numeric("Slowest"), lambda row: throughput(row[1][0])),
+                (numeric("Median"), lambda row: throughput(row[2])),
+                (numeric("Fastest"), lambda row: throughput(row[1][-1])),
+            ),
             id_=f"{id_}-table",
             caption=f"{title}, samples/s",
         ),

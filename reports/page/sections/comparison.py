@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
@@ -96,16 +96,14 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
         for comparison in comparisons
         if (whole := comparison.whole) is not None
     ]
-    title = "Each configuration against the baseline"
+    panels = [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole]
+    title, about = "Each configuration against the baseline", lead or f"Against {baseline}."
+    name = interval_name(comparisons)
     return Chart(
-        figure=factors_figure(
-            [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole],
-            id_=id_, title=title, description=lead or f"Against {baseline}.",
-            interval_name=interval_name(comparisons),
-        ),
+        figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
         lead=lead,
         table_note="The comparison table has the numbers.",
-    )  # fmt: skip
+    )
 
 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
@@ -119,15 +117,10 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         for comparison in comparisons
     ]
     text = " ".join(_one_sentence(comparison) for comparison in comparisons[:MAX_WHOLE])
-    title = "What the difference is made of"
+    title, about = "What the difference is made of", f"Effects on the time against {baseline}. {text}"
+    name = interval_name(comparisons)
     return Chart(
-        figure=factors_figure(
-            panels,
-            id_=id_,
-            title=title,
-            description=f"Effects on the time against {baseline}. {text}",
-            interval_name=interval_name(comparisons),
-        ),
+        figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
         table_note=f"Against {baseline}; above 1× is slower. The bars of the factors add up to the bar of the whole, "
         "because the axis is logarithmic. The comparison table has the numbers.",
     )
@@ -204,26 +197,15 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(note for note in found if note)
 
 
-def _tags(comparison: Comparison) -> tuple[str, ...]:
-    return tuple(
-        word
-        for word, holds in (("cross-system", comparison.is_cross_system), ("paired", comparison.is_paired))
-        if holds
-    )
-
-
 def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> Table:
-    rows = []
-    unit = time_unit(
+    factors = [(entry, factor) for entry in comparisons for factor in entry.factors[: 1 if whole_only else None]]
+    times_s = [
         value
-        for comparison in comparisons
-        for factor in comparison.factors
+        for _, factor in factors
         if factor.name == "time_to_train"
         for value in (factor.base_value, factor.new_value)
-    )
-    for comparison in comparisons:
-        for factor in comparison.factors[:1] if whole_only else comparison.factors:
-            rows.append(_row(comparison, factor, MINUTES if unit.seconds > MINUTES.seconds else unit))
+    ]
+    unit = min(time_unit(times_s), MINUTES, key=lambda unit: unit.seconds)
     columns = (
         "Configuration" if whole_only else "Configuration and factors",
         "Verdict",
@@ -236,7 +218,7 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
     # Factors belong below their configuration, so only a table without them can be sorted.
     return text_table(
         columns,
-        rows,
+        [_row(comparison, factor, unit) for comparison, factor in factors],
         id_=id_,
         caption="Each configuration against the baseline",
         is_sortable=whole_only,
@@ -252,10 +234,8 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
 
 
 def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell | str, ...]:
-    text, bounds = _words(factor, unit), factor.shown_interval
-    shown = bounds_text(bounds, ratio, "")
+    show = _show_values(factor, unit)
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
-    quantity = " · ".join((_NAMES[factor.name].lower(), *_tags(comparison)))
     is_whole = factor is comparison.whole
     verdict = comparison.verdict if is_whole else factor.verdict
     if is_whole and comparison.verdict != factor.verdict:
@@ -263,28 +243,28 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         hint += f"{comparison.num_base_converged} of {comparison.num_base}"
     if is_whole and (rejected := _rejected(comparison)):
         hint = rejected + (f"; {hint}" if hint else "")
+    tags = (("cross-system", comparison.is_cross_system), ("paired", comparison.is_paired))
+    quantity = " · ".join((_NAMES[factor.name].lower(), *(word for word, holds in tags if holds)))
+    whole = Cell(text=comparison.new, sub=quantity, kind="whole")
     return (
-        Cell(text=comparison.new, sub=quantity, kind="whole")
-        if is_whole
-        else Cell(text=_NAMES[factor.name], kind="factor"),
+        whole if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
         Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
-        Cell(text=ratio(factor.ratio), kind="strong", sub=shown),
-        sorted_cell(text[0], factor.base_value, sub=str(factor.num_base)),
-        sorted_cell(text[1], factor.new_value, sub=str(factor.num_new)),
+        Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, "")),
+        sorted_cell(show(factor.base_value), factor.base_value, sub=str(factor.num_base)),
+        sorted_cell(show(factor.new_value), factor.new_value, sub=str(factor.num_new)),
         _p(factor.permutation_p),
         MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−"),
     )
 
 
-def _words(factor: FactorComparison, unit: TimeUnit) -> tuple[str, str]:
-    values = (factor.base_value, factor.new_value)
-    if factor.name == "time_to_train":
-        return unit.text(values[0]), unit.text(values[1])
-    if factor.name == "samples_to_converge":
-        return count(values[0]), count(values[1])
-    if factor.name == "throughput":
-        return f"{throughput(values[0])}/s", f"{throughput(values[1])}/s"
-    return ratio(values[0]), ratio(values[1])
+def _show_values(factor: FactorComparison, unit: TimeUnit) -> Callable[[float | None], str]:
+    """How a factor's own values are printed."""
+    shown: dict[str, Callable[[float | None], str]] = {
+        "time_to_train": unit.text,
+        "samples_to_converge": count,
+        "throughput": lambda value: f"{throughput(value)}/s",
+    }
+    return shown.get(factor.name, ratio)
 
 
 def _p(value: float | None) -> str:

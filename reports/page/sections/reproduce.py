@@ -16,8 +16,9 @@ from reports.document.blocks import (
     text_table,
 )
 from reports.document.page import PageSection
+from reports.facts.energy import explain_missing
 from reports.facts.facts import SetFacts
-from reports.page.figures.cost import missing_energy
+from reports.page.figures.cost import energy_records
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, count, plural, printable
 
@@ -105,8 +106,8 @@ def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
         ):  # fmt: skip
             if not is_there:
                 absent.setdefault(words, []).append(facts.label)
-        for sentence in missing_energy(facts):
-            absent.setdefault(sentence.removesuffix("."), []).append(facts.label)
+        if why := explain_missing(energy_records(facts)):
+            absent.setdefault(why.removesuffix("."), []).append(facts.label)
     return tuple(
         f"{words}." if len(labels) == len(group) else f"{words} ({names(labels)})."
         for words, labels in absent.items()

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from reports.document.blocks import Block, Cell, Fold, Prose, Table, text_table
+from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.records import config_texts, environment_texts
@@ -51,21 +51,16 @@ def _noise_lead(disturbing: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, 
 def _checks(
     chosen: Sequence[tuple[str, ...]], rows: Mapping[tuple[str, ...], list[str]], group: Sequence[SetFacts], id_: str
 ) -> Table:
-    many = len(group) > 1
-    columns = ("Check", *(("Configuration",) if many else ()), "Found", "Status", "Why it matters", "What to do")
-    return text_table(
-        columns,
-        [
-            (
-                row[0],
-                *((_who(rows[row], group),) if many else ()),
-                row[1] or MISSING,
-                Cell(text=row[2], kind=_KINDS.get(row[2], "")),
-                row[3],
-                row[4],
-            )
-            for row in sorted(chosen, key=lambda row: _ORDER.get(row[2], 1))
-        ],
+    return table_of(
+        sorted(chosen, key=lambda row: _ORDER.get(row[2], 1)),
+        (
+            ("Check", lambda row: row[0]),
+            ("Configuration" if len(group) > 1 else None, lambda row: _who(rows[row], group)),
+            ("Found", lambda row: row[1] or None),
+            ("Status", lambda row: Cell(text=row[2], kind=_KINDS.get(row[2], ""))),
+            ("Why it matters", lambda row: row[3]),
+            ("What to do", lambda row: row[4]),
+        ),
         id_=id_,
         caption="What could disturb measurements",
     )
