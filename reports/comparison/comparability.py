@@ -1,5 +1,6 @@
 """What sets two sides apart: why they may not be compared, or what is being compared."""
 
+from collections.abc import Mapping
 from itertools import islice
 
 from reports.comparison.records import Change
@@ -8,6 +9,15 @@ from reports.text.formatting import printable
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
+_ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
+    "throughput": (("data_kind", "different input: {} and {} data; reading a dataset is part of the time"),),
+    "quality": (
+        ("dataset_sha256", "different datasets: {} and {}"),
+        ("eval_samples", "different evaluation splits: {} and {}"),
+        ("num_samples", "trained on different numbers of samples: {} and {}"),
+    ),
+}
+"""By kind of measurement: the settings that two sides must share, and what is said where they do not."""
 
 
 def why_refused(base: Side, new: Side) -> str | None:
@@ -20,10 +30,8 @@ def why_refused(base: Side, new: Side) -> str | None:
             f"{runs.label} holds runs to the target, {other.label} a measurement of {other.kind} alone: "
             "they are measured differently"
         )
-    if base.kind == "throughput":
-        return _why_other_measurement(base, new)
     if base.kind != "runs":
-        return _why_other_quality(base, new)
+        return _why_other_measurement(base, new)
     if not base.runs or not new.runs:
         return f"{(new if base.runs else base).label} holds no finished run"
     first = base.runs[0]
@@ -40,29 +48,14 @@ def why_refused(base: Side, new: Side) -> str | None:
 
 
 def _why_other_measurement(base: Side, new: Side) -> str | None:
-    """Two measurements of throughput may differ in whatever is being varied, but not in what is timed."""
-    if base.samples == new.samples:
-        return "the same measurement stands on both sides"
-    of_base, of_new = dict(base.settings).get("data_kind"), dict(new.settings).get("data_kind")
-    if of_base is not None and of_new is not None and of_base != of_new:
-        return f"different input: {of_base} and {of_new} data; reading a dataset is part of the time"
-    return None
-
-
-def _why_other_quality(base: Side, new: Side) -> str | None:
-    """What is learnt compares on one dataset's evaluation split, after equal samples."""
+    """Measurements may differ in whatever is being varied, but not in what is measured."""
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in (
-        ("dataset_sha256", "different datasets"), ("eval_samples", "different evaluation splits"),
-        ("num_samples", "trained on different numbers of samples"),
-    ):  # fmt: skip
-        if of_base.get(name) is not None and of_new.get(name) is not None and of_base[name] != of_new[name]:
-            return f"{words}: {of_base[name]} and {of_new[name]}"
-    return (
-        "the same measurement stands on both sides"
-        if base.label == new.label and base.samples == new.samples
-        else None
-    )
+    for name, words in _ALIKE.get(base.kind, ()):
+        if name in of_base and name in of_new and of_base[name] != of_new[name]:
+            return words.format(of_base[name], of_new[name])
+    # Two measurements may well learn the same; none takes the same time as another.
+    is_same = base.samples == new.samples and (base.kind == "throughput" or base.label == new.label)
+    return "the same measurement stands on both sides" if is_same else None
 
 
 def systems_differ(base: Side, new: Side) -> bool:

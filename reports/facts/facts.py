@@ -113,18 +113,11 @@ def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecord
     }
     runs = []
     for position, run in enumerate(result.runs):
-        match = _RESULT_NUMBER.search(run.path)
+        match, is_dropped = _RESULT_NUMBER.search(run.path), position in result.dropped
         number = int(match[1]) if match else position
-        fate: Fate = "failed" if not run.converged else "dropped" if position in result.dropped else "counted"
-        runs.append(
-            RunFacts(
-                label=str(number),
-                result=run,
-                fate=fate,
-                is_dropped=position in result.dropped,
-                attempt=by_index.get(number),
-            )
-        )
+        fate: Fate = "failed" if not run.converged else "dropped" if is_dropped else "counted"
+        attempt = by_index.get(number)
+        runs.append(RunFacts(label=str(number), result=run, fate=fate, is_dropped=is_dropped, attempt=attempt))
     committed = {id(run.attempt) for run in runs if run.attempt is not None}
     return SetFacts(
         index=index,

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.facts.records import config_texts, read_record, read_run_set, software_of
+from reports.facts.records import read_record, read_run_set, settings_of
 from reports.facts.sides import HARDWARE, Sample, Side
 from reports.text.formatting import printable
 from rules.errors import InputError
@@ -129,8 +129,7 @@ def measured_side(measured: MeasuredSet) -> Side:
         hardware=tuple((key, text) for key in HARDWARE if (text := fields.get(key))),
         settings=(
             *((name, printable(value)) for name, value in named.items() if value is not None),
-            *((key, value) for key, (value, _) in config_texts(run_set).items()),
-            *software_of(run_set),
+            *settings_of(run_set),
         ),
     )
 

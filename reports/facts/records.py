@@ -102,6 +102,11 @@ def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
     return (("dlrmbench", record.harness_version), *around)
 
 
+def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
+    """What a set was made with, as (name, value): its resolved configuration, then its software."""
+    return (*((name, value) for name, (value, _) in config_texts(record).items()), *software_of(record))
+
+
 def pairs(content: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     """An object's members as texts, nested objects as 'key.inner'."""
     found: list[tuple[str, str]] = []

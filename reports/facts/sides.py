@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.facts.facts import SetFacts, Status
-from reports.facts.records import config_texts, software_of
+from reports.facts.records import settings_of
 from reports.text.formatting import printable
 from rules.records.measure import Measure
 from rules.scoring.results import Evaluation, RunResult
@@ -79,11 +79,7 @@ def side_of(facts: SetFacts) -> Side:
         num_runs=len(result.runs),
         system=facts.result_set.system,
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
-        settings=(
-            *logged_settings(result.runs),
-            *((key, value) for key, (value, _) in config_texts(facts.records.run_set).items()),
-            *software_of(facts.records.run_set),
-        ),
+        settings=(*logged_settings(result.runs), *settings_of(facts.records.run_set)),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,
         round=result.round,
