@@ -29,7 +29,7 @@ def tree(tmp_path: Path) -> Tree:
 def test_the_document_is_short_and_has_a_recipe_for_each_thing_to_add() -> None:
     assert len(TEXT.splitlines()) < 200
     assert list(RECIPES) == [
-        "A rule", "A benchmark", "A model", "An implementation", "A study", "A verb",
+        "A rule", "A benchmark", "A model", "An implementation", "A kind of measurement", "A study", "A verb",
         "A section of the page",
     ]  # fmt: skip
 
@@ -103,7 +103,7 @@ def test_a_benchmark(tree: Tree, data_root: Path) -> None:
     assert json.loads(planned.stdout)["benchmark"] == "mine"
     shown = tree.run("dlrmbench show ./mine.toml --format json")
     assert json.loads(shown.stdout)["quality"]["target"] == 0.7
-    done = tree.run(run, "--data", data_root, "-q")
+    done = tree.run(run, "--data", data_root, "--seed", 1, "-q")
     assert done.returncode == 0 and "mine on" in done.stdout, done.stderr
 
 
@@ -137,12 +137,51 @@ def test_a_model_and_an_implementation_of_another_package(tree: Tree) -> None:
 def test_an_implementation(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["An implementation"]
     tree.follow(recipe)
-    assert tree.touched() == {"reference_models/dlrm/anomaly.py", "reference_models/dlrm/spec.py"}
+    assert tree.touched() == {"reference_models/dlrm/careful.py", "reference_models/dlrm/spec.py"}
     (run,) = recipe.commands
-    done = tree.run(run, "--data", data_root, "-q")
+    done = tree.run(run, "--data", data_root, "--seed", 1, "-q")
     assert done.returncode == 0, done.stderr
     (log,) = (tree.folder / "results").rglob("result_0.txt")
-    assert '"implementation", "value": "anomaly"' in log.read_text()
+    assert '"implementation", "value": "careful"' in log.read_text()
+
+
+def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
+    recipe = RECIPES["A kind of measurement"]
+    tree.follow(recipe)
+    registries = {"rules/records/kinds.py", "harness/measure/kinds.py"}
+    assert tree.touched() == {*recipe.shown, *registries, "harness/cli/measurements.py"}
+    assert set(recipe.shown) == {"rules/records/copying.py", "harness/measure/copying.py"}
+    assert [len(added_lines(recipe.changes[path])) for path in sorted(registries)] == [1, 1]
+    (run,) = recipe.commands
+    for name in ("base", "new"):
+        done = tree.run(run, "--data", data_root, "--name", name, "--seed", "1")
+        assert done.returncode == 0 and "Copy rate" in done.stdout, done.stderr
+        assert done.stderr.count("B/s") == 5
+    base, new = (next((tree.folder / "results").glob(f"*-{name}-*")) for name in ("base", "new"))
+    record = json.loads((base / "extra" / "copying.json").read_text())
+    record["processes"] = [
+        {**process, "bytes_per_s": 4e9 + index} for index, process in enumerate(record["processes"])
+    ]
+    (base / "extra" / "copying.json").write_text(json.dumps(record))
+    for process in record["processes"]:
+        process["bytes_per_s"] *= 1.25
+    (new / "extra" / "copying.json").write_text(json.dumps(record))
+    compared = tree.run(f"dlrmbench compare {base} {new}")
+    assert compared.returncode == 0 and "Better: Copy rate 1.25x" in compared.stdout, (
+        compared.stdout + compared.stderr
+    )
+    document = json.loads(tree.run(f"dlrmbench compare {base} {new} --format json").stdout)
+    (factor,) = document["comparisons"][0]["factors"]
+    assert (factor["name"], factor["unit"], round(factor["ratio"], 6)) == ("copying", "B/s", 1.25)
+    assert tree.run("dlrmbench report results -o page.html").returncode == 0
+    page = (tree.folder / "page.html").read_text()
+    assert 'id="copying"' in page and "Copying alone" in page and "5.00 GB/s" in page
+    resumed = tree.run(f"dlrmbench resume {new} -q")
+    assert resumed.returncode == 0, resumed.stderr
+    assert "copying" in tree.run("dlrmbench history results").stdout
+    assert tree.run(f"dlrmbench diff {base} {new}").returncode == 0
+    swept = tree.run("dlrmbench sweep dlrm_tiny --axis runtime.threads=1,2 --copying 65536 -q --data", data_root)
+    assert swept.returncode == 0 and "Copy rate" in swept.stdout, swept.stderr
 
 
 def test_a_study_and_its_verb(tree: Tree) -> None:

@@ -124,7 +124,7 @@ def compare(
 
 def _effect_on(side: "Side", effect: float, unit: str | None) -> float:
     """The smallest effect, where its unit is that of what is compared; else a UsageError."""
-    expected = None if side.measure is None else side.measure.unit
+    expected = side.measure.unit if side.measure is not None and side.measure.scale == "difference" else None
     if unit != expected:
         example = "a fraction such as 3%" if expected is None else f"a difference such as 0.001{expected}"
         raise click.UsageError(

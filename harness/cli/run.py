@@ -191,8 +191,8 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     def on_process(index: int, measured: "Measurement") -> None:
         if not quiet:
             value = getattr(measured.repetitions()[0], measured.MEASURE.value)
-            text = in_unit(value, measured.MEASURE.unit)
-            click.echo(f"process {index + 1}: {text} {measured.MEASURE.unit}", err=True)
+            name, text = measured.MEASURE.name, in_unit(value, measured.MEASURE.unit)
+            click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
 
     run_set, record = open_run_set(folder)
     with locked(run_set):

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec.structs import replace
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
-from reports.comparison.factor import FACTORS
+from reports.comparison.factor import FACTORS, is_ratio
 from reports.comparison.pairing import Pairing, pair_runs
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sample_size import runs_needed
@@ -33,8 +33,6 @@ from reports.text.formatting import percent
 from rules.records.measure import Measure
 
 MIN_EFFECT = 0.03
-MIN_EFFECTS: Mapping[str, float] = {"auc": 0.001}
-"""Of what is compared by differences, by its unit."""
 CONFIDENCE = 0.95
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
@@ -72,9 +70,9 @@ def compare_all(
 def compare_sides(
     base: Side, news: Sequence[Side], *, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> tuple[Comparison, ...]:
-    """As `compare_all`, for sides of any source; the smallest effect is that of base's scale where none is given."""
+    """As `compare_all`, for sides of any source; the smallest effect is that of base's kind where none is given."""
     if min_effect is None:
-        min_effect = MIN_EFFECT if base.measure is None else MIN_EFFECTS[base.measure.unit]
+        min_effect = MIN_EFFECT if base.measure is None else base.measure.min_effect
     drafts = [_draft(base, new, min_effect, confidence) for new in news]
     p_values = [draft.comparison.factors[index].p_value for draft in drafts for index in draft.tested]
     shares = [draft.comparison.converged_p for draft in drafts if draft.comparison.converged_p is not None]
@@ -122,12 +120,12 @@ def _factor(
 ) -> tuple[FactorComparison, Difference | None]:
     """One factor's values, and the difference of its effect on log time; None where it cannot be known.
 
-    What has a `measure` is compared by differences of its values; more of the difference is more of them.
+    What has a `measure` is compared on its scale; more of the difference is more of it.
     """
     base, new = pairing.compared(name)
     unit = FACTORS[name].unit if measure is None else measure.unit
     factor = FactorComparison(
-        name=name,  # type: ignore[arg-type]
+        name=name,
         unit=unit,
         num_base=len(pairing.base),
         num_new=len(pairing.new),
@@ -137,9 +135,10 @@ def _factor(
         which = "no run converged" if not (pairing.base if base is None else pairing.new) else "a log does not say it"
         return replace(factor, reason=f"not known of {side}: {which}"), None
     base_mean, new_mean, sign = float(base.mean()), float(new.mean()), _sign(name)
-    if measure is None:
+    if is_ratio(name):
         ratio, base_value, new_value = math.exp(new_mean - base_mean), math.exp(base_mean), math.exp(new_mean)
-        factor = replace(factor, ratio=ratio, time_ratio=ratio if sign > 0 else 1.0 / ratio)
+        time_ratio = ratio if sign > 0 else 1.0 / ratio
+        factor = replace(factor, ratio=ratio, time_ratio=time_ratio if measure is None else None)
     else:
         base_value, new_value = base_mean, new_mean
         factor = replace(factor, difference=new_mean - base_mean)
@@ -210,7 +209,7 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 def _judge(factor: FactorComparison, difference: Difference, level: float, draft: _Draft) -> FactorComparison:
     """The factor with its verdict at Holm's level."""
     measure, pairing, min_effect = draft.base.measure, draft.pairing, draft.comparison.min_effect
-    margin = math.log1p(min_effect) if measure is None else min_effect
+    margin = math.log1p(min_effect) if is_ratio(factor.name) else min_effect
     found = str(decide(difference, np.asarray(level), margin))
     if measure is not None:
         # Slower is a difference above zero.

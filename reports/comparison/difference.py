@@ -141,7 +141,7 @@ def _of_measurement(measured: MeasuredSet) -> Described:
     named = {name: getattr(measured.record, name, None) for name in ("data_kind", "warm_up_steps", "eval_samples")}
     settings["logged"] = {
         name: Setting(value=_shown(value), source=f"extra/{measured.kind}.json, process 1")
-        for name, value in (*measured.processes[0].hyperparameters.items(), *named.items())
+        for name, value in (*getattr(measured.processes[0], "hyperparameters", {}).items(), *named.items())
         if value is not None
     }
     return Described(label=printable(measured.folder, 120), settings=settings)

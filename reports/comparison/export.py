@@ -7,9 +7,9 @@ import msgspec
 import pandas as pd
 
 from reports.comparison.comparison import DRIFT_REACH
-from reports.comparison.factor import FACTORS, title_of
+from reports.comparison.factor import FACTORS, is_ratio, title_of
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
-from reports.comparison.wording import difference_text, sentence
+from reports.comparison.wording import difference_text, effect_text, sentence
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import record_frame, shared_members
@@ -71,7 +71,7 @@ def factor_cells(factor: FactorComparison) -> list[str | None]:
     change = factor.difference if is_difference else factor.ratio
     reach = f" ({words(interval.low)} – {words(interval.high)})" if interval else ""
     return [
-        title_of(factor.name, factor.unit),
+        title_of(factor.name),
         value_text(factor, factor.base_value),
         value_text(factor, factor.new_value),
         None if change is None else f"{words(change)}{reach}",
@@ -87,6 +87,8 @@ def value_text(factor: FactorComparison, value: float | None) -> str | None:
         return None
     if factor.difference is not None:
         return f"{value:.5f}"
+    if factor.name not in FACTORS:
+        return f"{si(value)}{factor.unit}"
     if factor.name == "time_to_train":
         return duration(value)
     if factor.name == "overhead":
@@ -112,7 +114,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     reasons: dict[str, list[str]] = {}
     for factor in comparison.factors:
         if factor.reason:
-            reasons.setdefault(factor.reason, []).append(title_of(factor.name, factor.unit))
+            reasons.setdefault(factor.reason, []).append(title_of(factor.name))
     texts += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
     return tuple(texts)
 
@@ -156,10 +158,12 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
     if factors[0].name not in FACTORS:
+        unit = "" if is_ratio(factors[0].name) else f" {factors[0].unit}"
+        what = "difference, new minus base" if unit else "ratio, new over base"
         return (
-            f"Intervals of the difference, new minus base: {'; '.join(methods)}; the process is the unit. {which} A "
-            f"verdict goes by the interval and by a smallest effect of {effect:g} {factors[0].unit}. The "
-            "permutation test's p and Cliff's delta decide nothing."
+            f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} A verdict goes by the "
+            f"interval and by a smallest effect of {effect_text(effect, factors[0])}{unit}. The permutation test's p "
+            "and Cliff's delta decide nothing."
         )
     return (
         f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "

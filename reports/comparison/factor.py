@@ -1,7 +1,9 @@
-"""The factors of the time to train: how each is measured, compared and called."""
+"""What is compared: the factors of the time to train, and what each kind of measurement says of itself."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from rules.records.kinds import KINDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -27,6 +29,11 @@ FACTORS: Mapping[str, Factor] = {
 """In the order of a comparison; the first is the whole that the others explain."""
 
 
-def title_of(name: str, unit: str) -> str:
-    """What readers call a factor, or what a kind of measurement compares by differences: 'AUC'."""
-    return FACTORS[name].title if name in FACTORS else unit.upper()
+def title_of(name: str) -> str:
+    """What readers call a factor, or what a kind of measurement compares: 'AUC'."""
+    return FACTORS[name].title if name in FACTORS else KINDS[name].MEASURE.name
+
+
+def is_ratio(name: str) -> bool:
+    """Whether logarithms are compared, and not the values themselves."""
+    return name in FACTORS or KINDS[name].MEASURE.scale == "ratio"

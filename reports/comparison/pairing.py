@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from reports.comparison.factor import FACTORS
+from reports.comparison.factor import FACTORS, is_ratio
 from reports.facts.sides import Sample
 from reports.statistics.ratios import Floats
 
@@ -44,15 +44,15 @@ class Pairing:
         return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
 
     def method(self, factor: str) -> str:
-        on = " on the logarithms" if factor in FACTORS else ""
+        on = " on the logarithms" if is_ratio(factor) else ""
         if self.is_paired:
             return f"Student's t{on}, {len(self.base)} pairs of equal seeds"
         return f"Welch's t{on}"
 
     def compared(self, factor: str) -> tuple[Floats | None, Floats | None]:
-        """What is compared of both sides: the factor's logarithms, or values on a scale of differences.
+        """What is compared of both sides: logarithms, or values on a scale of differences.
 
-        None where a run lacks what they are made of.
+        None where a run lacks what they are made of, or has no logarithm.
         """
         return _compared(self.base, factor), _compared(self.new, factor)
 
@@ -86,7 +86,9 @@ def _compared(samples: Sequence[Sample], factor: str) -> Floats | None:
     known = np.asarray([value for value in values if value is not None], dtype=np.float64)
     if not len(known) or len(known) != len(values):
         return None
-    return np.log(known) if factor in FACTORS else known
+    if not is_ratio(factor):
+        return known
+    return np.log(known) if known.min() > 0 else None
 
 
 def _value(sample: Sample, factor: str) -> float | None:

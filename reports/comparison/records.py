@@ -10,12 +10,12 @@ from reports.statistics.ratios import Verdict
 from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
 
 Positive = Annotated[float, Meta(gt=0)] | None
-FactorName = Literal["time_to_train", "samples_to_converge", "throughput", "overhead", "quality"]
+FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]
 _BASE_VALUE = meaning("geometric mean of base, in the factor's unit")
 _NEW_VALUE = meaning("geometric mean of new, in the factor's unit")
 _TIME_RATIO = meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
 _CLIFFS_DELTA = meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
-_DIFFERENCE = meaning("new minus base, of what has no ratio (quality); the intervals are then the difference's")
+_DIFFERENCE = meaning("new minus base, of what is compared by differences; the intervals are then the difference's")
 _MIN_EFFECT = meaning("smallest effect of interest, as a fraction; in the factor's unit where that has no ratio")
 _REFUSAL = meaning("why the two may not be compared; there are no factors then")
 _IS_REGRESSION = meaning(

@@ -71,7 +71,7 @@ class SweepRow:
 
     @property
     def _records(self) -> list[Any]:
-        """Of the runs or processes, in their order; None where a run has none."""
+        """Of the runs or processes, in their order; None where a run has none. A kind need not record everything."""
         return [run.record for run in self.facts.runs] if self.facts else list(self._processes)
 
     @property
@@ -96,20 +96,25 @@ class SweepRow:
     @property
     def peak_bytes(self) -> float | None:
         """The largest memory of any process: the accelerator's where there is one, else the process's own."""
-        peaks = (record.peak_device_bytes or record.peak_rss_bytes for record in self._records if record)
+        peaks = (
+            getattr(record, "peak_device_bytes", None) or getattr(record, "peak_rss_bytes", None)
+            for record in self._records
+        )
         return max((peak for peak in peaks if peak), default=None)
 
     @property
     def energies(self) -> tuple[EnergyRecord | None, ...]:
         """Of the runs or processes, in their order."""
-        return tuple(record.energy if record else None for record in self._records)
+        return tuple(getattr(record, "energy", None) for record in self._records)
 
     @property
     def energy_per_sample_j(self) -> float | None:
         """Measured energy over samples of all runs; None unless all of them have it."""
         energies = [measured_j(energy) for energy in self.energies]
         samples = (
-            [_trained(run) for run in self.facts.runs] if self.facts else [p.num_samples for p in self._processes]
+            [_trained(run) for run in self.facts.runs]
+            if self.facts
+            else [getattr(process, "num_samples", None) for process in self._processes]
         )
         known, num_samples = [e for e in energies if e is not None], [number for number in samples if number]
         if not energies or len(known) < len(energies) or len(num_samples) < len(samples):

@@ -3,7 +3,7 @@
 import math
 import re
 
-from reports.comparison.factor import FACTORS
+from reports.comparison.factor import FACTORS, is_ratio, title_of
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
@@ -51,20 +51,32 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
-    """'AUC 0.0012 higher, better: +0.0010 to +0.0014 (95 % interval, Holm-adjusted).'"""
-    name, interval = whole.unit.upper(), whole.adjusted_interval
-    if whole.difference is None or interval is None:
+    """'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
+    name, interval, change = title_of(whole.name), whole.adjusted_interval, change_text(whole)
+    if change is None or interval is None:
         return f"Inconclusive: {whole.reason or 'not measured'}."
+    words = times if is_ratio(whole.name) else difference_text
     between = (
-        f"{difference_text(interval.low)} to {difference_text(interval.high)} "
-        f"({percent(interval.confidence)} interval, Holm-adjusted)"
+        f"{words(interval.low)} to {words(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
     )
     if comparison.verdict == "no difference shown":
-        return f"No difference of {comparison.min_effect:g} or more in {name}: {between}."
-    apart = f"{name} {difference_text(whole.difference)}"
+        return f"No difference of {effect_text(comparison.min_effect, whole)} or more in {name}: {between}."
+    apart = f"{name} {change}"
     if comparison.verdict == "inconclusive":
         return f"Inconclusive: {apart}, and {between} is possible; {needs(whole)}."
     return f"{_capital(comparison.verdict)}: {apart}, {between}."
+
+
+def change_text(factor: FactorComparison) -> str | None:
+    """New against base of what a kind of measurement compares: '+0.00123', '1.20x'; None where it is not known."""
+    if factor.difference is not None:
+        return difference_text(factor.difference)
+    return None if factor.ratio is None else times(factor.ratio)
+
+
+def effect_text(min_effect: float, factor: FactorComparison) -> str:
+    """A smallest effect of interest in a factor: '3 %', '0.001'."""
+    return percent(min_effect, 0) if is_ratio(factor.name) else f"{min_effect:g}"
 
 
 def difference_text(value: float) -> str:

@@ -109,17 +109,17 @@ def read_measured(folder: Path, kind: str) -> MeasuredSet:
 
 def measured_side(measured: MeasuredSet) -> Side:
     """The side that a measurement makes: its processes are its runs."""
-    run_set, is_ratio = measured.run_set, measured.measure.scale == "ratio"
+    run_set, is_factor = measured.run_set, _is_factor(measured)
     fields = run_set.system.fields if run_set else {}
     named = {name: getattr(measured.record, name, None) for name in ("data_kind", "dataset_sha256", "eval_samples")}
-    if is_ratio:
+    if is_factor:
         named = {"benchmark": measured.benchmark} | named
     else:
         named["num_samples"] = getattr(measured.processes[0], "num_samples", None)
     return Side(
         label=measured.label,
         kind=measured.kind,
-        measure=None if is_ratio else measured.measure,
+        measure=None if is_factor else measured.measure,
         status="own",
         benchmark=measured.benchmark,
         samples=tuple(_sample(measured, index) for index in range(len(measured.processes))),
@@ -134,11 +134,16 @@ def measured_side(measured: MeasuredSet) -> Side:
     )
 
 
+def _is_factor(measured: MeasuredSet) -> bool:
+    """Throughput is a factor of the time to train, and compared as in runs to the target."""
+    return measured.kind == "throughput"
+
+
 def _sample(measured: MeasuredSet, index: int) -> Sample:
-    """One process, with its seed where the set's record says it: its speed on a scale of ratios, else its value."""
+    """One process, with its seed where the set's record says it: its value, or what a factor is computed from."""
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
-    if measured.measure.scale == "difference":
+    if not _is_factor(measured):
         return Sample(seed=seed, value=measured.values[index])
     return Sample(
         seed=seed,

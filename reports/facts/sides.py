@@ -31,7 +31,7 @@ class Sample:
     clock_step: float = 0.0
     started_ms: float | None = None
     value: float | None = None
-    """Of a measurement on a scale of differences: what is compared."""
+    """What a kind of measurement compares; None where factors of the time are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,32 +1,38 @@
 """The kinds of measurement and all files beside the logs, by name."""
 
 from collections.abc import Mapping
+from importlib import import_module
 
 from rules.records.codec import Record
 from rules.records.measure import Measurement
-from rules.records.profile import ProfileRecord
-from rules.records.quality import QualityRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord, SystemChecks
 from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
-from rules.records.throughput import ThroughputRecord
 
-KINDS: Mapping[str, type[Measurement]] = {
-    "training": RunRecord,
-    "throughput": ThroughputRecord,
-    "profile": ProfileRecord,
-    "quality": QualityRecord,
+_MODULES: Mapping[str, str] = {
+    "training": "rules.records.run:RunRecord",
+    "throughput": "rules.records.throughput:ThroughputRecord",
+    "profile": "rules.records.profile:ProfileRecord",
+    "quality": "rules.records.quality:QualityRecord",
 }
+"""The module and the type of each kind's record: a line is all that a new kind adds here."""
+
+
+def _type_of(place: str) -> type[Measurement]:
+    module, _, name = place.partition(":")
+    record: type[Measurement] = getattr(import_module(module), name)
+    return record
+
+
+KINDS: Mapping[str, type[Measurement]] = {kind: _type_of(place) for kind, place in _MODULES.items()}
 IN_PROCESSES: tuple[str, ...] = tuple(name for name, kind in KINDS.items() if "processes" in kind.__struct_fields__)
 """Kinds that are measured in several fresh processes, gathered in extra/<kind>.json."""
 RECORDS: Mapping[str, type[Record]] = {
     "run_set": RunSetRecord,
     "run": RunRecord,
-    "throughput": ThroughputRecord,
-    "profile": ProfileRecord,
-    "quality": QualityRecord,
+    **{kind: record for kind, record in KINDS.items() if kind != "training"},
     "sweep": SweepRecord,
     "study": StudyRecord,
     "system": SystemRecord,

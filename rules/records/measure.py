@@ -27,6 +27,13 @@ class Measure:
     direction: Literal["higher", "lower"]
     """Which one is better."""
     columns: tuple[Column, ...]
+    """One of them is of `value`; its title is what readers call the quantity."""
+    min_effect: float = 0.03
+    """The smallest difference of interest: a fraction on a "ratio" scale, else in the unit."""
+
+    @property
+    def name(self) -> str:
+        return next((column.title for column in self.columns if column.member == self.value), self.title)
 
 
 class Measurement(Document, frozen=True, kw_only=True):

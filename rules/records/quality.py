@@ -60,6 +60,7 @@ class QualityRecord(Measurement, frozen=True, kw_only=True):
         unit="auc",
         scale="difference",
         direction="higher",
+        min_effect=0.001,
         columns=(
             Column(member="num_samples", title="Samples", unit=None),
             Column(member="auc", title="AUC", unit="auc"),

@@ -1,4 +1,4 @@
-"""Kinds of measurement that are compared by differences: table, notes and section, from the record's metadata."""
+"""Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,19 +22,24 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
 
 
 def measure_of(sweep: SweepFacts) -> Measure | None:
-    """What a sweep compares by differences; None where it compares ratios."""
-    record = KINDS.get(sweep.mode)
-    return record.MEASURE if record is not None and record.MEASURE.scale == "difference" else None
+    """What the kind of a sweep measures; None for runs to a target, and for throughput."""
+    record = None if sweep.mode == "throughput" else KINDS.get(sweep.mode)
+    return record.MEASURE if record is not None else None
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
-    """A value as its unit is printed."""
-    return MISSING if value is None else _WORDS.get(unit, si)(value)
+    """A value as its unit is printed: '0.75123' of an AUC, '2.02 GB/s'."""
+    if value is None:
+        return MISSING
+    if unit is None or unit in _WORDS:
+        return _WORDS[unit](value)
+    number = si(value)
+    return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"
 
 
 def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet | None], Cell]]]:
     """What is compared with its interval, then the means of what is recorded beside it, each with what it shows."""
-    name, unit = measure.unit.upper(), measure.unit
+    name, unit = measure.name, measure.unit
 
     def between(measured: MeasuredSet | None) -> Cell:
         ends = measured_ends(measured)
@@ -59,12 +64,12 @@ def measured_ends(measured: MeasuredSet | None) -> tuple[float, float] | None:
 
 def measured_notes(measure: Measure, sweep: SweepFacts) -> tuple[str, ...]:
     """What must be known beside a sweep's table."""
-    name = measure.unit.upper()
-    notes = [f"{name} after equal samples of one dataset, in fresh processes of equal seeds; nothing is a score."]
+    name = measure.name
+    notes = [f"{name} of fresh processes with equal seeds; nothing is a score."]
     if any(row.comparison for row in sweep.rows):
         notes.append(
-            f"Verdicts are on differences of {name} against the first configuration with results; all of them are "
-            "one family of tests (Holm)."
+            f"Verdicts are on {measure.scale}s of {name} against the first configuration with results; all of them "
+            "are one family of tests (Holm)."
         )
     notes += [f"{row.label}: {sentence(row.comparison)}" for row in sweep.rows if row.comparison is not None]
     return (*notes, *(f"{row.label} failed: {row.failure}" for row in sweep.rows if row.failure))
@@ -95,7 +100,7 @@ def measured_section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
         caption=f"{measure.title}, over the processes of each measurement",
         is_sortable=len(measured) > 1,
     )
-    lead = "Measured after a fixed number of samples: nothing here is a time to train or a score."
+    lead = "Measured without training to a target: nothing here is a time to train or a score."
     return PageSection(
         id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=(Prose(text=lead), table)
     )

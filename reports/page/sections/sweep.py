@@ -5,14 +5,16 @@ from dataclasses import dataclass, replace
 from itertools import product
 
 from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
+from reports.comparison.factor import FACTORS
 from reports.comparison.sweep import SweepFacts, SweepRow
-from reports.comparison.wording import difference_text, sentence, speed, with_sign
+from reports.comparison.wording import change_text, sentence, speed, with_sign
 from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
 from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.measured import (
+    in_unit,
     measure_of,
     measured_columns,
     measured_ends,
@@ -174,8 +176,8 @@ def brief_verdict(row: SweepRow) -> str:
         return "failed"
     if row.comparison is None or row.num_runs == 0:
         return against_first(row)
-    if whole is not None and whole.difference is not None:
-        return f"{row.comparison.verdict}: {difference_text(whole.difference)}"
+    if whole is not None and whole.name not in FACTORS:
+        return f"{row.comparison.verdict}: {change_text(whole) or MISSING}"
     if whole is None or whole.time_ratio is None:
         return f"{row.num_converged} of {plural(row.num_runs, 'run')} converged"
     text = speed(whole.time_ratio)
@@ -225,10 +227,10 @@ def _quantities(sweep: SweepFacts) -> list[_Quantity]:
             _Quantity(
                 key=sweep.mode,
                 title=measure.title,
-                unit=measure.unit.upper(),
+                unit=measure.name,
                 value=lambda row: row.measured.mean(measure.value) if row.measured else None,
                 ends=lambda row: measured_ends(row.measured),
-                words=lambda value: f"{value:.5f}",
+                words=lambda value: in_unit(value, measure.unit),
                 is_ratio=measure.scale == "ratio",
             )
         ]

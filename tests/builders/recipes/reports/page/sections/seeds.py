@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from reports.document.blocks import text_table
+from reports.document.blocks import numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 
@@ -11,5 +11,5 @@ def seeds_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """None where no log gives a seed."""
     runs = [(one.label, run.label, run.result.seed) for one in group for run in one.runs]
     rows = [row for row in runs if row[2] is not None]
-    table = text_table(("Configuration", "Run", "Seed"), rows, numbers=("Seed",), caption="The seeds")
+    table = text_table(("Configuration", "Run", numeric("Seed")), rows, caption="The seeds", id_=f"{id_}-seed-table")
     return PageSection(id=f"{id_}-seeds", heading="Seeds", name="Seeds", blocks=(table,)) if rows else None

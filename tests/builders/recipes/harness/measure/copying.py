@@ -1,0 +1,27 @@
+"""Copying: bytes per second of one large copy in memory."""
+
+from dataclasses import dataclass
+from time import perf_counter
+
+from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from reference_models.process.world import World
+from rules.records.copying import CopyingProcess, CopyingRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class CopyingJob(Job):
+    """One process's measurement."""
+
+    num_bytes: int
+
+
+def copy_memory(job: CopyingJob, world: World, on_event: OnEvent) -> CopyingRecord:
+    """Copy zeros that were written before."""
+    source = bytearray(job.num_bytes)
+    start_s = perf_counter()
+    copy = bytes(source)
+    rate = len(copy) / (perf_counter() - start_s)
+    return CopyingRecord(processes=(CopyingProcess(num_bytes=len(copy), bytes_per_s=rate),))
+
+
+KIND = MeasurementKind(name="copying", job=CopyingJob, record=CopyingRecord, run=copy_memory, min_processes=5)

@@ -1,0 +1,19 @@
+"""The reference with a look at the loss after every step: says at which one training diverges, and waits for each."""
+
+from typing import Any
+
+import torch
+
+from reference_models.data.store.dataset import Batch
+from reference_models.dlrm.reference import ReferenceWorkload
+
+
+class CarefulWorkload(ReferenceWorkload):
+    """The reference, which raises NotFiniteError at the very step."""
+
+    name = "careful"
+
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        loss = super()._train_step(model, optimizers, batch)
+        self._check_loss(loss)
+        return loss
