@@ -10,14 +10,12 @@ import sys
 import traceback
 from pathlib import Path
 
-from harness.config.catalog import parse_workload
 from harness.foundation.errors import ExitCode, end_process
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
 from harness.measure.job import explain_and_end, measure, read_job, send_to_parent, watch_parent
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
-from rules.benchmarks.loader import parse_benchmark
 
 COLLECTIVE_TIMEOUT_S = 300.0
 """How long one collective call waits for a rank that is alive."""
@@ -30,7 +28,7 @@ def stderr_path(folder: Path, rank: int) -> Path:
 def run_rank(spec_path: Path) -> None:
     """Meet the other ranks, make sure that all are about to do the same, and do it."""
     kind, job = read_job(spec_path)
-    config = parse_workload(benchmark := parse_benchmark(job.tables, Path(job.definition_path)), benchmark.sections)
+    _, config = job.parse()
     runtime = config.runtime
     meeting = rendezvous(num_ranks=runtime.ranks)
     with Heartbeat(meeting):

@@ -7,10 +7,13 @@ its options.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
+from harness.config.catalog import WorkloadConfig, parse_workload
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.world import World
+from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.records.measure import Measurement
 
 OnEvent = Callable[[Mapping[str, Any]], None]
@@ -18,13 +21,18 @@ OnEvent = Callable[[Mapping[str, Any]], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Job:
-    """What every process is asked; a kind adds its own. Travels as JSON, `folder` is where it stands."""
+    """What every process is asked; a kind adds its own. Travels as JSON, `folder` is where that file is."""
 
     tables: dict[str, Any]
     definition_path: str
     data_dir: str
     seed: int
     folder: str
+
+    def parse(self) -> tuple[Benchmark, WorkloadConfig]:
+        """Parse the definition. Raises DefinitionError or ConfigError."""
+        benchmark = parse_benchmark(self.tables, Path(self.definition_path))
+        return benchmark, parse_workload(benchmark, benchmark.sections)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,7 +65,7 @@ KINDS: Mapping[str, str] = {
 
 
 def find_kind(name: str) -> MeasurementKind:
-    """The kind of that name. Raises HarnessError (exit 8) where this version has none."""
+    """Find the kind of that name. Raises HarnessError (exit 8) where this version has none."""
     if name not in KINDS:
         raise HarnessError(
             f"kind of measurement {name!r}: not known to this version, which has {', '.join(KINDS)}.", ExitCode.INPUT

@@ -6,18 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from harness.config.catalog import parse_workload
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
-from harness.measure.throughput import MIN_PROCESSES, describe_counts, train_steps
-from harness.measure.training import describe_rank
+from harness.measure.throughput import MIN_PROCESSES, describe_costs, describe_process, train_steps
 from harness.system.energy import EnergyMeter
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.metrics import measure_quality
 from reference_models.training.workload import EvaluatesMetrics
-from rules.benchmarks.loader import parse_benchmark
 from rules.records.codec import VERSION, convert
 from rules.records.quality import QualityRecord
 
@@ -37,8 +34,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
     Raises NotFiniteError when training diverges.
     """
-    benchmark = parse_benchmark(job.tables, Path(job.definition_path))
-    config = parse_workload(benchmark, benchmark.sections)
+    _, config = job.parse()
     spec = config.spec(Path(job.data_dir), job.seed)
     dataset = open_dataset(spec.data_dir, config.data)
     workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
@@ -57,28 +53,22 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         metrics = asdict(workload.evaluate_with(measure_quality))
         evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
         on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
-    energy = meter.stop()
-    ranks = world.gather(describe_rank(workload, world))
-    if ranks is None:
+    process = describe_process(workload, world, meter.stop())
+    if process is None:
         return None
     costs = config.costs(dataset.train.num_embeddings)
-    process = {
+    process |= {
         "num_samples": num_samples,
         "training_flop": costs.training_flop_per_sample * num_samples,
         "train_s": train_s,
         "evaluations": evaluations,
-        "hyperparameters": dict(workload.hyperparameters()),
-        "peak_device_bytes": workload.peak_device_bytes(),
-        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
-        "energy": energy,
-        "ranks": ranks if world.size > 1 else [],
     }
     content = {
         "schema_version": VERSION,
         "data_kind": config.data.kind,
         "dataset_sha256": dataset.dataset_sha256,
         "eval_samples": workload.eval_samples,
-        "computed": describe_counts(costs),
+        "computed": describe_costs(costs),
         "processes": [process],
     }
     return convert(content, QualityRecord)

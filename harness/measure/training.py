@@ -5,12 +5,11 @@ import math
 import resource
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness.config.catalog import parse_workload
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
@@ -21,7 +20,7 @@ from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model, is_model
 from reference_models.training.workload import MeasuresTraffic, Workload
-from rules.benchmarks.loader import Benchmark, parse_benchmark
+from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
 from rules.records.run import RunRecord
@@ -30,7 +29,7 @@ NOT_LEARNING_BELOW = 0.55
 """AUC under which a run is given up from its second evaluation on."""
 _PROGRESS_EVERY_S = 0.5
 EXCHANGE_STEPS = 5
-"""Pairs of steps after a run of several ranks, for counting what they exchange."""
+"""Pairs of steps after a run of several ranks, for counting their traffic."""
 T = TypeVar("T")
 
 
@@ -178,15 +177,13 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
 
     In a world of several ranks all of them train, and rank 0 writes.
     """
-    is_first, folder = world.rank == 0, Path(spec.folder)
+    folder = Path(spec.folder)
     started = datetime.now(UTC)
-    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
-    config = parse_workload(benchmark, benchmark.sections)
-    workload_spec = config.spec(Path(spec.data_dir), spec.seed)
-    dataset = open_dataset(workload_spec.data_dir, config.data)
-    workload = config.implementation.load(workload_spec, world)
+    benchmark, config = spec.parse()
+    dataset = open_dataset(Path(spec.data_dir), config.data)
+    workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
     clock = Clock()
-    log = RunLogWriter(folder / "log.txt" if is_first else None, clock)
+    log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock)
     meter = EnergyMeter(config.runtime.device)
     monitor = Monitor(clock, spec.timeout_s, meter, world, on_event)
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
@@ -196,8 +193,11 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = meter.stop()
     log.close()
-    ranks = describe_ranks(workload, world)
-    if not is_first:
+    ranks = world.gather(describe_rank(workload, world))
+    exchange = None
+    if world.size > 1 and isinstance(workload, MeasuresTraffic):
+        exchange = workload.measure_traffic(EXCHANGE_STEPS)
+    if ranks is None:
         return None
     content = {
         "schema_version": VERSION,
@@ -209,34 +209,21 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "exit_code": 0,
         "started_utc": started.isoformat(timespec="milliseconds"),
         "ended_utc": datetime.now(UTC).isoformat(timespec="milliseconds"),
-        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks["ranks"]),
+        "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),
         "peak_device_bytes": workload.peak_device_bytes(),
         "energy": energy,
-        "cache_clear": {
-            "cleared": cache.cleared,
-            "method": cache.method,
-            "resident_bytes_before": cache.resident_bytes_before,
-            "resident_bytes_after": cache.resident_bytes_after,
-        },
+        "cache_clear": asdict(cache),
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,
         "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
-        **(ranks if world.size > 1 else {"ranks": [], "exchange": None}),
+        "ranks": ranks if world.size > 1 else [],
+        "exchange": exchange,
     }
     return convert(content, RunRecord)
 
 
-def describe_ranks(workload: Workload, world: World) -> dict[str, Any]:
-    """After the run, where its processes were and, where there were several, what they exchanged."""
-    here = describe_rank(workload, world)
-    exchange = None
-    if world.size > 1 and isinstance(workload, MeasuresTraffic):
-        exchange = workload.measure_traffic(EXCHANGE_STEPS)
-    return {"ranks": world.gather(here) or [], "exchange": exchange}
-
-
 def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
-    """Where this process is, and the most memory it has taken so far."""
+    """Describe where this process is, and the most memory it has taken so far."""
     return {
         "rank": world.rank,
         "host": socket.gethostname(),
@@ -248,6 +235,7 @@ def describe_rank(workload: Workload, world: World) -> dict[str, Any]:
 def describe_run(
     spec: TrainingJob, benchmark: Benchmark, dataset_sha256: str | None, implementation: str
 ) -> dict[str, Any]:
+    """Describe what the log says of a run before its model is built, by key."""
     lines: dict[str, Any] = {
         keys.SUBMISSION_BENCHMARK: benchmark.name,
         keys.SUBMISSION_DIVISION: spec.division,
