@@ -165,8 +165,9 @@ def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ..
 
 def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     """Run what is missing, then judge, score and report; exits with the set's code."""
-    from harness.run_sets.finish import finish_set
+    from harness.run_sets.finish import exit_code_of_set, finish_set
     from harness.run_sets.runner import complete_set, resume_command
+    from reports.views.score import finished_blocks
 
     try:
         run_set = complete_set(folder, quiet=quiet)
@@ -174,9 +175,9 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
         if not isinstance(error, HarnessError):
             click.echo(f"Finished runs are kept. Complete the set with: {resume_command(folder)}", err=True)
         raise
-    finished = finish_set(run_set)
-    show(finished.blocks())
-    click.get_current_context().exit(int(finished.exit_code))
+    facts, page = finish_set(folder)
+    show(finished_blocks(facts, run_set.system, folder, page))
+    click.get_current_context().exit(int(exit_code_of_set(facts)))
 
 
 def measure_and_show(folder: Path, *, quiet: bool) -> None:

@@ -226,16 +226,9 @@ def _show(facts: "SweepFacts", form: str) -> None:
 
 
 def _exit_code(sweep: "SweepRecord", facts: "SweepFacts") -> ExitCode:
-    """The worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
-    codes = [ExitCode(one.failure.exit_code) for one in sweep.configurations if one.failure is not None]
-    for row in facts.rows:
-        if row.facts is None:
-            continue
-        if row.facts.result.score_s is None and row.num_converged < row.num_runs:
-            timed_out = all(
-                run.result.abort_reason == "timeout" for run in row.facts.runs if not run.result.converged
-            )
-            codes.append(ExitCode.TIMEOUT if timed_out else ExitCode.NOT_CONVERGED)
-        elif row.facts.verdict.outcome == "invalid":
-            codes.append(ExitCode.COMPLIANCE)
+    """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
+    from harness.run_sets.finish import exit_code_of_set
+
+    codes = [ExitCode(entry.failure.exit_code) for entry in sweep.configurations if entry.failure is not None]
+    codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
     return next((code for code in _WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))

@@ -1,4 +1,4 @@
-"""A run set on disk: its folders, its lock, and the state of each run as the files tell it.
+"""A run set on disk: its folders, its lock, and the state of each run as its files say it.
 
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
@@ -39,6 +39,10 @@ class RunSet:
     def results(self) -> Path:
         return self.folder / "results" / self.system / self.benchmark
 
+    @property
+    def definition(self) -> Path:
+        return self.extra / "definition.toml"
+
     def result(self, index: int) -> Path:
         return self.results / f"result_{index}.txt"
 
@@ -47,7 +51,7 @@ class RunSet:
         return sorted((f for f in folders if f.is_dir()), key=lambda f: int(f.name.removeprefix("attempt_")))
 
     def new_attempt(self, index: int) -> Path:
-        """An empty folder for the next attempt at run `index`."""
+        """Make an empty folder for the next attempt at run `index`."""
         attempts = self.attempts(index)
         number = int(attempts[-1].name.removeprefix("attempt_")) + 1 if attempts else 0
         folder = self.extra / f"run_{index}" / f"attempt_{number}"
@@ -55,7 +59,7 @@ class RunSet:
         return folder
 
     def commit(self, index: int, attempt: Path) -> Path:
-        """The commit point of a run: one rename of its finished log."""
+        """Commit a run by one rename of its finished log."""
         target = self.result(index)
         (attempt / "log.txt").rename(target)
         sync_folder(target.parent)
@@ -89,7 +93,7 @@ class RunSet:
 
 
 def record_interrupted(attempt: Path, *, index: int, reason: str, exit_code: int | None) -> None:
-    """run.json of an attempt that did not finish."""
+    """Write run.json of an attempt that did not finish."""
     _write_run(attempt, index=index, status="interrupted", reason=reason, exit_code=exit_code)
 
 
@@ -101,7 +105,7 @@ def _write_run(
     reason: str | None,
     exit_code: int | None = None,
 ) -> None:
-    """run.json of an attempt that could not write its own; what was not measured is null."""
+    """Write run.json of an attempt that could not write its own; what was not measured is null."""
     spec_path = attempt / "spec.json"
     record = RunRecord(
         run_index=index,
@@ -126,7 +130,7 @@ def _write_run(
 
 
 def is_finished(log: RunLog) -> bool:
-    """Whether a log ends as a run ends: by success, or by having failed to converge."""
+    """Return whether a log ends as a run ends: by success, or by having failed to converge."""
     stop = log.last(keys.RUN_STOP)
     if stop is None or log.unparsed:
         return False
@@ -134,7 +138,7 @@ def is_finished(log: RunLog) -> bool:
 
 
 def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
-    """An existing run set and its run_set.json. Raises HarnessError (exit 8)."""
+    """Open an existing run set and its run_set.json. Raises HarnessError (exit 8)."""
     path = folder / "extra" / RUN_SET_FILE
     if not folder.is_dir():
         raise HarnessError(f"{folder}: no such run set.", ExitCode.INPUT)

@@ -3,17 +3,16 @@
 import shutil
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
-from harness.launch.process import explain_end, launch_worker
-from harness.measure.job import write_job
+from harness.launch.process import explain_end
 from harness.measure.kinds import MeasurementKind, OnEvent, find_kind
 from harness.run_sets.folder import RunSet
-from harness.run_sets.runner import num_ranks
-from rules.benchmarks.loader import read_toml
+from harness.run_sets.runner import job_members, launch_job
 from rules.records.codec import Damage, decode
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
@@ -43,24 +42,13 @@ def launch(
     folder: Path,
     index: int,
     failure: str,
-    options: Mapping[str, object],
+    options: Mapping[str, Any],
     on_event: OnEvent = lambda event: None,
 ) -> Measurement:
     """Do the kind's job for the set's configuration in a fresh process; `failure` begins the error's message."""
     folder.mkdir(exist_ok=True)
     (folder / kind.file).unlink(missing_ok=True)
-    tables = read_toml(run_set.extra / "definition.toml")
-    job = kind.job(
-        tables={**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
-        definition_path=str(run_set.extra / "definition.toml"),
-        data_dir=record.dataset.dir,
-        seed=record.seeds[index],
-        folder=str(folder),
-        **options,
-    )
-    end = launch_worker(
-        write_job(kind, job), num_threads=record.num_threads, on_event=on_event, num_ranks=num_ranks(record)
-    )
+    end = launch_job(kind, kind.job(**job_members(run_set, record, index, folder), **options), record, on_event)
     if not (folder / kind.file).exists():
         reason, code = explain_end(end)
         raise HarnessError(f"{failure}: {reason}", code)
@@ -68,7 +56,7 @@ def launch(
 
 
 def is_measured(run_set: RunSet, record: RunSetRecord, index: int) -> bool:
-    """Whether a process has left its record."""
+    """Return whether a process has left its record."""
     kind = find_kind(record.kind)
     return not isinstance(decode(_process_folder(run_set, record, index) / kind.file, kind.record), Damage)
 
@@ -87,7 +75,7 @@ def gather_processes(run_set: RunSet, record: RunSetRecord) -> Measurement:
 
 
 def measured_path(run_set: RunSet, record: RunSetRecord) -> Path:
-    """extra/<kind>.json, where all processes' records are gathered."""
+    """Return extra/<kind>.json, where all processes' records are gathered."""
     return run_set.extra / f"{record.kind}.json"
 
 

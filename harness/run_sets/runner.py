@@ -1,7 +1,7 @@
 """The parent: N runs of one benchmark into one run set, complete whatever happens in between."""
 
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -15,9 +15,9 @@ from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_json, read_record, write_text
-from harness.launch.process import explain_end, launch_worker
+from harness.launch.process import WorkerEnd, explain_end, launch_worker
 from harness.measure.job import write_job
-from harness.measure.kinds import find_kind
+from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
 from harness.run_sets.progress import RunProgress
@@ -93,12 +93,12 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
     write_system_json(run_set.folder / "systems", system, name=slug)
-    write_text(run_set.extra / "definition.toml", tomli_w.dumps(dict(config.tables)))
+    write_text(run_set.definition, tomli_w.dumps(dict(config.tables)))
     return run_set
 
 
 def unique_folder(output: Path, name: str) -> Path:
-    """A folder below `output` that does not exist yet; two sets of one second get a counter."""
+    """Find a folder below `output` that does not exist yet; two sets of one second get a counter."""
     folder, number = output / name, 1
     while folder.exists():
         number += 1
@@ -112,84 +112,58 @@ def _dataset_record(data_dir: Path) -> dict[str, Any]:
     return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
 
 
-def complete_set(
-    folder: Path,
-    *,
-    quiet: bool = False,
-    on_run: Callable[[int], None] | None = None,
-    indices: Sequence[int] | None = None,
-) -> RunSet:
+def complete_set(folder: Path, *, quiet: bool = False, indices: Sequence[int] | None = None) -> RunSet:
     """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
     run_set, record = open_run_set(folder)
     if not find_kind(record.kind).is_scored:
         raise HarnessError(
             f"{folder}: holds a {record.kind} measurement, which has no runs to complete. Measure again with "
-            f"{record.command}",
-            ExitCode.USAGE,
+            f"{record.command}"
         )
     with locked(run_set):
-        tables = read_toml(run_set.extra / "definition.toml")
-        benchmark = parse_benchmark(tables, run_set.extra / "definition.toml")
+        benchmark = parse_benchmark(read_toml(run_set.definition), run_set.definition)
         if benchmark.definition_sha256 != record.benchmark.definition_sha256:
             raise HarnessError(
-                f"{run_set.extra / 'definition.toml'}: differs from the definition that the set began with.",
-                ExitCode.INPUT,
+                f"{run_set.definition}: differs from the definition that the set began with.", ExitCode.INPUT
             )
         refuse_other_system(run_set, record)
         for index in range(record.num_runs) if indices is None else indices:
             if not run_set.recover(index):
-                refuse_foreign(run_set, record, index)
-                _run(run_set, record, benchmark, tables, index, quiet=quiet)
-            if on_run is not None:
-                on_run(index)
+                refuse_externally_launched(run_set, record, index)
+                _run(run_set, record, benchmark, index, quiet=quiet)
     return run_set
 
 
-def refuse_foreign(run_set: RunSet, record: RunSetRecord, index: int) -> None:
-    """A run whose ranks were started from outside is started there again, by whoever has the machines."""
+def refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:
+    """Refuse a run whose ranks an external launcher starts: it is started there again."""
     if "runtime.ranks" in record.config and record.config["runtime.ranks"].source == WORLD_SOURCE:
         raise HarnessError(
             f"{run_set.folder}: run {index} is missing, and the ranks of this set are started by torchrun or srun. "
-            f"Start it there again, with --run-index {index}.",
-            ExitCode.USAGE,
+            f"Start it there again, with --run-index {index}."
         )
 
 
 def resume_command(folder: Path) -> str:
+    """Return the command line that completes the set or sweep in `folder`."""
     return shlex.join(["dlrmbench", "resume", str(folder)])
 
 
 def refuse_other_system(run_set: RunSet, record: RunSetRecord) -> None:
-    """All runs of a set come from one system; another one needs a set of its own."""
+    """Refuse to continue a set on another system than it began on."""
     given = {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
     here = system_slug(describe_system(given, device=record.config["runtime.device"].value))
     if here != run_set.system:
         raise HarnessError(
-            f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here.",
-            ExitCode.USAGE,
+            f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here."
         )
 
 
-def _run(
-    run_set: RunSet,
-    record: RunSetRecord,
-    benchmark: Benchmark,
-    tables: dict[str, Any],
-    index: int,
-    *,
-    quiet: bool,
-) -> None:
+def _run(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark, index: int, *, quiet: bool) -> None:
     attempt = run_set.new_attempt(index)
-    spec = make_spec(run_set, record, tables, index, attempt)
     label = f"run {index + 1} of {record.num_runs}"
     progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
     try:
-        end = launch_worker(
-            write_job(KIND, spec),
-            num_threads=record.num_threads,
-            on_event=progress.on_event,
-            num_ranks=num_ranks(record),
-        )
+        end = launch_job(KIND, make_training_job(run_set, record, index, attempt), record, progress.on_event)
     except BaseException as error:
         if not _commit_if_finished(run_set, index, attempt):
             reason = type(error).__name__ if str(error) == "" else str(error)
@@ -212,19 +186,13 @@ def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
     return (attempt / "log.txt").exists() and run_set.recover(index)
 
 
-def make_spec(
-    run_set: RunSet, record: RunSetRecord, tables: dict[str, Any], index: int, attempt: Path
-) -> TrainingJob:
+def make_training_job(run_set: RunSet, record: RunSetRecord, index: int, attempt: Path) -> TrainingJob:
+    """Make the job of run `index` of a set, in the folder of its attempt."""
     given = {field: entry.value for field, entry in record.submission.items()}
-    threads = {"runtime": {**tables.get("runtime", {}), "threads": record.num_threads}}
     return TrainingJob(
-        tables={**tables, **threads},
-        definition_path=str(run_set.extra / "definition.toml"),
+        **job_members(run_set, record, index, attempt),
         run_index=index,
         attempt=int(attempt.name.removeprefix("attempt_")),
-        seed=record.seeds[index],
-        folder=str(attempt),
-        data_dir=record.dataset.dir,
         division=record.division,
         submission_org=given.get("submitter") or UNSPECIFIED,
         submission_platform=given.get("platform") or UNSPECIFIED,
@@ -233,9 +201,23 @@ def make_spec(
     )
 
 
-def num_ranks(record: RunSetRecord) -> int:
-    """Of each process of the set."""
-    return record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
+def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
+    """Collect what a job of any kind is asked, from the set's definition and record."""
+    tables = read_toml(run_set.definition)
+    return {
+        "tables": {**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
+        "definition_path": str(run_set.definition),
+        "data_dir": record.dataset.dir,
+        "seed": record.seeds[index],
+        "folder": str(folder),
+    }
+
+
+def launch_job(kind: MeasurementKind, job: Job, record: RunSetRecord, on_event: OnEvent) -> WorkerEnd:
+    """Do a job of the set in fresh processes, as many as it has ranks."""
+    num_ranks = record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
+    path = write_job(kind, job)
+    return launch_worker(path, num_threads=record.num_threads, on_event=on_event, num_ranks=num_ranks)
 
 
 def _describe_end(record: RunRecord) -> str:

@@ -123,15 +123,15 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
     with hold_lock(folder / "lock", folder):
         sweep = read_record(folder / SWEEP_FILE, SweepRecord)
         configurations = list(sweep.configurations)
-        for position, one in enumerate(configurations):
-            if one.folder is not None:
-                configurations[position] = change(one, failure=None)
-                refuse_other_system(*open_run_set(folder / one.folder))
+        for position, configuration in enumerate(configurations):
+            if configuration.folder is not None:
+                configurations[position] = change(configuration, failure=None)
+                refuse_other_system(*open_run_set(folder / configuration.folder))
         for progress, position in _rounds(sweep):
-            one, run_index = configurations[position], progress.run_index
-            if one.failure is not None or one.folder is None or run_index is None:
+            configuration, run_index = configurations[position], progress.run_index
+            if configuration.failure is not None or configuration.folder is None or run_index is None:
                 continue
-            run_set, record = open_run_set(folder / one.folder)
+            run_set, record = open_run_set(folder / configuration.folder)
             if _is_done(run_set, record, run_index):
                 continue
             if on_run is not None:
@@ -140,38 +140,30 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
                 _advance(run_set, record, run_index, quiet=quiet)
             except HarnessError as error:
                 failure = FailureRecord(
-                    reason=str(error).partition("\n")[0], exit_code=int(error.exit_code), run_index=run_index
+                    reason=_first_line(error), exit_code=int(error.exit_code), run_index=run_index
                 )
-                configurations[position] = change(one, failure=failure)
+                configurations[position] = change(configuration, failure=failure)
                 write_record(folder / SWEEP_FILE, change(sweep, configurations=tuple(configurations)))
+        measured = [
+            (position, folder / entry.folder)
+            for position, entry in enumerate(configurations)
+            if entry.folder is not None and entry.failure is None
+        ]
         if not find_kind(sweep.kind).is_scored:
-            for one in configurations:
-                if one.folder is not None and one.failure is None:
-                    gather_processes(*open_run_set(folder / one.folder))
-        if sweep.with_profile:
-            configurations = _profile(folder, configurations, on_run)
+            for _, set_folder in measured:
+                gather_processes(*open_run_set(set_folder))
+        for number, (position, set_folder) in enumerate(measured if sweep.with_profile else (), start=1):
+            label = f"profile {configurations[position].label}"
+            progress = Progress(number=number, total=len(measured), label=label, run_index=None)
+            failed = _why_not_profiled(set_folder, progress, on_run)
+            configurations[position] = change(configurations[position], profile_failure=failed)
         sweep = change(sweep, configurations=tuple(configurations))
         write_record(folder / SWEEP_FILE, sweep)
     return sweep
 
 
-def _profile(
-    folder: Path, configurations: Sequence[ConfigurationRecord], on_run: OnRun | None
-) -> list[ConfigurationRecord]:
-    """Profile every configuration that was measured and has no profile yet; what fails is recorded beside it."""
-    measured = [one for one in configurations if one.folder is not None and one.failure is None]
-    profiled = []
-    for one in configurations:
-        if one in measured and one.folder is not None:
-            progress = Progress(
-                number=measured.index(one) + 1, total=len(measured), label=f"profile {one.label}", run_index=None
-            )
-            one = change(one, profile_failure=_why_not_profiled(folder / one.folder, progress, on_run))
-        profiled.append(one)
-    return profiled
-
-
 def _why_not_profiled(folder: Path, progress: Progress, on_run: OnRun | None) -> str | None:
+    """Profile a configuration that has no profile yet; returns what failed."""
     run_set, record = open_run_set(folder)
     if (run_set.extra / PROFILE_FILE).exists():
         return None
@@ -180,13 +172,17 @@ def _why_not_profiled(folder: Path, progress: Progress, on_run: OnRun | None) ->
     try:
         profile_set(run_set, record, num_steps=None, trace=None, on_progress=lambda doing: None)
     except HarnessError as error:
-        return str(error).partition("\n")[0]
+        return _first_line(error)
     return None
 
 
+def _first_line(error: HarnessError) -> str:
+    return str(error).partition("\n")[0]
+
+
 def _rounds(sweep: SweepRecord) -> Iterator[tuple[Progress, int]]:
-    """Every run of the sweep in the order in which it is made, with its configuration's position."""
-    positions = [position for position, one in enumerate(sweep.configurations) if one.folder is not None]
+    """Yield every run of the sweep in the order in which it is made, with its configuration's position."""
+    positions = [position for position, entry in enumerate(sweep.configurations) if entry.folder is not None]
     total, number = sweep.num_runs * len(positions), 0
     for run_index in range(sweep.num_runs):
         for position in positions if run_index % 2 == 0 else reversed(positions):

@@ -114,4 +114,3 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
 
 def use_fast_workers(monkeypatch: pytest.MonkeyPatch, workers: FastWorkers) -> None:
     monkeypatch.setattr("harness.run_sets.runner.launch_worker", workers)
-    monkeypatch.setattr("harness.run_sets.measurement.launch_worker", workers)
