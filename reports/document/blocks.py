@@ -323,6 +323,12 @@ class Part:
     blocks: "tuple[Block, ...]"
 
 
+def facts_part(title: str, facts: Iterable[tuple[str, str]]) -> Part:
+    """A heading with facts by name; an empty one is not said."""
+    said = tuple(Fact(name=name, value=value) for name, value in facts if value)
+    return Part(heading=Heading(text=title), blocks=(Facts(facts=said),))
+
+
 Block = (
     Table
     | Chart

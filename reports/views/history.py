@@ -23,8 +23,7 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
     """One row per set, and how many more there are than are shown."""
     if not past:
         return (Prose(text="No run sets here."),)
-    rows = tuple(tuple(text for text in _row(entry)) for entry in past)
-    table = text_table(_COLUMNS, rows, id_="history")
+    table = text_table(_COLUMNS, [_row(entry) for entry in past], id_="history")
     if len(past) == num_found:
         return (table,)
     return (table, Prose(text=f"{len(past)} of {num_found} shown; --limit shows more."))
@@ -33,9 +32,8 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
 def _row(past: PastSet) -> tuple[str, ...]:
     done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
     code = " ".join(word for word in (past.harness_version, past.commit) if word)
-    measured = "" if past.auc is None else f"AUC {past.auc:.5f}"
     made_by = (
-        measured,
+        "" if past.auc is None else f"AUC {past.auc:.5f}",
         f"on {past.system}" if past.system else "",
         f"by dlrmbench {code}" if code else "",
         past.problem,

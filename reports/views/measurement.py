@@ -4,7 +4,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts
-from reports.document.blocks import Block, Bullets, Fact, Facts, Heading, Part, Prose
+from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.traffic import total_bytes
 from reports.page.figures.profile import (
@@ -16,10 +16,11 @@ from reports.page.figures.profile import (
     operators_table,
     phases_table,
 )
+from reports.page.figures.times import bounds_text
 from reports.page.sections.measured import measured_columns
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary
-from reports.text.formatting import count, interval, percent, throughput_text
+from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
@@ -29,29 +30,27 @@ def throughput_blocks(measured: MeasuredSet, *, num_steps: int, path: Path) -> t
     facts = []
     if (summary := log_summary(measured.rates)) is not None:
         mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes, {num_steps} steps each"
-        facts.append(Fact(name="geometric mean", value=mean))
+        facts.append(("geometric mean", mean))
         if (bounds := summary.interval) is not None:
-            both = interval(throughput_text(bounds.low), throughput_text(bounds.high))
-            facts.append(Fact(name=f"{bounds.confidence:.0%} interval", value=f"{both} ({bounds.method})"))
-        facts.append(Fact(name="varies by", value=f"{percent(summary.coefficient_of_variation)} between processes"))
-    facts += [traffic_fact(traffic) for traffic in measured.traffic[:1]]
-    facts.append(Fact(name="file", value=str(path)))
+            both = f"{bounds_text(bounds, throughput_text)} ({bounds.method})"
+            facts.append((f"{bounds.confidence:.0%} interval", both))
+        facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
+    facts += [("exchange", traffic_words(traffic)) for traffic in measured.traffic[:1]]
     title = f"{measured.benchmark} on {measured.system}: throughput, measured; not a score"
-    return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)
+    return (facts_part(title, (*facts, ("file", str(path)))),)
 
 
 def measured_blocks(measured: MeasuredSet, path: Path) -> tuple[Block, ...]:
-    """What one measurement found: the mean of what is compared with its interval, the means beside it, the file."""
-    facts = [Fact(name=column.name, value=show(measured).text) for column, show in measured_columns(measured.measure)]
-    facts += [Fact(name="processes", value=str(len(measured.values))), Fact(name="file", value=str(path))]
+    """What one measurement found: the mean of what is compared with its the means beside it, the file."""
+    facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     title = f"{measured.title}: {measured.kind}, measured; not a score"
-    return (Part(heading=Heading(text=title), blocks=(Facts(facts=tuple(facts)),)),)
+    return (facts_part(title, (*facts, ("processes", str(len(measured.values))), ("file", str(path)))),)
 
 
-def traffic_fact(traffic: TrafficRecord) -> Fact:
+def traffic_words(traffic: TrafficRecord) -> str:
     """What the ranks of one measured process send to each other in a step."""
     num_bytes = count(total_bytes(traffic.bytes_per_step))
-    return Fact(name="exchange", value=f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted")
+    return f"{num_bytes} bytes per step between {traffic.num_ranks} ranks, counted"
 
 
 def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from reports.document.blocks import Block, Cell, Fact, Facts, Heading, Part, table_of
+from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
@@ -129,8 +129,7 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
         "results": str(folder),
         "report": str(page),
     }
-    heading = Heading(text=f"{record['benchmark']} on {system}")
-    return (Part(heading=heading, blocks=(Facts(facts=tuple(Fact(name=k, value=v) for k, v in rows.items() if v)),)),)
+    return (facts_part(f"{record['benchmark']} on {system}", rows.items()),)
 
 
 def _problem(record: Record) -> str:

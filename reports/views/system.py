@@ -12,12 +12,9 @@ def system_blocks(fields: Mapping[str, str], provenance: Mapping[str, str]) -> t
 
 def preflight_blocks(checks: Sequence[Mapping[str, str]]) -> tuple[Block, ...]:
     """All checks of `harness.system.preflight`, then why each warning matters and what to do."""
-    columns = tuple(name for name in ("status", "check", "value"))
-    rows = tuple(
-        (Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks
-    )
+    rows = [(Cell(text=check["status"], kind=check["status"]), check["name"], check["value"]) for check in checks]
     return (
-        text_table(columns, rows, id_="checks"),
+        text_table(("status", "check", "value"), rows, id_="checks"),
         *(
             Part(
                 heading=Heading(text=f"{check['name']}: {check['value']}"),

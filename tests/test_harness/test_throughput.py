@@ -15,7 +15,7 @@ from harness.run_sets.measurement import measure_process
 from harness.run_sets.runner import RunRequest, start_set
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
-from reports.views.measurement import traffic_fact
+from reports.views.measurement import traffic_words
 from rules.records.codec import decode
 from rules.records.throughput import ThroughputRecord
 
@@ -58,7 +58,7 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     assert measured.peak_rss_bytes == sum(rank.peak_rss_bytes for rank in measured.ranks)
     traffic = measured.traffic
     num_bytes = sum(msgspec.to_builtins(traffic.bytes_per_step).values())
-    assert f"{num_bytes:,} bytes per step between 2 ranks" in traffic_fact(traffic).value
+    assert f"{num_bytes:,} bytes per step between 2 ranks" in traffic_words(traffic)
     assert traffic.bytes_per_step.embedding_forward > 0 and traffic.formulas["dense_reduce"]
     assert traffic.bytes_per_evaluation is None
     rows = config.workload.data.num_embeddings or ()
