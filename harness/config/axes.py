@@ -100,23 +100,20 @@ def make_points(axes: Sequence[Axis]) -> tuple[Point, ...]:
 
 def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
     """Raise ConfigError for an axis that changes the problem, so that times to its target could not be compared."""
+    free = [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
     for axis in axes:
         check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
         if is_fixed(benchmark, axis.key):
             raise ConfigError(
                 f"--axis {axis.key} changes the problem that {benchmark.name} poses: times to its target could not "
                 "be compared. Measure samples/s instead, where anything may vary: --throughput STEPS. Without it, "
-                "vary runtime.* or what the definition leaves free: " + ", ".join(_free_keys(benchmark)) + "."
+                "vary runtime.* or what the definition leaves free: " + ", ".join(free) + "."
             )
 
 
 def overrides_of(point: Point) -> list[Override]:
     """List what this configuration sets; what follows from it is the model's to say."""
     return [Override(key=key, value=value, source=f"--axis {key}") for key, value in point.values.items()]
-
-
-def _free_keys(benchmark: Benchmark) -> list[str]:
-    return [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
 
 
 def _read_widths(key: str, text: str) -> Any:

@@ -71,14 +71,12 @@ def load_entry(name_or_path: str | Path) -> Entry:
 
 
 def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]]) -> WorkloadConfig:
-    if benchmark.status == "official" and not has_implementation(benchmark):
+    if not has_implementation(benchmark):
         raise DefinitionError(
             f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
             "logs can be checked, scored, compared and reported."
-        )
-    if not has_implementation(benchmark):
-        raise DefinitionError(
-            f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
+            if benchmark.status == "official"
+            else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
         )
     try:
         return WorkloadConfig(

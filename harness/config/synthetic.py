@@ -12,7 +12,6 @@ from reference_models.process.errors import ConfigError, did_you_mean
 
 _SHAPE = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS)
 _OF_ANY_KIND = ("kind", "name", "train_samples", "eval_samples", "seed", "sha256", "parameters")
-_KEPT = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS, "train_samples", "seed")
 
 
 def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
@@ -30,7 +29,7 @@ def use_synthetic_data(tables: dict[str, Any], sources: dict[str, str]) -> None:
     reshaped = [key for key in _SHAPE if f"data.{key}" in sources]
     if not asked and (not reshaped or data.get("kind") in SYNTHETIC_KINDS):
         return
-    made = {key: data[key] for key in _KEPT if key in data and (key not in ("train_samples", "seed"))}
+    made = {key: data[key] for key in _SHAPE if key in data}
     made |= {key: data[key] for key in ("train_samples", "seed") if f"data.{key}" in sources}
     parameters = data.get("parameters")
     if isinstance(parameters, Mapping) and "zipf_exponent" in parameters:

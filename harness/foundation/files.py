@@ -1,4 +1,4 @@
-"""Writing files so that a reader never meets half of one."""
+"""Write files so that a reader never meets half of one, and read them back."""
 
 import json
 import os
@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
-from rules.records.codec import Damage, Record, decode, encode
+from rules.records.codec import Damage, Record, decode, encode, read_object
 
 R = TypeVar("R", bound=Record)
+T = TypeVar("T")
 
 
 def write_json(path: Path, content: Mapping[str, Any]) -> None:
@@ -58,20 +59,15 @@ def write_record(path: Path, record: Record) -> None:
 
 def read_record(path: Path, record_type: type[R]) -> R:
     """Read a record from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
-    record = decode(path, record_type)
-    if isinstance(record, Damage):
-        raise HarnessError(f"{record}.", ExitCode.INPUT)
-    return record
+    return _refuse_damage(decode(path, record_type))
 
 
 def read_json(path: Path) -> dict[str, Any]:
     """Read a JSON object from one of our own files; HarnessError (exit 8) when it is missing or damaged."""
-    try:
-        content = json.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise HarnessError(f"{path}: missing.", ExitCode.INPUT) from None
-    except (ValueError, OSError) as error:
-        raise HarnessError(f"{path}: not readable as JSON ({error}).", ExitCode.INPUT) from None
-    if not isinstance(content, dict):
-        raise HarnessError(f"{path}: expected a JSON object.", ExitCode.INPUT)
-    return content
+    return _refuse_damage(read_object(path))
+
+
+def _refuse_damage(found: T | Damage) -> T:
+    if isinstance(found, Damage):
+        raise HarnessError(f"{found}.", ExitCode.INPUT)
+    return found

@@ -4,7 +4,6 @@ from collections.abc import Collection, Mapping
 from functools import partial
 from typing import Any
 
-from reference_models.config.sections import RuntimeConfig, TrainConfig
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.dlrm.config import DLRMConfig, parse_model
@@ -68,10 +67,6 @@ def _load_torchrec(spec: WorkloadSpec, world: World) -> Workload:
     return TorchRecWorkload(spec, world)
 
 
-def _refuse_ranks(train: TrainConfig, runtime: RuntimeConfig) -> None:
-    refuse_impossible_ranks(train, runtime, runtime.ranks)
-
-
 def _load_baseline(name: str, spec: WorkloadSpec, world: World) -> Workload:
     from reference_models.dlrm.baselines import BASELINES
 
@@ -94,7 +89,7 @@ _TORCHREC = Implementation(
     how_to_install="Install it beside torch with: pip install --no-deps -r requirements/torchrec-cpu.txt "
     "(torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source).",
     reports_phases=False,
-    refuse_ranks=_refuse_ranks,
+    refuse_ranks=lambda train, runtime: refuse_impossible_ranks(train, runtime, runtime.ranks),
     process_bytes=80 << 20,
 )
 SPEC = ModelSpec(

@@ -104,7 +104,9 @@ class TorchRecWorkload(TrainingLoop):
         sharded = DistributedModelParallel(
             made, env=ShardingEnv.from_process_group(group), device=self._device, plan=plan, sharders=[sharder]
         )
-        register_gradient_compression(replicas(sharded), spec.runtime.grad_comm)
+        replicas = sharded._dmp_wrapped_module  # which averages the dense weights' gradients
+        assert isinstance(replicas, DistributedDataParallel)
+        register_gradient_compression(replicas, spec.runtime.grad_comm)
         return sharded
 
     def _optimizers_of(self, sharded: DistributedModelParallel, made: ShardedDLRM) -> list[torch.optim.Optimizer]:
@@ -288,13 +290,6 @@ class TorchRecWorkload(TrainingLoop):
         self._train_step(self._model, self._optimizers, batch)
         self.synchronize()
         return time.perf_counter() - started_s
-
-
-def replicas(sharded: DistributedModelParallel) -> DistributedDataParallel:
-    """Return the wrapper that averages the dense weights' gradients."""
-    wrapped = sharded._dmp_wrapped_module
-    assert isinstance(wrapped, DistributedDataParallel)
-    return wrapped
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:

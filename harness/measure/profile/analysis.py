@@ -73,54 +73,53 @@ def analyse_phases(
 ) -> tuple[PhaseRecord, ...]:
     """Describe every phase that has a time or something to do, in the model's order, which is that of `labels`."""
     return tuple(
-        _analyse_phase(phase, label, times_s, costs.get(phase, PhaseCosts()), products, ceilings)
+        PhaseRecord(
+            phase=str(phase),
+            label=label,
+            measured=MeasuredPhase(time_s=times_s.get(phase)),
+            computed=_analyse_phase(
+                times_s.get(phase),
+                sum(times_s.values()),
+                costs.get(phase, PhaseCosts()),
+                [product for product in products if product.phase == phase],
+                ceilings,
+            ),
+        )
         for phase, label in labels.items()
         if phase in times_s or phase in costs
     )
 
 
 def _analyse_phase(
-    phase: str,
-    label: str,
-    times_s: Mapping[str, float],
-    costs: PhaseCosts,
-    products: Sequence[Matmul],
-    ceilings: CeilingsRecord,
-) -> PhaseRecord:
+    time_s: float | None, step_s: float, costs: PhaseCosts, products: Sequence[Matmul], ceilings: CeilingsRecord
+) -> ComputedPhase:
     """Limit matrix products by their shapes, bytes by copies of that size, rows by the batches' gather rate.
 
     A product's own operands are part of its measured time, so that they cannot be what bounds it.
     """
-    own = [product for product in products if product.phase == phase]
-    beside = costs.bytes - sum(product.bytes for product in own)
+    beside = costs.bytes - sum(product.bytes for product in products)
     limits_s: dict[Bound, float] = {
-        "compute": matmul_s(own, ceilings),
+        "compute": matmul_s(products, ceilings),
         "gather": costs.rows / ceilings.measured.batch_rows.rows_per_s.best,
         "memory": move_s(max(beside, 0), ceilings),
     }
-    time_s = times_s.get(phase)
     per_s = 1 / time_s if time_s else None
     fraction, bound = find_bound(time_s, limits_s)
-    return PhaseRecord(
-        phase=str(phase),
-        label=label,
-        measured=MeasuredPhase(time_s=time_s),
-        computed=ComputedPhase(
-            share=None if time_s is None else time_s / sum(times_s.values()),
-            matmul_flop=costs.matmul_flop,
-            elementwise_flop=costs.elementwise_flop,
-            bytes=costs.bytes,
-            rows=costs.rows,
-            flop_per_byte=costs.flop / costs.bytes if costs.bytes else None,
-            flop_per_s=per_s and costs.flop * per_s,
-            bytes_per_s=per_s and costs.bytes * per_s,
-            rows_per_s=per_s and costs.rows * per_s,
-            compute_limit_s=limits_s["compute"],
-            memory_limit_s=limits_s["memory"],
-            gather_limit_s=limits_s["gather"],
-            ceiling_fraction=fraction,
-            bound=bound,
-        ),
+    return ComputedPhase(
+        share=None if time_s is None else time_s / step_s,
+        matmul_flop=costs.matmul_flop,
+        elementwise_flop=costs.elementwise_flop,
+        bytes=costs.bytes,
+        rows=costs.rows,
+        flop_per_byte=costs.flop / costs.bytes if costs.bytes else None,
+        flop_per_s=per_s and costs.flop * per_s,
+        bytes_per_s=per_s and costs.bytes * per_s,
+        rows_per_s=per_s and costs.rows * per_s,
+        compute_limit_s=limits_s["compute"],
+        memory_limit_s=limits_s["memory"],
+        gather_limit_s=limits_s["gather"],
+        ceiling_fraction=fraction,
+        bound=bound,
     )
 
 

@@ -9,6 +9,7 @@ from itertools import pairwise
 from typing import Any, Protocol
 
 import torch
+from scipy.stats import quantile_test
 
 from harness.measure.clock import Clock
 from harness.measure.throughput import train_steps
@@ -100,7 +101,6 @@ class StepTimes:
         """Summarise the blocks; what instrumentation costs is taken from blocks next to each other."""
         pairs = zip(self.instrumented_s, self.plain_s, strict=True)
         ratios = [instrumented / plain - 1 for instrumented, plain in pairs]
-        low, high = median_interval(ratios)
         unnamed_s = sum(phases.get(Phase.OTHER, 0.0) for phases in self.phases_s)
         return MeasuredStep(
             num_blocks=len(self.plain_s),
@@ -112,10 +112,7 @@ class StepTimes:
             samples_per_s=batch_size / self.step_s,
             named_share=1 - unnamed_s / sum(self.instrumented_s),
             instrumentation_cost=statistics.median(ratios),
-            instrumentation_cost_interval=(
-                low if math.isfinite(low) else None,
-                high if math.isfinite(high) else None,
-            ),
+            instrumentation_cost_interval=median_interval(ratios),
         )
 
 
@@ -170,13 +167,8 @@ def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dic
     return {phase: seconds / num_steps for phase, seconds in whole.items()}
 
 
-def median_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[float, float]:
-    """Return an interval for a median by order statistics, assuming independence; everything where values are few."""
-    ordered, n = sorted(values), len(values)
-    rank, tail = -1, 0.0
-    for below in range(n // 2):
-        tail += math.comb(n, below) / 2**n
-        if 2 * tail > 1 - confidence:
-            break
-        rank = below
-    return (ordered[rank], ordered[n - 1 - rank]) if rank >= 0 else (-math.inf, math.inf)
+def median_interval(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """Return the 95 % interval of a median by order statistics, assuming independence; None where values are few."""
+    interval: Any = quantile_test(values).confidence_interval(0.95)  # a pair, though the stubs say float
+    low, high = float(interval.low), float(interval.high)
+    return low if math.isfinite(low) else None, high if math.isfinite(high) else None
