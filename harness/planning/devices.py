@@ -77,7 +77,7 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
     `given` names the members of DeviceOptions that the user gave; the others are defaults.
     """
     devices = estimate.devices
-    dimension = config.workload.model.embedding_dim
+    dimension = config.workload.costs(tuple(table.num_embeddings for table in estimate.tables)).row_width
     placed = sum(rows * columns for table in estimate.tables for rows, columns in table.shard_shapes)
     expected = sum(
         table.num_embeddings * dimension * (devices.num_devices if table.sharding == "data_parallel" else 1)
