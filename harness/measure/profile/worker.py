@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from harness.config.catalog import parse_workload
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, OnEvent
@@ -21,7 +20,6 @@ from reference_models.process.world import World
 from reference_models.training.devices import find_device
 from reference_models.training.phases import ReportsPhases
 from reference_models.training.workload import Workload
-from rules.benchmarks.loader import parse_benchmark
 from rules.records.profile import (
     ComputedEvaluation,
     MeasuredEvaluation,
@@ -40,8 +38,8 @@ def profile(
     spec: Job, world: World, on_event: OnEvent, *, num_steps: int | None, trace: Path | None
 ) -> ProfileRecord:
     """Measure profile.json's content; steps come first, on the workload as a run has it after its warm-up."""
-    benchmark = parse_benchmark(spec.tables, Path(spec.definition_path))
-    config = hold_in_memory(parse_workload(benchmark, benchmark.sections), _HELD_STEPS)
+    benchmark, workload_config = spec.parse()
+    config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
     name = config.runtime.implementation
     workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
