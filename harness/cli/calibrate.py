@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.options import DATA
 from harness.cli.output import show
 
 if TYPE_CHECKING:
@@ -13,13 +14,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @click.argument("benchmark")
-@click.option(
-    "--data",
-    "data_root",
-    type=click.Path(path_type=Path),
-    envvar="DLRMBENCH_DATA",
-    help="Folder of datasets, or one dataset.  [default: ./data]",
-)
+@DATA
 @click.option(
     "-o",
     "--output",

@@ -60,7 +60,7 @@ class Confidence(Fraction):
 @click.option(
     "--min-effect",
     type=Effect(),
-    show_default="3%, of quality 0.001auc",
+    show_default="3 % or 0.001auc by kind",
     help="Smallest difference of interest, 3%, .03 or .001auc.",
 )
 @click.option(

@@ -9,16 +9,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.options import DATA
+
 if TYPE_CHECKING:
     from reference_models.config.sections import DataConfig
-
-_DATA = click.option(
-    "--data",
-    "data_root",
-    type=click.Path(path_type=Path),
-    envvar="DLRMBENCH_DATA",
-    help="Folder of datasets, or one dataset.  [default: ./data]",
-)
 
 
 class DataGroup(click.Group):
@@ -42,7 +36,7 @@ def data() -> None:
 
 @data.command()
 @click.argument("benchmark")
-@_DATA
+@DATA
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
 def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:
     """Generate BENCHMARK's click log, unless it is there.
@@ -72,7 +66,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 
 @data.command()
 @click.argument("what", metavar="BENCHMARK|DIR")
-@_DATA
+@DATA
 def verify(what: str, data_root: Path | None) -> None:
     """Read a whole dataset and check it: sha256 of every file, ids inside their tables, labels and values.
 

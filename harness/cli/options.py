@@ -12,19 +12,21 @@ from harness.config.run_config import WORLD_SOURCE, Override, read_config_file, 
 F = TypeVar("F", bound=Callable[..., Any])
 
 BENCHMARK = click.argument("benchmark", default="dlrm_small")
-
+DATA = click.option(
+    "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",
+    help="Folder of datasets, or one dataset.  [default: ./data]",
+)  # fmt: skip
+STRICT_ENV = click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
+QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
+TIMEOUT = click.option(
+    "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take."
+)
 
 _CONFIGURATION = (
     click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file of values."),
     click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable."),
     click.option("--name", help="Label of this configuration, or name of the benchmark that --set makes."),
-    click.option(
-        "--data",
-        "data_root",
-        type=click.Path(path_type=Path),
-        envvar="DLRMBENCH_DATA",
-        help="Folder of datasets, or one dataset.  [default: ./data]",
-    ),
+    DATA,
     click.option("--device", help="cpu, cuda or cuda:N."),
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
     click.option("--implementation", help="Which implementation trains.  [default: reference]"),
@@ -39,6 +41,14 @@ _CONFIGURATION = (
     ),
     click.option("--submitter", help="Organisation named in log and system description."),
 )
+
+
+def output_option(text: str) -> Callable[[F], F]:
+    """-o, a folder in which results are made: ./results by default."""
+    return click.option(
+        "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
+        envvar="DLRMBENCH_OUTPUT", help=text,
+    )  # fmt: skip
 
 
 def configuration(command: F) -> F:
@@ -66,8 +76,8 @@ class Configured(TypedDict):
     submitter: str | None
 
 
-def collect_overrides(configured: Configured, foreign_ranks: int | None = None) -> list[Override]:
-    """All overrides, weakest first: file, environment, --set, option; above all the world that is there already."""
+def collect_overrides(configured: Configured, launched_ranks: int | None = None) -> list[Override]:
+    """Collect all overrides, weakest first: file, environment, --set, option, an external launcher's ranks."""
     config_file = configured["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)
@@ -87,6 +97,6 @@ def collect_overrides(configured: Configured, foreign_ranks: int | None = None) 
         for key, value in options.items()
         if value is not None
     ]
-    if foreign_ranks is not None:
-        overrides.append(Override(key="runtime.ranks", value=foreign_ranks, source=WORLD_SOURCE))
+    if launched_ranks is not None:
+        overrides.append(Override(key="runtime.ranks", value=launched_ranks, source=WORLD_SOURCE))
     return overrides

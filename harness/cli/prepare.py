@@ -9,6 +9,7 @@ from typing import TextIO
 
 import click
 
+from harness.cli.options import DATA, QUIET
 from harness.config.catalog import load_entry
 from harness.run_sets.dataset import dataset_lock
 from reference_models.data.registry import locate_dataset
@@ -78,47 +79,23 @@ class PrepareProgress:
 )
 @click.argument("benchmark")
 @click.option(
-    "--train",
-    "train_files",
-    multiple=True,
-    required=True,
-    metavar="FILE…",
-    type=click.Path(path_type=Path),
+    "--train", "train_files", multiple=True, required=True, metavar="FILE…", type=click.Path(path_type=Path),
     help="Text files in order, plain or gzip; several after one --train.",
-)
+)  # fmt: skip
 @click.option(
-    "--eval",
-    "eval_files",
-    multiple=True,
-    metavar="FILE…",
-    type=click.Path(path_type=Path),
+    "--eval", "eval_files", multiple=True, metavar="FILE…", type=click.Path(path_type=Path),
     help="Evaluation files, where the definition says split = 'files'.",
-)
+)  # fmt: skip
+@DATA
 @click.option(
-    "--data",
-    "data_root",
-    type=click.Path(path_type=Path),
-    envvar="DLRMBENCH_DATA",
-    help="Folder of datasets.  [default: ./data]",
-)
-@click.option(
-    "--max-malformed",
-    type=click.FloatRange(0, 1),
-    default=0.001,
-    show_default=True,
-    metavar="FRACTION",
+    "--max-malformed", type=click.FloatRange(0, 1), default=0.001, show_default=True, metavar="FRACTION",
     help="Share of lines that may be malformed; they are left out.",
-)
+)  # fmt: skip
 @click.option(
-    "--memory",
-    "memory_bytes",
-    callback=parse_size,
-    default="1GiB",
-    show_default=True,
-    metavar="SIZE",
+    "--memory", "memory_bytes", callback=parse_size, default="1GiB", show_default=True, metavar="SIZE",
     help="Upper bound of the memory used.",
-)
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+)  # fmt: skip
+@QUIET
 def prepare(
     benchmark: str,
     train_files: tuple[Path, ...],

@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.options import BENCHMARK, QUIET, Configured, collect_overrides, configuration, output_option
 from harness.cli.output import form_option, show
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -14,10 +14,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 @click.command()
 @BENCHMARK
 @configuration
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-    envvar="DLRMBENCH_OUTPUT", help="Folder of run sets, or a run set of the same configuration.",
-)  # fmt: skip
+@output_option("Folder of run sets, or a run set of the same configuration.")
 @click.option(
     "--steps", "num_steps", type=click.IntRange(min=1), help="Steps to time.  [default: about 12 s of them]"
 )
@@ -26,7 +23,7 @@ from harness.foundation.errors import ExitCode, HarnessError
     help="Write a trace for Perfetto or chrome://tracing; gzipped where FILE ends in .gz.",
 )  # fmt: skip
 @form_option("table", "json", "md")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@QUIET
 def profile(
     benchmark: str,
     output: Path,

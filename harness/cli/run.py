@@ -7,7 +7,16 @@ from typing import TYPE_CHECKING, Unpack
 import click
 
 from harness.cli.measurements import Measured, asked_kind, measurements
-from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.options import (
+    BENCHMARK,
+    QUIET,
+    STRICT_ENV,
+    TIMEOUT,
+    Configured,
+    collect_overrides,
+    configuration,
+    output_option,
+)
 from harness.cli.output import show
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -24,20 +33,17 @@ class RunOptions(Configured, Measured):
 @BENCHMARK
 @configuration
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-    envvar="DLRMBENCH_OUTPUT", help="Folder of run sets.",
-)  # fmt: skip
+@output_option("Folder of run sets.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
+@TIMEOUT
 @measurements
 @click.option(
     "--run-index",
     type=click.IntRange(min=0),
     help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
 )
-@click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@STRICT_ENV
+@QUIET
 def run(
     benchmark: str,
     num_runs: int | None,
@@ -65,15 +71,15 @@ def run(
     from harness.run_sets.runner import RunRequest, start_set
 
     kind, options = asked_kind(given, timeout_s)
-    foreign_ranks = ranks_of_foreign_world(run_index, kind)
-    if foreign_ranks is not None and given["ranks"] not in (None, foreign_ranks):
+    launched_ranks = externally_launched_ranks(run_index, kind)
+    if launched_ranks is not None and given["ranks"] not in (None, launched_ranks):
         raise click.UsageError(
-            f"--ranks is {given['ranks']}, but {foreign_ranks} ranks were started. Leave --ranks out."
+            f"--ranks is {given['ranks']}, but {launched_ranks} ranks were started. Leave --ranks out."
         )
     suffix = None if kind.is_scored else f"_{kind.name}"
     config = resolve(
         benchmark,
-        collect_overrides(given, foreign_ranks),
+        collect_overrides(given, launched_ranks),
         given["name"],
         derived_suffix=suffix,
         needs_labels=kind.needs_labels,
@@ -102,8 +108,8 @@ def run(
         from harness.run_sets.external import run_in_world
 
         click.get_current_context().find_root().obj["is_rank"] = True
-        if told := run_in_world(config, request, output, run_index):
-            click.echo(told)
+        if summary := run_in_world(config, request, output, run_index):
+            click.echo(summary)
         return
     run_set = start_set(config, request)
     if not kind.is_scored:
@@ -118,8 +124,8 @@ def run(
     complete_and_finish(run_set.folder, quiet=quiet)
 
 
-def ranks_of_foreign_world(run_index: int | None, kind: "MeasurementKind") -> int | None:
-    """How many ranks the world has whose rank this process shall be; None where it starts its own."""
+def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") -> int | None:
+    """Count the ranks of the world that this process was launched in; None where it starts its own."""
     import os
 
     from harness.launch.launcher_env import launcher_of_many, world_size
@@ -145,7 +151,7 @@ def ranks_of_foreign_world(run_index: int | None, kind: "MeasurementKind") -> in
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
 @click.option("--implementation", "implementations", multiple=True, help="An implementation of the set, likewise.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@QUIET
 def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], quiet: bool) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
     from harness.cli.sweep import complete_and_show
@@ -186,7 +192,7 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     from harness.run_sets.measurement import measure_set, measured_path
     from reports.facts.measured_sets import read_measured
     from reports.page.sections.measured import in_unit
-    from reports.views.measurement import measured_blocks, throughput_blocks
+    from reports.views.measurement import measured_blocks
     from rules.errors import InputError
 
     def on_process(index: int, measured: "Measurement") -> None:
@@ -201,9 +207,6 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     path = measured_path(run_set, record)
     try:
         measured = read_measured(run_set.folder, record.kind)
-        if record.kind == "throughput":
-            show(throughput_blocks(measured, num_steps=record.options["num_steps"], path=path))
-        else:
-            show(measured_blocks(measured, path))
+        show(measured_blocks(measured, record.options, path))
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None

@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any, Unpack
 import click
 
 from harness.cli.measurements import Measured, asked_kind, measurements
-from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.options import (
+    BENCHMARK,
+    QUIET,
+    STRICT_ENV,
+    TIMEOUT,
+    Configured,
+    collect_overrides,
+    configuration,
+    output_option,
+)
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -34,20 +43,17 @@ class SweepOptions(Configured, Measured):
     help="What to vary; repeatable: all combinations are run.",
 )  # fmt: skip
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs of each configuration.")
-@click.option(
-    "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
-    envvar="DLRMBENCH_OUTPUT", help="Folder in which the sweep's folder is made.",
-)  # fmt: skip
+@output_option("Folder in which the sweep's folder is made.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed that all configurations share.  [default: drawn]")
-@click.option("--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take.")
+@TIMEOUT
 @measurements
 @click.option(
     "--profile", "with_profile", is_flag=True,
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
 )  # fmt: skip
-@click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
+@STRICT_ENV
 @form_option("table", "json", "csv", "md", text="Form of the final table.")
-@click.option("-q", "--quiet", is_flag=True, help="No progress.")
+@QUIET
 def sweep(
     benchmark: str,
     axis_texts: tuple[str, ...],
@@ -113,7 +119,7 @@ def sweep(
             division=given["division"],
             timeout_s=timeout_s,
             kind=kind.name,
-            options=kind.fit(options, [one.size for one in configurations if one.size is not None]),
+            options=kind.fit(options, [entry.size for entry in configurations if entry.size is not None]),
             data_dir=configurations[0].data_dir,
             output=output,
             num_threads=configurations[0].num_threads,

@@ -1,5 +1,6 @@
 """Measurements that are not scores, as blocks: throughput alone, a profile, a sweep's table."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,26 +26,31 @@ from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
 
 
-def throughput_blocks(measured: MeasuredSet, *, num_steps: int, path: Path) -> tuple[Block, ...]:
-    """Samples per second over the processes of one measurement, and the file at `path` that holds it."""
+def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
+    """Show what one measurement found by its scale, and the file at `path`; `options` is what was asked of it."""
+    facts = _ratio_facts(measured, options) if measured.measure.scale == "ratio" else _difference_facts(measured)
+    title = f"{measured.title}: {measured.kind}, measured; not a score"
+    return (facts_part(title, (*facts, ("file", str(path)))),)
+
+
+def _ratio_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:
+    """Show the geometric mean over the processes with its interval, and the traffic of the first."""
     facts = []
     if (summary := log_summary(measured.rates)) is not None:
-        mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes, {num_steps} steps each"
+        each = "".join(f", {value} {name.removeprefix('num_')} each" for name, value in options.items())
+        mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes{each}"
         facts.append(("geometric mean", mean))
         if (bounds := summary.interval) is not None:
             both = f"{bounds_text(bounds, throughput_text)} ({bounds.method})"
             facts.append((f"{bounds.confidence:.0%} interval", both))
         facts.append(("varies by", f"{percent(summary.coefficient_of_variation)} between processes"))
-    facts += [("exchange", traffic_words(traffic)) for traffic in measured.traffic[:1]]
-    title = f"{measured.benchmark} on {measured.system}: throughput, measured; not a score"
-    return (facts_part(title, (*facts, ("file", str(path)))),)
+    return facts + [("exchange", traffic_words(traffic)) for traffic in measured.traffic[:1]]
 
 
-def measured_blocks(measured: MeasuredSet, path: Path) -> tuple[Block, ...]:
-    """What one measurement found: the mean of what is compared with its the means beside it, the file."""
+def _difference_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
+    """Show the mean of what is compared with its interval, and the means beside it."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
-    title = f"{measured.title}: {measured.kind}, measured; not a score"
-    return (facts_part(title, (*facts, ("processes", str(len(measured.values))), ("file", str(path)))),)
+    return [*facts, ("processes", str(len(measured.values)))]
 
 
 def traffic_words(traffic: TrafficRecord) -> str:
