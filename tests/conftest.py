@@ -1,6 +1,7 @@
 """What many tests share: a generated dataset, a clean environment, the command as a newcomer starts it."""
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -20,6 +21,11 @@ LIMITS = settings(deadline=None, suppress_health_check=[HealthCheck.too_slow], p
 settings.register_profile("repeatable", LIMITS, derandomize=True, database=None)
 settings.register_profile("random", LIMITS)
 settings.load_profile("repeatable")
+
+
+# A shell ignores Ctrl-C for what it starts in the background, and so would all that tests start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(autouse=True)

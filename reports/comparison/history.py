@@ -89,7 +89,7 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         if problems:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
-    summary = log_summary(measured.rates) if measured.measure.scale == "ratio" else None
+    summary = log_summary(measured.rates) if measured.counts_samples else None
     return PastSet(
         **known,
         kind=kind,

@@ -86,7 +86,7 @@ class SweepRow:
     @property
     def throughput(self) -> LogSummary | None:
         if self.measured is not None:
-            return log_summary(self.measured.rates) if self.measured.measure.scale == "ratio" else None
+            return log_summary(self.measured.rates) if self.measured.counts_samples else None
         return self.facts.summary("throughput_samples_per_s") if self.facts else None
 
     @property

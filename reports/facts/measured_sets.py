@@ -46,6 +46,11 @@ class MeasuredSet:
         return tuple(float(getattr(process, self.measure.value)) for process in self.processes)
 
     @property
+    def counts_samples(self) -> bool:
+        """Whether its rate is of samples, so that `rates` are known."""
+        return self.measure.unit == "samples/s"
+
+    @property
     def rates(self) -> tuple[float, ...]:
         """Samples per second, one per process of a measurement of throughput."""
         return tuple(process.num_samples / process.duration_s for process in self.processes)

@@ -83,7 +83,7 @@ def _measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ..
     for measurement in measured:
         kinds.setdefault(measurement.kind, []).append(measurement)
     return tuple(
-        throughput_section(found) if found[0].measure.scale == "ratio" else measured_section(kind, found)
+        throughput_section(found) if found[0].counts_samples else measured_section(kind, found)
         for kind, found in kinds.items()
     )
 

@@ -27,13 +27,13 @@ from rules.records.run import TrafficRecord
 
 
 def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
-    """Show what one measurement found by its scale, and the file at `path`; `options` is what was asked of it."""
-    facts = _ratio_facts(measured, options) if measured.measure.scale == "ratio" else _difference_facts(measured)
+    """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
+    facts = _throughput_facts(measured, options) if measured.counts_samples else _mean_facts(measured)
     title = f"{measured.title}: {measured.kind}, measured; not a score"
     return (facts_part(title, (*facts, ("file", str(path)))),)
 
 
-def _ratio_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:
+def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:
     """Show the geometric mean over the processes with its interval, and the traffic of the first."""
     facts = []
     if (summary := log_summary(measured.rates)) is not None:
@@ -47,7 +47,7 @@ def _ratio_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tupl
     return facts + [("exchange", traffic_words(traffic)) for traffic in measured.traffic[:1]]
 
 
-def _difference_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
+def _mean_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
     """Show the mean of what is compared with its interval, and the means beside it."""
     facts = [(column.name, show(measured).text) for column, show in measured_columns(measured.measure)]
     return [*facts, ("processes", str(len(measured.values)))]

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from log_builder import make_runs, write_log, write_set
 from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_published_results
+from pool_functions import die_at_3, refuse_3_and_5
 from submission_builder import DCNV2, set_folder, write, write_submission
 
 from rules.benchmarks.loader import load_benchmark
@@ -148,27 +149,15 @@ def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatc
     assert codes(verdict, "error") == {"HP101", "RS104"}
 
 
-def _die(number: int) -> int:
-    if number == 3:
-        os._exit(1)
-    return number
-
-
-def _refuse(number: int) -> int:
-    if number in (3, 5):
-        raise InputError(f"number {number}")
-    return number
-
-
 def test_a_process_that_dies_is_an_error_and_no_lost_verdict() -> None:
     with pytest.raises(BrokenProcessPool):
-        list(map_in_order(_die, range(8), 2))
+        list(map_in_order(die_at_3, range(8), 2))
 
 
 def test_the_first_error_in_order_is_raised() -> None:
     for num_processes in (1, 2):
         with pytest.raises(InputError, match="number 3"):
-            list(map_in_order(_refuse, range(8), num_processes))
+            list(map_in_order(refuse_3_and_5, range(8), num_processes))
 
 
 def test_nothing_that_leads_out_of_a_tree_is_read(tmp_path: Path) -> None:

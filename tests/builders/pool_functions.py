@@ -1,0 +1,19 @@
+"""What processes of a pool do in tests: they import it by name, which they could not do with a test's own module."""
+
+import os
+
+from rules.errors import InputError
+
+
+def die_at_3(number: int) -> int:
+    """End the process without a word at 3."""
+    if number == 3:
+        os._exit(1)
+    return number
+
+
+def refuse_3_and_5(number: int) -> int:
+    """Raise InputError at 3 and at 5."""
+    if number in (3, 5):
+        raise InputError(f"number {number}")
+    return number
