@@ -1,5 +1,6 @@
 """A workload that replays a quality curve, so that run -> check -> score -> report takes milliseconds."""
 
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,11 @@ from reference_models.training.workload import TrainCounts
 from rules.benchmarks.loader import Benchmark
 
 NOT_FINITE = float("nan")
+
+
+def ticking_clock() -> Clock:
+    """A clock of which no two stamps are of the same millisecond, however fast the system is."""
+    return Clock(synchronize=lambda: time.sleep(0.001))
 
 
 @dataclass
@@ -88,7 +94,7 @@ def run_spec(**changes: Any) -> TrainingJob:
 
 def run_scripted(path: Path, workload: ScriptedWorkload, **changes: Any) -> RunOutcome:
     """Write the log of one scripted run to `path`."""
-    spec, clock = run_spec(**changes), Clock()
+    spec, clock = run_spec(**changes), ticking_clock()
     log = RunLogWriter(path, clock)
     monitor = Monitor(clock, spec.timeout_s)
     log.event("cache_clear", True, {"method": "scripted"})

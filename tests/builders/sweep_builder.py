@@ -16,11 +16,10 @@ from records_builder import (
     quality_process,
     throughput_content,
 )
-from scripted_workload import ScriptedWorkload
+from scripted_workload import ScriptedWorkload, ticking_clock
 
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
-from harness.measure.clock import Clock
 from harness.measure.run_log import RunLogWriter
 from harness.measure.training import Monitor, TrainingJob, describe_run, run_once
 from rules.benchmarks.loader import parse_benchmark
@@ -102,7 +101,7 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
         eval_samples=data["eval_samples"],
     )
     values = {key: value for key, value in spec.items() if key != "kind"}
-    run_spec, clock = TrainingJob(**values, folder=str(folder)), Clock()
+    run_spec, clock = TrainingJob(**values, folder=str(folder)), ticking_clock()
     log = RunLogWriter(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")
