@@ -6,8 +6,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
-from reference_models.costs.model import MemoryEstimate, ModelCosts
-from reference_models.costs.phases import Matmul, PhaseCosts
+from reference_models.costs import Matmul, MemoryEstimate, ModelCosts, PhaseCosts
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World

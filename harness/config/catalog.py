@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
-from reference_models.costs.model import MemoryEstimate, ModelCosts
+from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import parse_data
 from reference_models.process.errors import ConfigError
 from reference_models.registry import MODELS, find_implementation, find_model, is_model

@@ -2,12 +2,12 @@
 
 import json
 import os
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.process.errors import naming
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
 R = TypeVar("R", bound=Record)
@@ -32,15 +32,6 @@ def write_text(path: Path, text: str) -> None:
         draft.unlink(missing_ok=True)
         raise
     sync_folder(path.parent)
-
-
-@contextmanager
-def naming(path: Path) -> Iterator[None]:
-    """Give errors of writing (disk full) the file's name, which the system leaves out."""
-    try:
-        yield
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from None
 
 
 def sync_folder(folder: Path) -> None:

@@ -11,7 +11,7 @@ from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.training import EXCHANGE_STEPS, describe_rank
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
-from reference_models.costs.model import ModelCosts as Costs
+from reference_models.costs import ModelCosts as Costs
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World

@@ -11,7 +11,7 @@ from harness.measure.clock import Clock
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
-from reference_models.costs.model import ModelCosts
+from reference_models.costs import ModelCosts
 from reference_models.data.registry import locate_dataset, open_dataset
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess

@@ -13,7 +13,6 @@ from pathlib import Path
 from harness.foundation.files import write_record
 from harness.system.accelerators import describe_accelerators, read_accelerators
 from harness.system.hardware import Found, describe_hardware
-from harness.system.peripherals import describe_networking, describe_storage
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
 from harness.system.submission import UNSPECIFIED, Given
@@ -47,8 +46,6 @@ def describe_system(
     accelerators = read_accelerators(root)
     detected = (
         describe_hardware(root)
-        | describe_storage(root)
-        | describe_networking(root)
         | describe_accelerators(accelerators)
         | describe_software(accelerators, root)
         | {"number_of_nodes": Found(str(num_nodes), "processes of the run")}

@@ -1,4 +1,4 @@
-"""Processor, memory and product name of this system in MLPerf's field names, from /proc, /sys and udev.
+"""Processor, memory, disks, network and product name in MLPerf's field names, from /proc, /sys and udev.
 
 Only what the system itself says is reported; a field that nothing shows is absent. Inside a virtual machine
 these are the virtual machine's. Sources: proc(5), the kernel's ABI documents for sysfs, udev's dmi_memory_id.
@@ -17,6 +17,10 @@ KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
 _CPU_FOLDERS = "sys/devices/system/cpu"
 _HYPERVISORS = ("kvm", "qemu", "vmware", "virtualbox", "xen", "microsoft corporation virtual", "amazon ec2", "google")
 _PLACEHOLDERS = {"", "none", "default string", "to be filled by o.e.m.", "not specified", "system product name"}
+_SECTOR_BYTES = 512
+"""The unit of /sys/block/*/size, whatever the disk's own sector size."""
+_NOT_DISKS = ("loop", "ram", "zram", "dm-", "md", "sr", "fd", "nbd", "zd")
+_ARPHRD = {"1": "Ethernet", "32": "InfiniBand"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,8 +43,9 @@ class Processors:
 
 
 def describe_hardware(root: Path = ROOT) -> dict[str, Found]:
-    """Return the host_processor_*, host_memory_* fields and hw_notes that can be read."""
-    return describe_processors(root) | describe_memory(root) | _describe_product(root)
+    """Return the host_processor_*, host_memory_*, host_storage_*, host_networking fields and hw_notes."""
+    parts = (describe_processors, describe_memory, describe_storage, describe_networking, _describe_product)
+    return {field: found for describe in parts for field, found in describe(root).items()}
 
 
 def describe_processors(root: Path = ROOT) -> dict[str, Found]:
@@ -97,6 +102,33 @@ def describe_memory(root: Path = ROOT) -> dict[str, Found]:
             found["host_memory_configuration"] = Found(count_alike(modules), source)
             break
     return found
+
+
+def describe_storage(root: Path = ROOT) -> dict[str, Found]:
+    """Describe host_storage_type and host_storage_capacity: every fixed disk that is backed by a device."""
+    disks = [disk for folder in sorted((root / "sys/block").glob("*")) if (disk := _read_disk(folder))]
+    if not disks:
+        return {}
+    kinds = dict.fromkeys(kind for kind, _ in disks)
+    capacities = count_alike(f"{_decimal(num_bytes)} {kind}" for kind, num_bytes in disks)
+    return {
+        "host_storage_type": Found(", ".join(kinds), "sysfs block devices"),
+        "host_storage_capacity": Found(capacities, "sysfs block devices"),
+    }
+
+
+def describe_networking(root: Path = ROOT) -> dict[str, Found]:
+    """Describe host_networking: physical interfaces with the speed that their driver reports, where it does."""
+    interfaces = [text for folder in sorted((root / "sys/class/net").glob("*")) if (text := _read_interface(folder))]
+    ports = [
+        f"InfiniBand {rate}"
+        for file in sorted((root / "sys/class/infiniband").glob("*/ports/*/rate"))
+        if read_text(file.parent / "link_layer") == "InfiniBand" and (rate := read_text(file))
+    ]
+    if ports:
+        # the IP interfaces of the same ports would count them twice
+        interfaces = [text for text in interfaces if not text.startswith("InfiniBand")] + ports
+    return {"host_networking": Found(count_alike(interfaces), "sysfs network interfaces")} if interfaces else {}
 
 
 def virtualization(root: Path = ROOT) -> str | None:
@@ -199,3 +231,45 @@ def _describe_product(root: Path) -> dict[str, Found]:
 def _dmi(root: Path, name: str) -> str:
     text = read_text(root / "sys/class/dmi/id" / name) or ""
     return "" if text.lower() in _PLACEHOLDERS else text
+
+
+def _read_disk(folder: Path) -> tuple[str, int] | None:
+    """Read (kind, bytes) of one fixed disk; None for what is not one."""
+    size = read_text(folder / "size") or ""
+    if folder.name.startswith(_NOT_DISKS) or not size.isdecimal() or not int(size):
+        return None
+    if read_text(folder / "removable") == "1":
+        return None
+    rotational = read_text(folder / "queue/rotational")
+    if folder.name.startswith("nvme"):
+        kind = "NVMe SSD"
+    elif re.match(r"(vd|xvd)", folder.name):
+        # a virtual disk's rotational flag says nothing of what is behind it
+        kind = "virtual disk"
+    elif rotational in ("0", "1"):
+        kind = "HDD" if rotational == "1" else "SSD"
+    else:
+        kind = "disk"
+    return kind, int(size) * _SECTOR_BYTES
+
+
+def _read_interface(folder: Path) -> str | None:
+    if not (folder / "device").exists():
+        return None
+    kind = _ARPHRD.get(read_text(folder / "type") or "")
+    if kind is None or (folder / "wireless").exists():
+        return "wireless" if kind else None
+    speed = read_text(folder / "speed") or ""
+    driver = folder / "device/driver"
+    words = [kind]
+    if speed.isdecimal() and int(speed):
+        words.append(f"{int(speed) / 1000:g} Gb/s")
+    if driver.is_symlink() or driver.exists():
+        words.append(f"({driver.resolve().name})")
+    return " ".join(words)
+
+
+def _decimal(num_bytes: int) -> str:
+    if num_bytes >= 10**12:
+        return f"{num_bytes / 10**12:.4g} TB"
+    return f"{num_bytes / 10**9:.4g} GB"

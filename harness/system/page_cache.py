@@ -57,14 +57,12 @@ def clear_page_cache(paths: Iterable[str | Path]) -> CacheClear:
         if after is None or after <= total * TOLERANCE:
             break
     if before is None or after is None:
-        return CacheClear(
-            False, "posix_fadvise, not proved: mincore is denied on files of others", total, before, after
-        )
-    if after > total * TOLERANCE:
-        return CacheClear(
-            False, f"posix_fadvise, {after} bytes stayed: {_why_pages_stay(files)}", total, before, after
-        )
-    return CacheClear(True, "posix_fadvise, proved by mincore", total, before, after)
+        cleared, how = False, "not proved: mincore is denied on files of others"
+    elif after > total * TOLERANCE:
+        cleared, how = False, f"{after} bytes stayed: {_why_pages_stay(files)}"
+    else:
+        cleared, how = True, "proved by mincore"
+    return CacheClear(cleared, f"posix_fadvise, {how}", total, before, after)
 
 
 def can_clear() -> bool:

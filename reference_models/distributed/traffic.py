@@ -1,4 +1,4 @@
-"""Counting and timing the collective calls of a step, each by what it carries.
+"""What ranks send each other: the collective calls of a step, counted and timed by what they carry; the bandwidth.
 
 Bytes are those that one rank sends to others. They are computed from the tensors of each call by the algorithm's
 formula; what TCP or RDMA adds is not in them.
@@ -13,6 +13,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple, TypeVar
 
 import torch
+import torch.distributed as dist
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes, _get_current_dispatch_mode
 
 from reference_models.process.world import World
@@ -49,6 +50,9 @@ FORMULAS: dict[str, str] = {
     "powersgd": "2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)",
 }
 _WHOLE = (torch.int64, torch.int32)
+MESSAGE_BYTES = 1 << 20
+_WANTED_S = 0.3
+_FEWEST, _MOST = 2, 50
 
 
 def sent_bytes(name: str, args: Sequence[Any], rank: int, num_ranks: int) -> int:
@@ -251,3 +255,38 @@ def _over_ranks(by_rank: list[dict[str, Any]]) -> Traffic:
         **mean._asdict(),
         "compute_s": computing_s(mean),
     }
+
+
+def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] | None:
+    """Bytes per second one way between rank 0 and the last rank, and the bytes that each of them sent to find out.
+
+    On every rank; None in a world of one.
+
+    The last rank is the one most likely to be on another machine. Messages of 1 MiB go there and back over the
+    ranks' own group, from and to the memory of `device`, for about 0.3 s.
+    """
+    if world.size == 1:
+        return None
+    message = torch.zeros(MESSAGE_BYTES, dtype=torch.uint8, device=device)
+    _there_and_back(world, message, 1)  # opens the connection
+    took_s = _there_and_back(world, message, 1)
+    number = world.broadcast(max(_FEWEST, min(_MOST, int(_WANTED_S / max(took_s, 1e-9)))))
+    took_s = _there_and_back(world, message, number)
+    return world.broadcast((2 * number * MESSAGE_BYTES / took_s, (number + 2) * MESSAGE_BYTES))
+
+
+def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
+    """Measure the seconds that `number` rounds took, as rank 0 saw them."""
+    last = world.size - 1
+    world.barrier()
+    started_s = time.perf_counter()
+    for _ in range(number):
+        if world.rank == 0:
+            dist.send(message, last)
+            dist.recv(message, last)
+        elif world.rank == last:
+            dist.recv(message, 0)
+            dist.send(message, 0)
+    if message.is_cuda:
+        torch.cuda.synchronize(message.device)
+    return time.perf_counter() - started_s

@@ -4,21 +4,19 @@ from collections.abc import Collection, Sequence
 from itertools import pairwise
 
 from reference_models.config.sections import DataConfig, TrainConfig
-from reference_models.costs.model import (
+from reference_models.costs import (
     AUC_BYTES_PER_SAMPLE,
     FLOAT_BYTES,
     ID_BYTES,
-    MemoryEstimate,
-    ModelCosts,
-    table_sizes,
-)
-from reference_models.costs.phases import (
     OPTIMIZER_FLOP,
     Matmul,
+    MemoryEstimate,
+    ModelCosts,
     PhaseCosts,
     linear_matmuls,
     loop_costs,
     mlp_matmuls,
+    table_sizes,
 )
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.phases import Phase

@@ -26,19 +26,10 @@ class Phase(StrEnum):
     OTHER = LoopPhase.OTHER
 
 
-LABELS: Mapping[str, str] = {
-    Phase.DATA: "data",
-    Phase.BOTTOM_MLP_FORWARD: "bottom MLP fwd",
-    Phase.EMBEDDING_FORWARD: "embedding fwd",
-    Phase.INTERACTION_FORWARD: "interaction fwd",
-    Phase.TOP_MLP_FORWARD: "top MLP fwd",
-    Phase.LOSS: "loss",
-    Phase.ZERO_GRAD: "zero gradients",
-    Phase.TOP_MLP_BACKWARD: "top MLP bwd",
-    Phase.INTERACTION_BACKWARD: "interaction bwd",
-    Phase.EMBEDDING_BACKWARD: "embedding bwd",
-    Phase.BOTTOM_MLP_BACKWARD: "bottom MLP bwd",
-    Phase.SPARSE_OPTIMIZER: "sparse optimizer",
-    Phase.DENSE_OPTIMIZER: "dense optimizer",
-    Phase.OTHER: "other",
-}
+def _label(phase: Phase) -> str:
+    """Write a phase as tables and charts do: 'bottom MLP fwd'."""
+    words = {"mlp": "MLP", "forward": "fwd", "backward": "bwd", "grad": "gradients"}
+    return " ".join(words.get(word, word) for word in phase.value.split("_"))
+
+
+LABELS: Mapping[str, str] = {phase: _label(phase) for phase in Phase}

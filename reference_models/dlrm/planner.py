@@ -95,7 +95,7 @@ def plan_for_devices(
         devices=devices,
         sharding=sharding,
         global_batch_size=train.global_batch_size,
-        tables=tuple(_place(option, num_embeddings) for option in sorted(options, key=_index)),
+        tables=tuple(sorted((_place(option, num_embeddings) for option in options), key=lambda table: table.table)),
         loads=loads,
         step_s=slowest_s,
         balance=slowest_s / mean_s if mean_s else 1.0,
@@ -103,14 +103,10 @@ def plan_for_devices(
     )
 
 
-def _index(option: ShardingOption) -> int:
-    return table_index(option.name)
-
-
 def _place(option: ShardingOption, num_embeddings: Sequence[int]) -> TablePlacement:
     return TablePlacement(
-        table=_index(option),
-        num_embeddings=num_embeddings[_index(option)],
+        table=table_index(option.name),
+        num_embeddings=num_embeddings[table_index(option.name)],
         sharding=option.sharding_type,
         kernel=option.compute_kernel,
         devices=tuple(shard.rank for shard in option.shards),

@@ -15,21 +15,28 @@ import torch.distributed as dist
 from torch._C._distributed_c10d import HashStore
 from torch.nn.functional import pad
 from torch.nn.parallel import DistributedDataParallel
+from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.model_parallel import DistributedModelParallel
 from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
+from reference_models.config.sections import parse_comm
 from reference_models.data.store.dataset import Batch, ClickDataset
-from reference_models.distributed.bandwidth import measure_bandwidth
 from reference_models.distributed.gradient_compression import register_gradient_compression
 from reference_models.distributed.limits import refuse_impossible_ranks
-from reference_models.distributed.quantized_comm import make_codecs
 from reference_models.distributed.sharded_optimizers import (
     FusedTablesOptimizer,
     build_replicated_optimizer,
     fused_parameters,
 )
-from reference_models.distributed.traffic import Carries, CollectiveCounter, Traffic, TrafficTimes, gather_traffic
+from reference_models.distributed.traffic import (
+    Carries,
+    CollectiveCounter,
+    Traffic,
+    TrafficTimes,
+    gather_traffic,
+    measure_bandwidth,
+)
 from reference_models.dlrm.sharding import (
     DenseParts,
     ShardedDLRM,
@@ -305,3 +312,13 @@ def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:
         pad(batch.indices, (0, 0, 0, num_missing)),
         pad(batch.labels, (0, num_missing), value=float(FILLED_UP)),
     )
+
+
+def make_codecs(comm: str, device: torch.device) -> dict[str, Any] | None:
+    """Make the codecs of embeddings and their gradients on the way (`runtime.comm`); None for fp32 both ways."""
+    forward, backward = parse_comm(comm)
+    if forward == backward == "fp32":
+        return None
+    config = QCommsConfig(forward_precision=CommType(forward), backward_precision=CommType(backward))
+    codecs: dict[str, Any] = get_qcomm_codecs_registry(config, device=device)
+    return codecs

@@ -1,6 +1,9 @@
 """Errors of this package. The command line turns them into exit codes in one place."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
+from pathlib import Path
 
 
 class ConfigError(ValueError):
@@ -29,3 +32,12 @@ def did_you_mean(word: str, known: list[str]) -> str:
     if close:
         return f" Did you mean {close[0]!r}?"
     return f" Known: {', '.join(sorted(known))}."
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Give errors of writing (disk full) the file's name, which calls on an open file leave out."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from None

@@ -9,8 +9,15 @@ import tomli_w
 
 from reference_models.config.records import read_section
 from reference_models.config.sections import DataConfig, TrainConfig
-from reference_models.costs.model import FLOAT_BYTES, MemoryEstimate, ModelCosts
-from reference_models.costs.phases import Matmul, PhaseCosts, linear_matmuls, loop_costs
+from reference_models.costs import (
+    FLOAT_BYTES,
+    Matmul,
+    MemoryEstimate,
+    ModelCosts,
+    PhaseCosts,
+    linear_matmuls,
+    loop_costs,
+)
 from reference_models.process.world import World
 from reference_models.spec import Costs, Implementation, ModelSpec
 from reference_models.training.phases import Phase

@@ -19,7 +19,7 @@ from harness.measure.profile.analysis import (
 )
 from harness.measure.profile.measure_ceilings import measure_ceilings, measure_matmul
 from reference_models.config.sections import DataConfig
-from reference_models.costs.phases import Matmul, PhaseCosts
+from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import list_matmuls, model_costs, phase_costs

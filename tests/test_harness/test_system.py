@@ -16,8 +16,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.system import software
 from harness.system.accelerators import describe_accelerators, parse_nvidia_smi, read_accelerators
 from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
-from harness.system.hardware import describe_hardware, virtualization
-from harness.system.peripherals import describe_networking, describe_storage
+from harness.system.hardware import describe_hardware, describe_networking, describe_storage, virtualization
 from harness.system.software import WORKER_VARIABLES, container, environment, environment_variables
 from harness.system.submission import Given, submission_fields
 from rules.records.codec import json_schema

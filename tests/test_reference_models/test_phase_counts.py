@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.utils.flop_counter import FlopCounterMode
 
 from reference_models.config.sections import DataConfig
-from reference_models.costs.phases import Matmul, PhaseCosts
+from reference_models.costs import Matmul, PhaseCosts
 from reference_models.data.registry import parse_data
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import model_costs, phase_costs

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from reference_models.costs.phases import Matmul, PhaseCosts
+from reference_models.costs import Matmul, PhaseCosts
 from rules.records.profile import (
     Bound,
     CeilingsRecord,

@@ -8,7 +8,7 @@ from itertools import cycle, pairwise
 import torch
 from msgspec.structs import asdict
 
-from reference_models.costs.phases import Matmul
+from reference_models.costs import Matmul
 from rules.records.profile import (
     CopyRate,
     GatherRate,

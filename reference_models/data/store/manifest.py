@@ -3,7 +3,7 @@
 import hashlib
 import json
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -115,12 +115,17 @@ def _is_whole(value: object, *, low: int) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and value >= low
 
 
+def listed_files(folder: Path, manifest: Mapping[str, Any]) -> Iterator[tuple[Path, Mapping[str, Any]]]:
+    """Yield each file of a manifest and what it says of it; DatasetError for one that is missing."""
+    for name, entry in manifest["files"].items():
+        if not (folder / name).is_file():
+            raise DatasetError(f"{folder / name}: missing, though the manifest lists it. {AGAIN}")
+        yield folder / name, entry
+
+
 def check_files(folder: Path, manifest: Mapping[str, Any]) -> None:
     """Compare sizes and times with the manifest, before every run. Contents are compared by `verify`."""
-    for name, entry in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+    for path, entry in listed_files(folder, manifest):
         stat = path.stat()
         if stat.st_size != entry["bytes"]:
             raise DatasetError(f"{path}: {stat.st_size} bytes, the manifest says {entry['bytes']}. {AGAIN}")

@@ -25,10 +25,11 @@ from reference_models.data.store.manifest import (
     SPLITS,
     check_files,
     file_sha256,
+    listed_files,
     read_manifest,
     write_manifest,
 )
-from reference_models.process.errors import DatasetError
+from reference_models.process.errors import DatasetError, naming
 
 __all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
 
@@ -88,7 +89,7 @@ class _ArrayFile:
             self._offset = file.tell()
         self._descriptor = os.open(path, os.O_RDWR)
         size = self._offset + shape[0] * self._row_bytes
-        with self._naming_the_file():
+        with naming(self._path):
             os.truncate(self._descriptor, size)
             self._reserve(size)
 
@@ -101,27 +102,19 @@ class _ArrayFile:
                 if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
                     raise
 
-    @contextmanager
-    def _naming_the_file(self) -> Iterator[None]:
-        """Name the file: calls on a descriptor raise errors that do not say which file it was."""
-        try:
-            yield
-        except OSError as error:
-            raise OSError(error.errno, error.strerror, str(self._path)) from None
-
     def write(self, start: int, rows: NDArray[Any]) -> None:
         if rows.dtype != self._dtype or rows.shape[1:] != self._columns:
             raise ValueError(f"{self._path.name} holds {self._dtype}{list(self._columns)}, got {rows.dtype}")
         left = np.ascontiguousarray(rows).reshape(-1).view(np.uint8).data
         offset = self._offset + start * self._row_bytes
-        with self._naming_the_file():
+        with naming(self._path):
             while left:
                 written = os.pwrite(self._descriptor, left, offset)
                 left, offset = left[written:], offset + written
 
     def close(self) -> None:
         try:
-            with self._naming_the_file():
+            with naming(self._path):
                 os.fsync(self._descriptor)
         finally:
             os.close(self._descriptor)
@@ -150,10 +143,7 @@ def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[
     DatasetError names the first file, and sample, that is wrong. `on_bytes` gets what was just hashed.
     """
     manifest = read_manifest(folder)
-    for name, entry in manifest["files"].items():
-        path = folder / name
-        if not path.is_file():
-            raise DatasetError(f"{path}: missing, though the manifest lists it. {AGAIN}")
+    for path, entry in listed_files(folder, manifest):
         if (found := file_sha256(path, on_bytes)) != entry["sha256"]:
             raise DatasetError(f"{path}: sha256 is {found}, the manifest says {entry['sha256']}. {AGAIN}")
     for split in SPLITS:
