@@ -9,15 +9,23 @@ from click.core import ParameterSource
 
 from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
 from harness.cli.output import form_option, show, show_json
-from harness.planning.devices import DeviceOptions
+from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
 
 
-class PlanOptions(Configured, DeviceOptions):
-    """What the options of `plan` hand to it."""
+class PlanOptions(Configured):
+    """What the options of `plan` hand to it; those of devices by the names that `Devices` has for them."""
+
+    num_devices: int | None
+    device_type: str
+    memory_bytes: int
+    memory_bandwidth: int
+    devices_per_host: int
+    intra_host_bandwidth: int
+    inter_host_bandwidth: int
 
 
 class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
@@ -42,49 +50,37 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
-_OPTIONS = (
-    click.option("--devices", "num_devices", type=click.IntRange(1, 4096), help="Plan tables for that many devices."),
-    click.option(
-        "--device-type", type=click.Choice(["cuda", "cpu"]), default="cuda", show_default=True, help="What they are."
-    ),
-    click.option("--device-memory", type=Size(), default="80GB", show_default=True, help="Memory of one device."),
-    click.option(
-        "--device-bandwidth", type=Size(is_rate=True), default="2TB/s", show_default=True, help="Of that memory."
-    ),
-    click.option(
-        "--devices-per-host", type=click.IntRange(min=1), default=8, show_default=True, help="Devices in one machine."
-    ),
-    click.option(
-        "--intra-host-bandwidth",
-        type=Size(is_rate=True),
-        default="450GB/s",
-        show_default=True,
-        help="Between devices.",
-    ),
-    click.option(
-        "--inter-host-bandwidth", type=Size(is_rate=True), default="50GB/s", show_default=True, help="Between hosts."
-    ),
+_DEVICES = (
+    ("--devices", "num_devices", click.IntRange(1, 4096), None, "Plan tables for that many devices."),
+    ("--device-type", "device_type", click.Choice(["cuda", "cpu"]), "cuda", "What they are."),
+    ("--device-memory", "memory_bytes", Size(), "80GB", "Memory of one device."),
+    ("--device-bandwidth", "memory_bandwidth", Size(is_rate=True), "2TB/s", "Of that memory."),
+    ("--devices-per-host", "devices_per_host", click.IntRange(min=1), 8, "Devices in one machine."),
+    ("--intra-host-bandwidth", "intra_host_bandwidth", Size(is_rate=True), "450GB/s", "Between devices."),
+    ("--inter-host-bandwidth", "inter_host_bandwidth", Size(is_rate=True), "50GB/s", "Between hosts."),
 )
+"""Option, the member of Devices that it gives, its type, default and help."""
 
 
 def device_options(command: F) -> F:
-    """The options that describe devices one need not have."""
-    for option in reversed(_OPTIONS):
-        command = option(command)
+    """Add the options that describe devices one need not have."""
+    for option, member, kind, default, text in reversed(_DEVICES):
+        command = click.option(
+            option, member, type=kind, default=default, show_default=default is not None, help=text
+        )(command)
     return command
 
 
-def refuse_unused_options(ctx: click.Context) -> None:
-    """Raise UsageError for an option that describes devices where --devices asks for no plan over them."""
-    if ctx.params["num_devices"] is not None:
-        return
-    for name in DeviceOptions.__annotations__:
-        if _is_given(ctx, name):
-            raise click.UsageError(f"--{name.replace('_', '-')} describes the devices of --devices N; give that too.")
-
-
-def _is_given(ctx: click.Context, name: str) -> bool:
-    return ctx.get_parameter_source(name) is ParameterSource.COMMANDLINE
+def given_devices(context: click.Context) -> list[str]:
+    """List the members of Devices that were given. Raises UsageError where --devices is not among them."""
+    given = [
+        (option, member)
+        for option, member, *_ in _DEVICES
+        if context.get_parameter_source(member) is ParameterSource.COMMANDLINE
+    ]
+    if given and context.params["num_devices"] is None:
+        raise click.UsageError(f"{given[0][0]} describes the devices of --devices N; give that too.")
+    return [member for _, member in given]
 
 
 @click.command()
@@ -108,19 +104,18 @@ def plan(
     """
     from harness.config.run_config import default_division, resolve
     from harness.planning.devices import devices_study, make_devices_plan
-    from harness.planning.plan import make_plan, plan_as_json
-    from harness.planning.view import plan_blocks
+    from harness.planning.plan import make_plan, plan_as_json, plan_blocks
     from reports.views.study import study_blocks
     from rules.records.codec import encode
 
-    refuse_unused_options(click.get_current_context())
+    context = click.get_current_context()
+    given = given_devices(context)
     config = resolve(benchmark, collect_overrides(configured), configured["name"])
     config.workload.implementation.require_installed()
     if configured["num_devices"] is not None:
-        modelled = make_devices_plan(config, configured, configured["data_root"], _show_progress)
-        context = click.get_current_context()
-        chosen = {name for name in DeviceOptions.__annotations__ if _is_given(context, name)}
-        study = devices_study(config, modelled, chosen)
+        devices = Devices(**{name: context.params[name] for name in Devices.__dataclass_fields__})
+        modelled = make_devices_plan(config, devices, configured["data_root"], _show_progress)
+        study = devices_study(config, modelled, given)
         if form == "json":
             click.echo(encode(study), nl=False)
         else:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Literal, TypedDict
+from typing import Literal
 
 from harness.config.run_config import RunConfig
 from harness.planning.plan import read_sizes
@@ -18,22 +18,19 @@ _REPORTED_FROM = 128
 """Devices from which a plan takes long enough to say how far it is."""
 
 
-class DeviceOptions(TypedDict):
-    """Devices that need not be here; bytes, and bytes per second. `num_devices` None: nothing is planned for any."""
-
-    num_devices: int | None
-    device_type: str
-    device_memory: int
-    device_bandwidth: int
-    devices_per_host: int
-    intra_host_bandwidth: int
-    inter_host_bandwidth: int
+_PARAMETERS = (
+    ("num_devices", "devices", None), ("device_type", "device type", None),
+    ("memory_bytes", "memory of one device", "B"), ("memory_bandwidth", "bandwidth of that memory", "B/s"),
+    ("devices_per_host", "devices per host", None), ("intra_host_bandwidth", "bandwidth within a host", "B/s"),
+    ("inter_host_bandwidth", "bandwidth between hosts", "B/s"),
+)  # fmt: skip
+"""Members of Devices, and the names and units of the parameters that they are in a study."""
 
 
 def make_devices_plan(
-    config: RunConfig, given: DeviceOptions, data_root: Path | None, on_progress: Callable[[int, int], None]
+    config: RunConfig, devices: Devices, data_root: Path | None, on_progress: Callable[[int, int], None]
 ) -> PlannerEstimate:
-    """Let the model's planner lay its tables over the devices described.
+    """Let the model's planner lay its tables over `devices`.
 
     `on_progress` is called with how many tables were looked at, and of how many. Raises ConfigError where the devices
     cannot hold the model, DatasetError where only data that is not there knows its tables.
@@ -49,8 +46,6 @@ def make_devices_plan(
         raise DatasetError(
             f"only its data says how many rows the tables of {name} have: {str(remedy).replace('BENCHMARK', name)}"
         )
-    num_devices = given["num_devices"]
-    assert num_devices is not None
     return plan_devices(
         workload.model,
         workload.train,
@@ -58,23 +53,15 @@ def make_devices_plan(
         workload.data.multi_hot,
         num_dense=workload.data.num_dense,
         sharding=workload.runtime.sharding,
-        devices=Devices(
-            num_devices=num_devices,
-            device_type=given["device_type"],
-            memory_bytes=given["device_memory"],
-            memory_bandwidth=given["device_bandwidth"],
-            devices_per_host=given["devices_per_host"],
-            intra_host_bandwidth=given["intra_host_bandwidth"],
-            inter_host_bandwidth=given["inter_host_bandwidth"],
-        ),
-        on_progress=on_progress if num_devices >= _REPORTED_FROM else None,
+        devices=devices,
+        on_progress=on_progress if devices.num_devices >= _REPORTED_FROM else None,
     )
 
 
 def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collection[str]) -> StudyRecord:
     """Make the estimate a study: where tables would be and what each device would hold; every number is modelled.
 
-    `given` names the members of DeviceOptions that the user gave; the others are defaults.
+    `given` names the members of Devices that the user gave; the others are defaults.
     """
     devices = estimate.devices
     dimension = config.workload.costs(tuple(table.num_embeddings for table in estimate.tables)).row_width
@@ -128,17 +115,10 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
         parameters=(
             *(
                 Parameter(
-                    name=name, value=value, unit=unit, source="given" if option in given else "default", note=None
+                    name=name, value=getattr(devices, member), unit=unit,
+                    source="given" if member in given else "default", note=None,
                 )
-                for name, value, unit, option in (
-                    ("devices", devices.num_devices, None, "num_devices"),
-                    ("device type", devices.device_type, None, "device_type"),
-                    ("memory of one device", devices.memory_bytes, "B", "device_memory"),
-                    ("bandwidth of that memory", devices.memory_bandwidth, "B/s", "device_bandwidth"),
-                    ("devices per host", devices.devices_per_host, None, "devices_per_host"),
-                    ("bandwidth within a host", devices.intra_host_bandwidth, "B/s", "intra_host_bandwidth"),
-                    ("bandwidth between hosts", devices.inter_host_bandwidth, "B/s", "inter_host_bandwidth"),
-                )
+                for member, name, unit in _PARAMETERS
             ),
             *(
                 Parameter(name=name, value=value, unit=None, source=_source(config, key), note=key)

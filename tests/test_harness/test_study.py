@@ -55,7 +55,7 @@ ESTIMATE = PlannerEstimate(
 
 @pytest.fixture
 def study() -> StudyRecord:
-    return devices_study(resolve("dlrm_tiny", [], None), ESTIMATE, {"num_devices", "device_memory"})
+    return devices_study(resolve("dlrm_tiny", [], None), ESTIMATE, {"num_devices", "memory_bytes"})
 
 
 def test_a_study_is_read_as_it_was_written(study: StudyRecord, tmp_path: Path) -> None:
