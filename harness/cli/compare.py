@@ -124,7 +124,10 @@ def compare(
 
 def _effect_on(side: "Side", effect: float, unit: str | None) -> float:
     """The smallest effect, where its unit is that of what is compared; else a UsageError."""
-    expected = side.measure.unit if side.measure is not None and side.measure.scale == "difference" else None
+    from reports.comparison.factor import factor_of, factors_of
+
+    compared = factor_of(factors_of(side.kind)[0])
+    expected = None if compared.is_ratio else compared.unit
     if unit != expected:
         example = "a fraction such as 3%" if expected is None else f"a difference such as 0.001{expected}"
         raise click.UsageError(

@@ -13,10 +13,9 @@ import numpy as np
 from msgspec.structs import replace
 
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
-from reports.comparison.factor import FACTORS, is_ratio
-from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.factor import factor_of, factors_of
+from reports.comparison.pairing import Pairing, pair_runs, runs_needed
 from reports.comparison.records import Comparison, FactorComparison
-from reports.comparison.sample_size import runs_needed
 from reports.facts.facts import SetFacts
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
@@ -30,9 +29,7 @@ from reports.statistics.ratios import (
     welch_difference,
 )
 from reports.text.formatting import percent
-from rules.records.measure import Measure
 
-MIN_EFFECT = 0.03
 CONFIDENCE = 0.95
 DRIFT_REACH = 2.0
 """A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
@@ -59,20 +56,20 @@ class _Draft:
         ]
 
 
-def compare_all(
-    base: SetFacts, news: Sequence[SetFacts], *, min_effect: float = MIN_EFFECT, confidence: float = CONFIDENCE
-) -> tuple[Comparison, ...]:
-    """Each of `news` against `base`; the family of tests is all factors of all of them."""
-    sides = [side_of(new) for new in news]
-    return compare_sides(side_of(base), sides, min_effect=min_effect, confidence=confidence)
+def compare_all(base: SetFacts, news: Sequence[SetFacts]) -> tuple[Comparison, ...]:
+    """As `compare_sides`, for gathered result sets."""
+    return compare_sides(side_of(base), [side_of(new) for new in news])
 
 
 def compare_sides(
     base: Side, news: Sequence[Side], *, min_effect: float | None = None, confidence: float = CONFIDENCE
 ) -> tuple[Comparison, ...]:
-    """As `compare_all`, for sides of any source; the smallest effect is that of base's kind where none is given."""
+    """Each of `news` against `base`; the family of tests is all factors of all of them.
+
+    The smallest effect is that of base's kind where none is given.
+    """
     if min_effect is None:
-        min_effect = MIN_EFFECT if base.measure is None else base.measure.min_effect
+        min_effect = factor_of(factors_of(base.kind)[0]).min_effect
     drafts = [_draft(base, new, min_effect, confidence) for new in news]
     p_values = [draft.comparison.factors[index].p_value for draft in drafts for index in draft.tested]
     shares = [draft.comparison.converged_p for draft in drafts if draft.comparison.converged_p is not None]
@@ -96,8 +93,7 @@ def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draf
     )  # fmt: skip
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
-    names = tuple(FACTORS) if base.kind == "runs" else (base.kind,)
-    made = [_factor(name, base.measure, pairing, confidence) for name in names]
+    made = [_factor(name, pairing, confidence) for name in factors_of(base.kind)]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     comparison = replace(
         comparison,
@@ -115,30 +111,23 @@ def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draf
     return _Draft(base=base, new=new, pairing=pairing, comparison=comparison, differences=differences)
 
 
-def _factor(
-    name: str, measure: Measure | None, pairing: Pairing, confidence: float
-) -> tuple[FactorComparison, Difference | None]:
+def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorComparison, Difference | None]:
     """One factor's values, and the difference of its effect on log time; None where it cannot be known.
 
-    What has a `measure` is compared on its scale; more of the difference is more of it.
+    What is no factor of the time is compared on its own scale; more of the difference is more of it.
     """
     base, new = pairing.compared(name)
-    unit = FACTORS[name].unit if measure is None else measure.unit
-    factor = FactorComparison(
-        name=name,
-        unit=unit,
-        num_base=len(pairing.base),
-        num_new=len(pairing.new),
-    )
+    kind = factor_of(name)
+    factor = FactorComparison(name=name, unit=kind.unit, num_base=len(pairing.base), num_new=len(pairing.new))
     if base is None or new is None:
         side = "base" if base is None else "new"
         which = "no run converged" if not (pairing.base if base is None else pairing.new) else "a log does not say it"
         return replace(factor, reason=f"not known of {side}: {which}"), None
-    base_mean, new_mean, sign = float(base.mean()), float(new.mean()), _sign(name)
-    if is_ratio(name):
+    base_mean, new_mean, sign = float(base.mean()), float(new.mean()), kind.sign
+    if kind.is_ratio:
         ratio, base_value, new_value = math.exp(new_mean - base_mean), math.exp(base_mean), math.exp(new_mean)
         time_ratio = ratio if sign > 0 else 1.0 / ratio
-        factor = replace(factor, ratio=ratio, time_ratio=time_ratio if measure is None else None)
+        factor = replace(factor, ratio=ratio, time_ratio=time_ratio if kind.is_of_time else None)
     else:
         base_value, new_value = base_mean, new_mean
         factor = replace(factor, difference=new_mean - base_mean)
@@ -158,13 +147,9 @@ def _factor(
     ), difference
 
 
-def _sign(name: str) -> float:
-    return FACTORS[name].sign if name in FACTORS else 1.0
-
-
 def _interval(factor: FactorComparison, difference: Difference, level: float, pairing: Pairing) -> Interval:
     """The ratio's or the difference's interval, in the factor's own direction."""
-    reach, middle = float(difference.reach(level)), _sign(factor.name) * float(difference.mean)
+    reach, middle = float(difference.reach(level)), factor_of(factor.name).sign * float(difference.mean)
     low, high = middle - reach, middle + reach
     if factor.difference is None:
         low, high = math.exp(low), math.exp(high)
@@ -208,14 +193,11 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
 
 def _judge(factor: FactorComparison, difference: Difference, level: float, draft: _Draft) -> FactorComparison:
     """The factor with its verdict at Holm's level."""
-    measure, pairing, min_effect = draft.base.measure, draft.pairing, draft.comparison.min_effect
-    margin = math.log1p(min_effect) if is_ratio(factor.name) else min_effect
-    found = str(decide(difference, np.asarray(level), margin))
-    if measure is not None:
-        # Slower is a difference above zero.
-        more, less = ("better", "worse") if measure.direction == "higher" else ("worse", "better")
-        found = {"slower": more, "faster": less}.get(found, found)
-    verdict: Verdict = found  # type: ignore[assignment]
+    kind, pairing, min_effect = factor_of(factor.name), draft.pairing, draft.comparison.min_effect
+    margin = math.log1p(min_effect) if kind.is_ratio else min_effect
+    found: Verdict = str(decide(difference, np.asarray(level), margin))  # type: ignore[assignment]
+    # Slower is a difference above zero.
+    verdict = kind.more if found == "slower" else kind.less if found == "faster" else found
     factor = replace(
         factor,
         adjusted_interval=_interval(factor, difference, level, pairing),

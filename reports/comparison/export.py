@@ -7,13 +7,13 @@ import msgspec
 import pandas as pd
 
 from reports.comparison.comparison import DRIFT_REACH
-from reports.comparison.factor import FACTORS, is_ratio, title_of
+from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
 from reports.comparison.wording import difference_text, effect_text, sentence
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import record_frame, shared_members
-from reports.text.formatting import duration, percent, plural, si
+from reports.text.formatting import percent, plural
 
 
 def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument:
@@ -65,40 +65,20 @@ FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
     """A factor's row for readers, by FACTOR_COLUMNS; None is not known. The interval is the one that decides."""
-    interval = factor.shown_interval
+    interval, kind = factor.shown_interval, factor_of(factor.name)
     is_difference = factor.difference is not None
     words = difference_text if is_difference else ratio_text
     change = factor.difference if is_difference else factor.ratio
     reach = f" ({words(interval.low)} – {words(interval.high)})" if interval else ""
     return [
-        title_of(factor.name),
-        value_text(factor, factor.base_value),
-        value_text(factor, factor.new_value),
+        kind.title,
+        None if factor.base_value is None else kind.show(factor.base_value),
+        None if factor.new_value is None else kind.show(factor.new_value),
         None if change is None else f"{words(change)}{reach}",
         None if factor.permutation_p is None else p_text(factor.permutation_p),
         None if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}",
         factor.verdict,
     ]
-
-
-def value_text(factor: FactorComparison, value: float | None) -> str | None:
-    """A geometric mean with its unit, short."""
-    if value is None:
-        return None
-    if factor.difference is not None:
-        return f"{value:.5f}"
-    if factor.name not in FACTORS:
-        return f"{si(value)}{factor.unit}"
-    if factor.name == "time_to_train":
-        return duration(value)
-    if factor.name == "overhead":
-        return ratio_text(value)
-    return si(value) if factor.name == "samples_to_converge" else f"{si(value)}/s"
-
-
-def ratio_text(value: float) -> str:
-    """'1.004', and four significant digits far from 1."""
-    return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
 
 
 def p_text(p: float) -> str:
@@ -114,7 +94,7 @@ def remarks(comparison: Comparison) -> tuple[str, ...]:
     reasons: dict[str, list[str]] = {}
     for factor in comparison.factors:
         if factor.reason:
-            reasons.setdefault(factor.reason, []).append(title_of(factor.name))
+            reasons.setdefault(factor.reason, []).append(factor_of(factor.name).title)
     texts += [f"{', '.join(names)}: {reason}." for reason, names in reasons.items()]
     return tuple(texts)
 
@@ -157,8 +137,9 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     if num_tests:
         which = f"They are Holm-adjusted to hold {percent(confidence)} over {plural(num_tests, 'test')}"
         which += f"; below {MIN_RUNS} runs they are not, and decide nothing." if num_tests < len(factors) else "."
-    if factors[0].name not in FACTORS:
-        unit = "" if is_ratio(factors[0].name) else f" {factors[0].unit}"
+    kind = factor_of(factors[0].name)
+    if not kind.is_of_time:
+        unit = "" if kind.is_ratio else f" {kind.unit}"
         what = "difference, new minus base" if unit else "ratio, new over base"
         return (
             f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} A verdict goes by the "

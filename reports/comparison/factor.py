@@ -1,39 +1,68 @@
-"""What is compared: the factors of the time to train, and what each kind of measurement says of itself."""
+"""What is compared: the factors of the time to train, and the quantity of each kind of measurement."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from reports.statistics.ratios import Verdict
+from reports.text.formatting import duration, si
 from rules.records.kinds import KINDS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Factor:
-    """One factor, compared by its logarithms. `cause` is what a sentence calls it, `step` the member of a sample that
-    says the grid of its values. More of a factor of negative `sign` is less time."""
+    """One compared quantity; `cause` is what a sentence calls it, `show` prints a value with its unit.
+
+    More of a factor of negative `sign` is less time. `more` and `less` are the verdicts on either, the sign applied.
+    """
 
     unit: str
     title: str
-    cause: str
-    step: str
+    show: Callable[[float], str]
+    cause: str = ""
     sign: float = 1.0
+    is_ratio: bool = True
+    """Whether logarithms are compared, and not the values themselves."""
+    is_of_time: bool = True
+    more: Verdict = "slower"
+    less: Verdict = "faster"
+    min_effect: float = 0.03
+    """The smallest effect of interest: a fraction, or a difference in the unit."""
+
+
+def ratio_text(value: float) -> str:
+    """'1.004', and four significant digits far from 1."""
+    return f"{value:.3f}" if 0.1 <= value < 1_000 else f"{value:.4g}"
 
 
 FACTORS: Mapping[str, Factor] = {
-    "time_to_train": Factor(unit="s", title="time to train", cause="time to train", step="time_step"),
-    "samples_to_converge": Factor(
-        unit="samples", title="samples to converge", cause="convergence", step="samples_step"
+    "time_to_train": Factor(unit="s", title="time to train", show=duration, cause="time to train"),
+    "samples_to_converge": Factor(unit="samples", title="samples to converge", show=si, cause="convergence"),
+    "throughput": Factor(
+        unit="samples/s", title="throughput", show=lambda value: f"{si(value)}/s", cause="throughput", sign=-1.0
     ),
-    "throughput": Factor(unit="samples/s", title="throughput", cause="throughput", step="clock_step", sign=-1.0),
-    "overhead": Factor(unit="1", title="overhead", cause="evaluation and overhead", step="clock_step"),
+    "overhead": Factor(unit="1", title="overhead", show=ratio_text, cause="evaluation and overhead"),
 }
 """In the order of a comparison; the first is the whole that the others explain."""
 
 
-def title_of(name: str) -> str:
-    """What readers call a factor, or what a kind of measurement compares: 'AUC'."""
-    return FACTORS[name].title if name in FACTORS else KINDS[name].MEASURE.name
+def factors_of(kind: str) -> tuple[str, ...]:
+    """Names of what is compared of runs to the target, or of another kind of measurement."""
+    return tuple(FACTORS) if kind == "runs" else (kind,)
 
 
-def is_ratio(name: str) -> bool:
-    """Whether logarithms are compared, and not the values themselves."""
-    return name in FACTORS or KINDS[name].MEASURE.scale == "ratio"
+def factor_of(name: str) -> Factor:
+    """The factor of that name, or the quantity that the kind of measurement of that name compares."""
+    if name in FACTORS:
+        return FACTORS[name]
+    measure = KINDS[name].MEASURE
+    is_ratio, is_more_better = measure.scale == "ratio", measure.direction == "higher"
+    return Factor(
+        unit=measure.unit,
+        title=measure.name,
+        show=lambda value: f"{si(value)}{measure.unit}" if is_ratio else f"{value:.5f}",
+        is_ratio=is_ratio,
+        is_of_time=False,
+        more="better" if is_more_better else "worse",
+        less="worse" if is_more_better else "better",
+        min_effect=measure.min_effect,
+    )

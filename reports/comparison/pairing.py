@@ -1,15 +1,20 @@
-"""Which runs of two sides are compared with each other: those of equal seeds in pairs, else all with all."""
+"""Which runs of two sides are compared: those of equal seeds in pairs, else all with all; and how many it takes."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
+from scipy.special import stdtrit
 
-from reports.comparison.factor import FACTORS, is_ratio
+from reports.comparison.factor import factor_of
 from reports.facts.sides import Sample
-from reports.statistics.ratios import Floats
+from reports.statistics.intervals import MIN_RUNS
+from reports.statistics.ratios import Difference, Floats
 
+POWER = 0.8
+MAX_RUNS = 1_000
 _MIN_SHARE = 0.8
 """Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
 
@@ -44,7 +49,7 @@ class Pairing:
         return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
 
     def method(self, factor: str) -> str:
-        on = " on the logarithms" if is_ratio(factor) else ""
+        on = " on the logarithms" if factor_of(factor).is_ratio else ""
         if self.is_paired:
             return f"Student's t{on}, {len(self.base)} pairs of equal seeds"
         return f"Welch's t{on}"
@@ -82,32 +87,39 @@ def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
 
 
 def _compared(samples: Sequence[Sample], factor: str) -> Floats | None:
-    values = [_value(sample, factor) for sample in samples]
-    known = np.asarray([value for value in values if value is not None], dtype=np.float64)
-    if not len(known) or len(known) != len(values):
+    known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
+    if not len(known) or len(known) != len(samples):
         return None
-    if not is_ratio(factor):
+    if not factor_of(factor).is_ratio:
         return known
     return np.log(known) if known.min() > 0 else None
 
 
-def _value(sample: Sample, factor: str) -> float | None:
-    """Each factor from the same three measurements, so that the logarithms add up."""
-    if factor not in FACTORS:
-        return sample.value
-    time_s, train_s, samples = sample.time_to_train_s, sample.train_s, sample.num_samples
-    if factor == "time_to_train":
-        return time_s
-    if train_s is None or samples is None:
-        return None
-    if factor == "throughput":
-        return samples / train_s
-    if time_s is None:
-        return None
-    return samples if factor == "samples_to_converge" else time_s / train_s
-
-
 def _step(samples: Sequence[Sample], factor: str) -> float:
-    """The mean grid of a factor; values on a scale of differences have none."""
-    known = FACTORS.get(factor)
-    return float(np.mean([getattr(sample, known.step) for sample in samples])) if samples and known else 0.0
+    """The mean grid of a factor; values without one have none."""
+    return float(np.mean([sample.steps.get(factor, 0.0) for sample in samples])) if samples else 0.0
+
+
+def runs_needed(difference: Difference, level: float, margin: float, pairing: Pairing) -> int | None:
+    """Runs per side (or pairs) after which a verdict has 80 % probability, if the difference is as measured.
+
+    `margin` is the smallest effect on the scale of the differences. Beyond it, the interval has to leave out 'no
+    difference'; within it, the interval has to lie inside. None where more than 1,000 would be needed, as for one
+    right at the smallest effect.
+    """
+    size = abs(float(difference.mean))
+    room = size if size >= margin else margin - size
+    # What one run on each side would have, so that n runs have it over the square root of n.
+    spread = float(difference.standard_error) * math.sqrt(_effective_runs(pairing))
+    numbers = np.arange(MIN_RUNS, MAX_RUNS + 1, dtype=np.float64)
+    degrees = numbers - 1 if pairing.is_paired else 2 * (numbers - 1)
+    needed = (stdtrit(degrees, 1 - level / 2) + stdtrit(degrees, POWER)) * spread / np.sqrt(numbers)
+    enough = np.flatnonzero(needed <= room)
+    return int(numbers[enough[0]]) if len(enough) else None
+
+
+def _effective_runs(pairing: Pairing) -> float:
+    """Runs per side of a balanced comparison with the same standard error, taking both spreads as alike."""
+    if pairing.is_paired:
+        return len(pairing.base)
+    return 2.0 / (1.0 / len(pairing.base) + 1.0 / len(pairing.new))

@@ -56,7 +56,6 @@ def _side(member: SetMember) -> Side:
         benchmark=member.benchmark,
         samples=converged_samples(results),
         runs=results,
-        num_runs=len(results),
         system=member.system,
         hardware=(),
         settings=logged_settings(results),

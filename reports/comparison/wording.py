@@ -3,9 +3,9 @@
 import math
 import re
 
-from reports.comparison.factor import FACTORS, is_ratio, title_of
+from reports.comparison.factor import FACTORS, factor_of
+from reports.comparison.pairing import MAX_RUNS
 from reports.comparison.records import Comparison, FactorComparison
-from reports.comparison.sample_size import MAX_RUNS
 from reports.text.formatting import percent
 
 _FACTOR = re.compile(r"(?<=[\d∞])x\b")
@@ -32,7 +32,7 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     )
     if comparison.verdict != whole.verdict:
         return f"{_capital(comparison.verdict)}: {converged}."
-    if whole.name not in FACTORS:
+    if not factor_of(whole.name).is_of_time:
         return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
         return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
@@ -52,10 +52,10 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     """'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
-    name, interval, change = title_of(whole.name), whole.adjusted_interval, change_text(whole)
+    name, interval, change = factor_of(whole.name).title, whole.adjusted_interval, change_text(whole)
     if change is None or interval is None:
         return f"Inconclusive: {whole.reason or 'not measured'}."
-    words = times if is_ratio(whole.name) else difference_text
+    words = times if factor_of(whole.name).is_ratio else difference_text
     between = (
         f"{words(interval.low)} to {words(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
     )
@@ -76,7 +76,7 @@ def change_text(factor: FactorComparison) -> str | None:
 
 def effect_text(min_effect: float, factor: FactorComparison) -> str:
     """A smallest effect of interest in a factor: '3 %', '0.001'."""
-    return percent(min_effect, 0) if is_ratio(factor.name) else f"{min_effect:g}"
+    return percent(min_effect, 0) if factor_of(factor.name).is_ratio else f"{min_effect:g}"
 
 
 def difference_text(value: float) -> str:

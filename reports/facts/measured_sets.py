@@ -114,22 +114,20 @@ def read_measured(folder: Path, kind: str) -> MeasuredSet:
 
 def measured_side(measured: MeasuredSet) -> Side:
     """The side that a measurement makes: its processes are its runs."""
-    run_set, is_factor = measured.run_set, _is_factor(measured)
+    run_set = measured.run_set
     fields = run_set.system.fields if run_set else {}
     named = {name: getattr(measured.record, name, None) for name in ("data_kind", "dataset_sha256", "eval_samples")}
-    if is_factor:
+    if measured.counts_samples:
         named = {"benchmark": measured.benchmark} | named
     else:
         named["num_samples"] = getattr(measured.processes[0], "num_samples", None)
     return Side(
         label=measured.label,
         kind=measured.kind,
-        measure=None if is_factor else measured.measure,
         status="own",
         benchmark=measured.benchmark,
         samples=tuple(_sample(measured, index) for index in range(len(measured.processes))),
         runs=(),
-        num_runs=len(measured.processes),
         system=measured.system,
         hardware=tuple((key, text) for key in HARDWARE if (text := fields.get(key))),
         settings=(
@@ -139,20 +137,11 @@ def measured_side(measured: MeasuredSet) -> Side:
     )
 
 
-def _is_factor(measured: MeasuredSet) -> bool:
-    """Throughput is a factor of the time to train, and compared as in runs to the target."""
-    return measured.kind == "throughput"
-
-
 def _sample(measured: MeasuredSet, index: int) -> Sample:
-    """One process, with its seed where the set's record says it: its value, or what a factor is computed from."""
+    """One process, with its seed where the set's record says it; a rate lies on the grid of the clock."""
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
-    if not _is_factor(measured):
-        return Sample(seed=seed, value=measured.values[index])
-    return Sample(
-        seed=seed,
-        train_s=process.duration_s,
-        num_samples=float(process.num_samples),
-        clock_step=min(_CLOCK_STEP_S / process.duration_s, 1.0),
-    )
+    if not measured.counts_samples:
+        return Sample(seed=seed, values={measured.kind: measured.values[index]})
+    step = min(_CLOCK_STEP_S / process.duration_s, 1.0)
+    return Sample(seed=seed, values={measured.kind: measured.rates[index]}, steps={measured.kind: step})

@@ -1,13 +1,12 @@
-"""The sides of a comparison: what a result set or a throughput measurement brings to it."""
+"""The sides of a comparison: what a result set or a measurement brings to it."""
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 from reports.facts.facts import SetFacts, Status
 from reports.facts.records import settings_of
 from reports.text.formatting import printable
-from rules.records.measure import Measure
 from rules.scoring.results import Evaluation, RunResult
 
 _CLOCK_STEP_S = 1e-3
@@ -19,24 +18,21 @@ HARDWARE = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Sample:
-    """One measured run: positive, finite values, None is not known. A `step` is the grid that a value lies on,
-    as a fraction of the value: samples and times on that of the evaluations, the rest on the clock's."""
+    """One measured run or process: what is compared of it by name, what is not known left out.
+
+    A step is the grid that a value lies on, as a fraction of the value: samples and times on that of the evaluations,
+    the rest on the clock's.
+    """
 
     seed: int | None
-    time_to_train_s: float | None = None
-    train_s: float | None = None
-    num_samples: float | None = None
-    time_step: float = 0.0
-    samples_step: float = 0.0
-    clock_step: float = 0.0
+    values: Mapping[str, float]
+    steps: Mapping[str, float] = field(default_factory=dict)
     started_ms: float | None = None
-    value: float | None = None
-    """What a kind of measurement compares; None where factors of the time are."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Side:
-    """One side. `samples` are the runs that converged, or the processes of a throughput measurement.
+    """One side. `samples` are the runs that converged, or the processes of a measurement.
 
     `runs` are all runs, `settings` what was set and the software, by name, `hardware` the fields of the
     system description that say what it is. `num_tolerated` runs may fail to converge: Olympic scoring drops as many.
@@ -45,12 +41,11 @@ class Side:
 
     label: str
     kind: str
-    """runs, throughput, or another kind of measurement: `measure` then says what is compared."""
+    """runs, or a kind of measurement."""
     status: Status
     benchmark: str | None
     samples: tuple[Sample, ...]
     runs: tuple[RunResult, ...]
-    num_runs: int
     system: str | None
     hardware: tuple[tuple[str, str], ...]
     settings: tuple[tuple[str, str], ...]
@@ -59,7 +54,11 @@ class Side:
     round: str | None = None
     num_tolerated: int = 1
     outcome: str | None = None
-    measure: Measure | None = None
+
+    @property
+    def num_runs(self) -> int:
+        """All runs, or the processes of a measurement."""
+        return len(self.runs) or len(self.samples)
 
     @property
     def num_converged(self) -> int:
@@ -76,7 +75,6 @@ def side_of(facts: SetFacts) -> Side:
         benchmark=result.benchmark,
         samples=converged_samples(result.runs),
         runs=result.runs,
-        num_runs=len(result.runs),
         system=facts.result_set.system,
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
         settings=(*logged_settings(result.runs), *settings_of(facts.records.run_set)),
@@ -108,16 +106,29 @@ def converged_samples(runs: Sequence[RunResult]) -> tuple[Sample, ...]:
 def _sample(run: RunResult) -> Sample:
     last = run.evaluations[-2:]
     time_s, train_s, samples = run.time_to_train_s, run.train_s, run.samples_to_converge
+    trained = [_trained(evaluation, run.train_samples) for evaluation in last]
+    clock_step = _share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S)
     return Sample(
         seed=run.seed,
-        time_to_train_s=_positive(time_s),
-        train_s=_positive(train_s),
-        num_samples=_positive(samples),
-        time_step=_share(_gap([evaluation.elapsed_s for evaluation in last]), time_s, _CLOCK_STEP_S),
-        samples_step=_share(_gap([_trained(evaluation, run.train_samples) for evaluation in last]), samples, 1.0),
-        clock_step=_share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S),
+        values=factor_values(_positive(time_s), _positive(train_s), _positive(samples)),
+        steps={
+            "time_to_train": _share(_gap([evaluation.elapsed_s for evaluation in last]), time_s, _CLOCK_STEP_S),
+            "samples_to_converge": _share(_gap(trained), samples, 1.0),
+            "throughput": clock_step,
+            "overhead": clock_step,
+        },
         started_ms=run.started_ms,
     )
+
+
+def factor_values(time_s: float | None, train_s: float | None, num_samples: float | None) -> dict[str, float]:
+    """The factors of the time to train, each from the same three measurements, so that the logarithms add up."""
+    values = {} if time_s is None else {"time_to_train": time_s}
+    if train_s is not None and num_samples is not None:
+        values["throughput"] = num_samples / train_s
+        if time_s is not None:
+            values |= {"samples_to_converge": num_samples, "overhead": time_s / train_s}
+    return values
 
 
 def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from reports.facts.sides import Sample, Side
+from reports.facts.sides import Sample, Side, factor_values
 from reports.statistics.ratios import Difference, decide, holm_levels, welch_difference
 from rules.scoring.results import RunResult
 
@@ -37,12 +37,15 @@ def make_side(
         samples.append(
             Sample(
                 seed=seed,
-                time_to_train_s=100.0 * epoch if train_s is None else train_s * overhead,
-                train_s=train_s,
-                num_samples=epoch * TRAIN_SAMPLES,
-                time_step=GRID / epoch,
-                samples_step=GRID / epoch,
-                clock_step=1e-5,
+                values=factor_values(
+                    100.0 * epoch if train_s is None else train_s * overhead, train_s, epoch * TRAIN_SAMPLES
+                ),
+                steps={
+                    "time_to_train": GRID / epoch,
+                    "samples_to_converge": GRID / epoch,
+                    "throughput": 1e-5,
+                    "overhead": 1e-5,
+                },
                 started_ms=start,
             )
         )
@@ -53,7 +56,6 @@ def make_side(
         "benchmark": "dlrm_tiny",
         "samples": tuple(samples),
         "runs": tuple(make_run(label, index) for index in range(len(samples) + num_failed)),
-        "num_runs": len(samples) + num_failed,
         "system": "box",
         "hardware": (),
         "settings": (),

@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 from comparison_builder import make_side
 
-from reports.comparison.pairing import Pairing, pair_runs
-from reports.comparison.sample_size import MAX_RUNS, runs_needed
+from reports.comparison.pairing import MAX_RUNS, Pairing, pair_runs, runs_needed
 from reports.statistics.ratios import Difference, decide, paired_difference, welch_difference
 
 LEVEL, SPREAD = 0.0125, 0.04
