@@ -2,12 +2,12 @@
 
 A document is blocks. `reports.render` writes the same blocks as HTML, for a terminal and as Markdown; renderers
 escape and place, they format, choose and compute nothing. Figures are drawn in HTML only. The page is groups of
-comparable results, a group is sections, a section is blocks; the macro that places a block has the block's name.
+comparable results, a group is sections, a section is blocks; the macro that places a block goes by its class.
 """
 
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Literal, TypeVar
+from typing import Literal, TypeVar
 
 from markupsafe import Markup
 
@@ -56,7 +56,6 @@ class Table:
     `layout` "records": too wide for a terminal, which shows each row as a heading with one line per column there.
     """
 
-    block: ClassVar[str] = "table"
     id: str
     caption: str
     columns: tuple[Column, ...]
@@ -141,7 +140,6 @@ class Chart:
     `series` are the hues of the figure that a reader may hide, with the names of what they show.
     """
 
-    block: ClassVar[str] = "chart"
     figure: Figure
     heading: str = ""
     lead: str = ""
@@ -155,54 +153,38 @@ class Chart:
 class Multiples:
     """Small drawings side by side, one per configuration, all on the same scales."""
 
-    block: ClassVar[str] = "multiples"
     drawings: tuple[Markup, ...]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class KeyNumber:
-    """One large number with what it is and how sure it is."""
-
-    name: str
-    value: str
-    unit: str
-    note: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Numbers:
-    block: ClassVar[str] = "numbers"
-    numbers: tuple[KeyNumber, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class Fact:
+    """One named value; `note` says more of it, or how sure it is."""
+
     name: str
     value: str
+    unit: str = ""
     note: str = ""
     is_code: bool = False
+
+    @property
+    def line(self) -> str:
+        """All but the name."""
+        text = f"{self.value} {self.unit}".rstrip()
+        return f"{text} ({self.note})" if self.note else text
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Facts:
-    block: ClassVar[str] = "facts"
+    """Facts by name: "numbers" are large, "rules" are codes with what they say, "codes" short ones in one line."""
+
     facts: tuple[Fact, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RuleList:
-    """Rules by code; `style` "codes" sets short ones in one line."""
-
-    block: ClassVar[str] = "rules"
-    rules: tuple[Fact, ...]
-    style: str = ""
+    style: Literal["", "numbers", "rules", "codes"] = ""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Prose:
     """One paragraph: a lead under a heading, a sentence about what is absent, or a note."""
 
-    block: ClassVar[str] = "prose"
     text: str
     kind: Literal["lead", "note", "absent", "status"] = "lead"
 
@@ -211,7 +193,6 @@ class Prose:
 class Bullets:
     """A list; `warnings` stand in a frame."""
 
-    block: ClassVar[str] = "bullets"
     items: tuple[str, ...]
     kind: Literal["warnings", "missing", "list"] = "missing"
 
@@ -220,7 +201,6 @@ class Bullets:
 class Heading:
     """`word` is a verdict before the text, of style class `kind`; `note` is what follows it, quieter."""
 
-    block: ClassVar[str] = "heading"
     text: str
     id: str = ""
     word: str = ""
@@ -232,7 +212,6 @@ class Heading:
 class Command:
     """Text to copy."""
 
-    block: ClassVar[str] = "command"
     text: str
 
 
@@ -296,7 +275,6 @@ class FindingGroup:
 class FindingList:
     """Findings by rule, worst first, with a choice of severities where there are several."""
 
-    block: ClassVar[str] = "findings"
     id: str
     groups: tuple[FindingGroup, ...]
     choices: tuple[tuple[str, str], ...] = ()
@@ -307,7 +285,6 @@ class FindingList:
 class Fold:
     """Blocks behind one line, which says what is behind it."""
 
-    block: ClassVar[str] = "fold"
     summary: str
     blocks: "tuple[Block, ...]"
     is_open: bool = False
@@ -318,7 +295,6 @@ class Fold:
 class Part:
     """A heading with the blocks that belong to it."""
 
-    block: ClassVar[str] = "part"
     heading: Heading
     blocks: "tuple[Block, ...]"
 
@@ -329,21 +305,7 @@ def facts_part(title: str, facts: Iterable[tuple[str, str]]) -> Part:
     return Part(heading=Heading(text=title), blocks=(Facts(facts=said),))
 
 
-Block = (
-    Table
-    | Chart
-    | Multiples
-    | Numbers
-    | Facts
-    | RuleList
-    | Prose
-    | Bullets
-    | Heading
-    | Command
-    | FindingList
-    | Fold
-    | Part
-)
+Block = Table | Chart | Multiples | Facts | Prose | Bullets | Heading | Command | FindingList | Fold | Part
 
 
 MOST_FOLDS = 24

@@ -7,16 +7,13 @@ from reports.document.blocks import (
     Bullets,
     Chart,
     Command,
-    Fact,
     Facts,
     FindingList,
     Fold,
     Heading,
     Multiples,
-    Numbers,
     Part,
     Prose,
-    RuleList,
     Table,
 )
 from rules.logs.text import printable
@@ -43,10 +40,8 @@ def _parts(block: Block) -> list[str]:
             return [escape(text)]
         case Bullets(items=items):
             return ["\n".join(f"- {escape(item)}" for item in items)]
-        case Facts(facts=facts) | RuleList(rules=facts):
-            return [_facts(facts)]
-        case Numbers(numbers=numbers):
-            return [_facts([Fact(name=n.name, value=f"{n.value} {n.unit}", note=n.note) for n in numbers])]
+        case Facts(facts=facts):
+            return ["\n".join(f"- {escape(fact.name)}: {escape(fact.line)}" for fact in facts)]
         case Command(text=text):
             return ["\n".join(f"    {printable(line)}" for line in text.split("\n"))]
         case Table():
@@ -61,11 +56,6 @@ def _parts(block: Block) -> list[str]:
             return [escape(lead), *(_parts(table) if table else ())]
         case Multiples():
             return []
-
-
-def _facts(facts: Sequence[Fact]) -> str:
-    said = ((fact.name, f"{fact.value} ({fact.note})" if fact.note else fact.value) for fact in facts)
-    return "\n".join(f"- {escape(name)}: {escape(value)}" for name, value in said)
 
 
 def _table(table: Table) -> str:

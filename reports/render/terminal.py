@@ -20,10 +20,8 @@ from reports.document.blocks import (
     Fold,
     Heading,
     Multiples,
-    Numbers,
     Part,
     Prose,
-    RuleList,
     Table,
 )
 from rules.logs.text import printable
@@ -68,10 +66,8 @@ def _lines(block: Block, width: int, style: Style) -> list[str]:
             return _fill(printable(text), width)
         case Bullets(items=items):
             return [line for item in items for line in _hang(f"- {item}", width)]
-        case Facts(facts=facts) | RuleList(rules=facts):
+        case Facts(facts=facts):
             return _facts(facts, width)
-        case Numbers(numbers=numbers):
-            return _facts([Fact(name=n.name, value=f"{n.value} {n.unit}", note=n.note) for n in numbers], width)
         case Command(text=text):
             return [printable(line) for line in text.split("\n")]
         case Table(layout="records"):
@@ -110,7 +106,7 @@ def _facts(facts: Sequence[Fact], width: int) -> list[str]:
     lines = []
     for fact in facts:
         name = printable(fact.name)
-        texts = _fill(printable(f"{fact.value} ({fact.note})" if fact.note else fact.value), max(width - lead, 20))
+        texts = _fill(printable(fact.line), max(width - lead, 20))
         lines.append(name + " " * (lead - display_width(name)) + texts[0])
         lines += [" " * lead + text for text in texts[1:]]
     return lines

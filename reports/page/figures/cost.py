@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from reports.document.blocks import Cell, Column, KeyNumber, numeric
+from reports.document.blocks import Cell, Column, Fact, numeric
 from reports.facts.energy import measured_j, source_words
 from reports.facts.facts import SetFacts
 from reports.text.formatting import MISSING
@@ -51,7 +51,7 @@ def energy_text(energy_j: float | None) -> str:
     return f"{energy_j / 1e3:,.4g} kJ" if energy_j >= 1e3 else f"{energy_j:.4g} J"
 
 
-def cost_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
+def cost_numbers(facts: SetFacts) -> tuple[Fact, ...]:
     """Large numbers for energy and cost, each only where it exists."""
     found = []
     energy_j, per_sample_j = mean_energy_j(facts), energy_per_sample_j(facts)
@@ -59,7 +59,7 @@ def cost_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
         sources = sorted({source_words(record) for record in energy_records(facts) if record and record.parts})
         each = f"{per_sample_j:.3g} J/sample; " if per_sample_j is not None else ""
         found.append(
-            KeyNumber(
+            Fact(
                 name="Energy per run",
                 value=energy_text(energy_j).rpartition(" ")[0],
                 unit=energy_text(energy_j).rpartition(" ")[2],
@@ -69,7 +69,7 @@ def cost_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
     cost = cost_to_train(facts.result.olympic_mean_s, facts.price_per_hour)
     if cost is not None:
         found.append(
-            KeyNumber(
+            Fact(
                 name="Cost to train",
                 value=cost_text(cost),
                 unit="in the price's currency",

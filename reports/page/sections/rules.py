@@ -8,11 +8,11 @@ from reports.document.blocks import (
     Block,
     Cell,
     Fact,
+    Facts,
     FindingGroup,
     FindingList,
     Fold,
     Prose,
-    RuleList,
     text_table,
 )
 from reports.document.findings import Placed, group_findings
@@ -41,7 +41,7 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         blocks.append(
             Fold(
                 summary=f"✓ {plural(num, 'rule')} passed in {plural(len(passed), 'judgement')}",
-                blocks=(RuleList(rules=_by_code(passed), style="codes"), Prose(text=_WHERE, kind="note")),
+                blocks=(Facts(facts=_by_code(passed), style="codes"), Prose(text=_WHERE, kind="note")),
             )
         )
     if skipped:
@@ -49,7 +49,7 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
         blocks.append(
             Fold(
                 summary=f"– {plural(num, 'rule')} not judged, with the reason",
-                blocks=(RuleList(rules=_by_reason(skipped)),),
+                blocks=(Facts(facts=_by_reason(skipped), style="rules"),),
             )
         )
     blocks += (*_opinion(group, id_), *_set_opinions(group, id_))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
-from reports.document.blocks import Block, Bullets, Cell, Column, KeyNumber, Numbers, Prose, Table, numeric, table_of
+from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
 from reports.document.glossary import registered, status_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import SetFacts
@@ -42,7 +42,7 @@ def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[C
     """The large numbers of a lone configuration, the table, and what to know before believing it."""
     blocks: list[Block] = []
     if len(group) == 1:
-        blocks.append(Numbers(numbers=key_numbers(group[0])))
+        blocks.append(Facts(facts=key_numbers(group[0]), style="numbers"))
     warnings = group_warnings(group)
     if warnings:
         blocks.append(Bullets(items=warnings, kind="warnings"))
@@ -94,7 +94,7 @@ def system_words(facts: SetFacts) -> str:
     return printable(f"{per}{times}{model}", 70)
 
 
-def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
+def key_numbers(facts: SetFacts) -> tuple[Fact, ...]:
     """Score, its factors and the quality reached, each with its spread."""
     converged = [run.result for run in facts.converged]
     numbers = [_score_number(facts)]
@@ -108,30 +108,30 @@ def key_numbers(facts: SetFacts) -> tuple[KeyNumber, ...]:
             spread = summary.coefficient_of_variation
             note = "geometric mean" + (f", CV {percent(spread)}" if spread is not None else " of one run")
         numbers.append(
-            KeyNumber(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
+            Fact(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
         )
     parts = [(run.overhead_s, run.time_to_train_s) for run in converged if run.overhead_s is not None]
     total_s = sum(time_s or 0.0 for _, time_s in parts)
     share = percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING
     about = "of the time to train of all converged runs" if total_s else "not known from the logs"
-    numbers.append(KeyNumber(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
+    numbers.append(Fact(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
     finals = [run.final_quality for run in converged if run.final_quality is not None]
     reached = quality(sum(finals) / len(finals)) if finals else MISSING
     target = facts.first_run.quality_target if facts.first_run else None
     goal = f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known"
-    numbers.append(KeyNumber(name="Quality reached", value=reached, unit="ROC AUC", note=goal))
+    numbers.append(Fact(name="Quality reached", value=reached, unit="ROC AUC", note=goal))
     needed = facts.result.num_runs_required
     counts = f"{len(converged)} / {needed if needed is not None else len(facts.runs)}"
     unit = "reached the target" if needed is None else "converged / needed"
-    numbers.append(KeyNumber(name="Runs", value=counts, unit=unit, note=runs_words(facts, "log")))
+    numbers.append(Fact(name="Runs", value=counts, unit=unit, note=runs_words(facts, "log")))
     return (*numbers, *cost_numbers(facts))
 
 
-def _score_number(facts: SetFacts) -> KeyNumber:
+def _score_number(facts: SetFacts) -> Fact:
     score_s = facts.result.score_s
     if score_s is None or not math.isfinite(score_s):
         reason = printable(facts.result.no_score_reason or "the runs do not make one")
-        return KeyNumber(name="Time to train", value="none", unit="", note=f"no score: {reason}")
+        return Fact(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([facts])
     words = f"{unit.name}, unverified" if facts.status == "official" else unit.name
     note = f"measured; Olympic mean of {plural(len(facts.runs), 'run')}"
@@ -141,7 +141,7 @@ def _score_number(facts: SetFacts) -> KeyNumber:
         note += (
             f"; {unit.text(facts.result.olympic_mean_s)} × {ratio(facts.result.rcp_factor).rstrip('×')} for its RCP"
         )
-    return KeyNumber(name="Time to train", value=unit.number(score_s), unit=words, note=note)
+    return Fact(name="Time to train", value=unit.number(score_s), unit=words, note=note)
 
 
 def runs_words(facts: SetFacts, name: str) -> str:
