@@ -140,7 +140,7 @@ def folder_of(module: str) -> tuple[str, str]:
 
 @pytest.mark.parametrize("package", PACKAGES)
 def test_the_arrows_of_the_contributing_page_are_those_of_the_imports(package: str) -> None:
-    """Of 'a ← b, c ← d' each imports from what is left of its arrow alone, and all that there is stands there."""
+    """Of 'a ← b, c ← d' each imports from what is left of its arrow alone, and all that there is appears there."""
     (line,) = re.findall(rf"^ +- `{package}`: (.+)$", (ROOT / "CONTRIBUTING.md").read_text(), flags=re.MULTILINE)
     floors = {name: floor for floor, names in enumerate(line.split(" ← ")) for name in names.split(", ")}
     graph = import_graph(product_modules())

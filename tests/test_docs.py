@@ -43,12 +43,12 @@ def test_each_make_target_of_the_readme_exists(target: str) -> None:
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))
-def test_each_verb_stands_in_the_readme(verb: str) -> None:
+def test_each_verb_is_in_the_readme(verb: str) -> None:
     assert f"`dlrmbench {verb}" in README
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_each_benchmark_stands_in_the_readme(name: str) -> None:
+def test_each_benchmark_is_in_the_readme(name: str) -> None:
     assert f"| `{name}` |" in README
 
 
@@ -57,7 +57,7 @@ def test_each_link_of_the_readme_leads_somewhere(link: str) -> None:
     assert (ROOT / link).exists()
 
 
-def test_each_exit_code_stands_in_the_readme() -> None:
+def test_each_exit_code_is_in_the_readme() -> None:
     from harness.foundation.errors import ExitCode
 
     text = README.split("Exit codes:")[1].split("\n\n")[0]

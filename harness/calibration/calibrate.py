@@ -1,4 +1,4 @@
-"""Calibrate one benchmark: tune, run every seed at every batch size, run the controls, ask the oracle."""
+"""Calibrate one benchmark: tune, run every seed at every batch size, run the baselines, ask the oracle."""
 
 import platform
 from collections.abc import Callable, Sequence
@@ -20,8 +20,8 @@ from harness.calibration.table import (
     Calibration,
     calibration_blocks,
     reference_convergence_points,
+    summarise_baseline,
     summarise_batch_size,
-    summarise_control,
     tuned_learning_rate,
     tuning_rows,
 )
@@ -32,10 +32,10 @@ from harness.system.resources import usable_cores
 from reports.render.markdown import render_markdown
 
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
-_CONTROL_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
+_BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
 # Runs get seeds derived as those of any set are; tuning uses others.
 _BASE_SEED = 20_000
-_FIRST_TUNING_SEED, _CONTROL_SEED = 1001, 1
+_FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
 
@@ -101,12 +101,12 @@ def calibrate(
             for seed in derive_seeds(_BASE_SEED, plan.num_runs)
         ]
         summaries.append(summarise_batch_size(definition, complete(f"batch size {size}", runs)))
-    size, rates = train.global_batch_size, sorted({*_CONTROL_RATES, train.opt_base_learning_rate})
+    size, rates = train.global_batch_size, sorted({*_BASELINE_RATES, train.opt_base_learning_rate})
     baselines = entry.workload.model_spec.baselines
-    controls = complete(
-        "controls",
+    of_baselines = complete(
+        "baselines",
         [
-            CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=_CONTROL_SEED)
+            CalibrationRun(model=model, global_batch_size=size, opt_base_learning_rate=rate, seed=_BASELINE_SEED)
             for model in baselines
             for rate in rates
         ],
@@ -118,7 +118,7 @@ def calibrate(
         oracle_quality=measure_oracle(entry),
         default_batch_size=train.global_batch_size,
         batch_sizes=tuple(summaries),
-        controls=tuple(summarise_control([r for r in controls if r.run.model == model]) for model in baselines),
+        baselines=tuple(summarise_baseline([r for r in of_baselines if r.run.model == model]) for model in baselines),
         tuning=tuple(tuning_rows(definition, tuning)),
     )
 

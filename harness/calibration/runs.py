@@ -1,4 +1,4 @@
-"""The runs of a calibration: full epochs of the reference and of its controls, kept as they finish.
+"""The runs of a calibration: full epochs of the reference and of its baselines, kept as they finish.
 
 Every run trains a whole epoch and keeps its quality at each evaluation, so the same runs answer for any target.
 Runs are appended to `runs.jsonl` one by one; a calibration that was interrupted goes on with what is missing.

@@ -52,8 +52,8 @@ class BatchSizeSummary:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class ControlSummary:
-    """The best quality that a control reached at any evaluation, over its grid of learning rates."""
+class BaselineSummary:
+    """The best quality that a baseline reached at any evaluation, over its grid of learning rates."""
 
     model: str
     best_quality: float
@@ -71,7 +71,7 @@ class Calibration:
     oracle_quality: float | None
     default_batch_size: int
     batch_sizes: tuple[BatchSizeSummary, ...]
-    controls: tuple[ControlSummary, ...]
+    baselines: tuple[BaselineSummary, ...]
     tuning: tuple[tuple[int, float, float | None, float], ...]
     """(batch size, learning rate, mean epochs to converge or None, mean final quality)."""
 
@@ -95,9 +95,9 @@ class Calibration:
                 f"{_number(mean, 3)} of it on average, coefficient of variation {_percent(variation)}",
             ),
             "b": (
-                all(control.best_quality < target for control in self.controls) if self.controls else None,
+                all(baseline.best_quality < target for baseline in self.baselines) if self.baselines else None,
                 "best of "
-                + ", ".join(f"{c.model.replace('_', ' ')} {c.best_quality:.4f}" for c in self.controls)
+                + ", ".join(f"{c.model.replace('_', ' ')} {c.best_quality:.4f}" for c in self.baselines)
                 + f", target {target:g}",
             ),
             "c": (
@@ -129,9 +129,9 @@ def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResu
     )
 
 
-def summarise_control(results: Sequence[CalibrationResult]) -> ControlSummary:
+def summarise_baseline(results: Sequence[CalibrationResult]) -> BaselineSummary:
     best = max(results, key=lambda result: result.best_quality)
-    return ControlSummary(
+    return BaselineSummary(
         model=best.run.model,
         best_quality=best.best_quality,
         opt_base_learning_rate=best.run.opt_base_learning_rate,
@@ -195,19 +195,19 @@ def reference_convergence_points(
 
 
 def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
-    """Show conditions, batch sizes, controls, curve, tuning."""
+    """Show conditions, batch sizes, baselines, curve, tuning."""
     default = calibration.default
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
     conditions = calibration.conditions().items()
     heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
-    controls = [
+    baselines = [
         (
-            control.model.replace("_", " "),
-            f"{control.best_quality:.4f}",
-            f"{control.opt_base_learning_rate:g}",
-            ", ".join(f"{rate:g}" for rate in control.learning_rates),
+            baseline.model.replace("_", " "),
+            f"{baseline.best_quality:.4f}",
+            f"{baseline.opt_base_learning_rate:g}",
+            ", ".join(f"{rate:g}" for rate in baseline.learning_rates),
         )
-        for control in calibration.controls
+        for baseline in calibration.baselines
     ]
     num_evals = len(default.quality_mean)
     curve = [
@@ -225,7 +225,7 @@ def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
         text_table(
             ("model", "best AUC in the epoch", "at learning rate", "learning rates tried"),
             [
-                *controls,
+                *baselines,
                 ("reference", f"{max(default.final_qualities):.4f}", f"{default.opt_base_learning_rate:g}", None),
                 ("oracle", _number(calibration.oracle_quality, 4), None, None),
             ],

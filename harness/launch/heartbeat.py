@@ -54,7 +54,7 @@ class Heartbeat:
 
     When a rank is lost, ends with an error or is asked to end, every process of the world ends with that reason and
     its exit code, wherever its main thread waits. `on_end` is called once before, with both. A beat is a counter,
-    and what is measured is how long it has stood still by one's own clock.
+    and what is measured is how long it has not changed by one's own clock.
     """
 
     def __init__(self, meeting: Rendezvous, *, lost_after_s: float = LOST_AFTER_S) -> None:
@@ -63,7 +63,7 @@ class Heartbeat:
         now_s = time.monotonic()
         self._seen = {rank: ("", now_s) for rank in range(meeting.size) if rank != meeting.rank}
         self._answered_s, self._is_broken = now_s, False
-        self._ticked_s, self._stood_s = now_s, 0.0
+        self._ticked_s, self._held_up_s = now_s, 0.0
         self._received: End | None = None
         self._ended, self._concluding = threading.Event(), threading.Lock()
         self._signals, self._wakeup = socket.socketpair()
@@ -85,6 +85,7 @@ class Heartbeat:
         """Raises HarnessError in place of an error that only says that a connection broke."""
         if error is None:
             self._stop()
+            self._within(2 * self._lost_after_s, self._leave)
             return
         lost = self._find_lost(error)
         own = lost or self._describe(error)
@@ -101,6 +102,13 @@ class Heartbeat:
             thread.join(2 * BEAT_S)
         self._signals.close()
         self._wakeup.close()
+
+    def _leave(self) -> None:
+        """Let the host of the notes go last: a rank that is late would take it for lost, whose work is done."""
+        meeting = self._meeting
+        meeting.note(f"ended/{meeting.rank}", "1")
+        if meeting.is_host:
+            self._wait_for([f"ended/{rank}" for rank in self._seen], self._lost_after_s)
 
     def _beat(self) -> None:
         meeting, beats = self._meeting, 0
@@ -123,7 +131,7 @@ class Heartbeat:
         rank = self._meeting.rank
         while not self._ended.is_set():
             signals = self._wait_for_signals(BEAT_S)
-            self._stood_s, self._ticked_s = self._longest_stand_s(), time.monotonic()
+            self._held_up_s, self._ticked_s = self._longest_hold_up_s(), time.monotonic()
             if self._ended.is_set():
                 return
             end = self._look(self._lost_after_s)
@@ -147,10 +155,10 @@ class Heartbeat:
             return self._received
         now_s, meeting = time.monotonic(), self._meeting
         code = int(ExitCode.RESOURCES)
-        if (stood_s := self._longest_stand_s()) > self._lost_after_s:
+        if (held_up_s := self._longest_hold_up_s()) > self._lost_after_s:
             # Then the others have ended, and their silence is no news.
             return End(
-                rank=meeting.rank, reason=f"rank {meeting.rank} itself stood still for {stood_s:.0f} s", code=code
+                rank=meeting.rank, reason=f"rank {meeting.rank} itself did not run for {held_up_s:.0f} s", code=code
             )
         if self._is_broken:
             if now_s - self._answered_s < _GONE_AFTER_S:
@@ -165,9 +173,9 @@ class Heartbeat:
         who = f"rank {silent[0]} has" if len(silent) == 1 else f"ranks {', '.join(map(str, silent))} have"
         return End(rank=silent[0], reason=f"{who} not been heard of for {patience_s:.0f} s{hint}", code=code)
 
-    def _longest_stand_s(self) -> float:
+    def _longest_hold_up_s(self) -> float:
         """Return how long this process itself was held up at most."""
-        return max(self._stood_s, time.monotonic() - self._ticked_s)
+        return max(self._held_up_s, time.monotonic() - self._ticked_s)
 
     def _look_for(self, seconds: float, patience_s: float) -> End | None:
         until_s = time.monotonic() + seconds
@@ -210,7 +218,7 @@ class Heartbeat:
             end = self._within(_GONE_AFTER_S, lambda: self._publish(own)) or own
         if self.on_end is not None:
             self.on_end(end.reason, end.code)
-        # Rank 0 may stand still, or wait for this rank's note: one that is blocked is no reason to stay.
+        # Rank 0 may be stopped, or wait for this rank's note: one that is blocked is no reason to stay.
         self._within(_GONE_AFTER_S if end.rank == 0 != self._meeting.rank else _SETTLE_S, lambda: self._settle(end))
         return end
 
@@ -220,17 +228,17 @@ class Heartbeat:
     def _settle(self, end: End) -> None:
         """Let nobody leave before rank 0 has kept the reason, nor the host of the notes before all have read it."""
         meeting = self._meeting
-        until_s = time.monotonic() + _SETTLE_S
-
-        def wait_for(keys: list[str]) -> None:
-            while time.monotonic() < until_s and not all(meeting.read_note(key) for key in keys):
-                time.sleep(BEAT_S / 10)
-
         if meeting.rank != 0 and end.rank != 0:
-            wait_for(["ended/0"])
+            self._wait_for(["ended/0"], _SETTLE_S)
         meeting.note(f"ended/{meeting.rank}", "1")
         if meeting.is_host:
-            wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank])
+            self._wait_for([f"ended/{rank}" for rank in self._seen if rank != end.rank], _SETTLE_S)
+
+    def _wait_for(self, keys: list[str], seconds: float) -> None:
+        """Wait until all of these notes are there, for `seconds` at most."""
+        until_s = time.monotonic() + seconds
+        while time.monotonic() < until_s and not all(self._meeting.read_note(key) for key in keys):
+            time.sleep(BEAT_S / 10)
 
     @staticmethod
     def _within(seconds: float, call: Callable[[], End | None]) -> End | None:

@@ -19,7 +19,7 @@ from harness.packaging.sets import (
     judge_for_package,
     refuse_other_division,
     refuse_other_submitter,
-    refuse_twins,
+    refuse_shared_places,
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
 from reports.document.blocks import Block, text_table
@@ -75,7 +75,7 @@ def build_package(request: PackageRequest) -> Package:
         raise HarnessError(f"{request.output}: is there already. Nothing is overwritten; choose another --output.")
     _refuse_inside(request)
     sets = tuple(judge_for_package(found, request.ruleset) for found in distinct_sets(request.sources))
-    refuse_twins(sets)
+    refuse_shared_places(sets)
     refuse_other_submitter(sets, request.submitter)
     refuse_other_division(sets, request.division)
     _refuse_non_compliant([packaged.verdict for packaged in sets], request)
@@ -109,7 +109,7 @@ def _refuse_inside(request: PackageRequest) -> None:
     for source in request.sources:
         if request.output.resolve().is_relative_to(source.resolve()):
             raise HarnessError(
-                f"{request.output}: lies in {source}, which is only read. Choose an --output outside of it."
+                f"{request.output}: is in {source}, which is only read. Choose an --output outside of it."
             )
 
 

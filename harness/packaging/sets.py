@@ -79,15 +79,15 @@ def judge_for_package(found: ResultSet, ruleset: str | None) -> PackagedSet:
     )
 
 
-def refuse_twins(sets: Sequence[PackagedSet]) -> None:
+def refuse_shared_places(sets: Sequence[PackagedSet]) -> None:
     places: dict[tuple[str, str], PackagedSet] = {}
     described: dict[str, PackagedSet] = {}
     for packaged in sets:
-        twin = places.setdefault((packaged.system, packaged.benchmark), packaged)
-        if twin is not packaged:
+        first = places.setdefault((packaged.system, packaged.benchmark), packaged)
+        if first is not packaged:
             raise HarnessError(
                 f"two sets are of {printable(packaged.benchmark)} on {printable(packaged.system)}:\n"
-                f"  {printable(str(twin.result_set.folder))}\n  {printable(str(packaged.result_set.folder))}\n"
+                f"  {printable(str(first.result_set.folder))}\n  {printable(str(packaged.result_set.folder))}\n"
                 "A submission holds one. Choose it before looking at the times, and give that one alone."
             )
         other = described.setdefault(packaged.system, packaged)
@@ -101,7 +101,7 @@ def refuse_twins(sets: Sequence[PackagedSet]) -> None:
 def refuse_other_submitter(sets: Sequence[PackagedSet], submitter: str) -> None:
     if submitter == UNSPECIFIED:
         raise HarnessError(
-            f"--submitter {submitter!r} stands for no organisation: it is what a log says when none was given. Set "
+            f"--submitter {submitter!r} names no organisation: it is what a log says when none was given. Set "
             "the submitter before running, with --submitter or in the [submission] table of --config, and run again."
         )
     for packaged in sets:

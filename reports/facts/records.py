@@ -128,8 +128,7 @@ def _read_system(path: Path | None, problems: list[str]) -> tuple[tuple[str, str
 
 
 def _sentence(damage: Damage) -> str:
-    member = f"{damage.member}: " if damage.member else ""
-    return printable(f"{damage.path}: {member}found {damage.found}, expected {damage.expected}; not used.")
+    return printable(f"{damage}; not used.")
 
 
 def _attempts(extra: Path, problems: list[str]) -> Iterator[Attempt]:

@@ -19,6 +19,7 @@ MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
 """Of nested arrays and objects; no file of ours has more than 8."""
 VERSION: Final = 2
+NEWER: Final = "update dlrmbench: the file is newer than this version reads"
 
 _MAX_INT = 2**63 - 1
 Int64 = Annotated[int, Meta(ge=-_MAX_INT, le=_MAX_INT)]
@@ -62,18 +63,25 @@ class Damage:
     member: str
     found: str
     expected: str
+    remedy: str | None = None
+    """What to do; None where only the file can be restored."""
 
     def __str__(self) -> str:
         member = f"{self.member}: " if self.member else ""
-        return f"{printable(str(self.path))}: {member}found {self.found}, expected {self.expected}"
+        remedy = f" ({self.remedy})" if self.remedy else ""
+        return f"{printable(str(self.path))}: {member}found {self.found}, expected {self.expected}{remedy}"
 
 
 class DamageError(ValueError):
     """A member is not what it must be."""
 
-    def __init__(self, member: str, found: str, expected: str) -> None:
-        super().__init__(f"{member}: found {found}, expected {expected}")
-        self.member, self.found, self.expected = member, found, expected
+    def __init__(self, member: str, found: str, expected: str, remedy: str | None = None) -> None:
+        super().__init__(f"{member}: found {found}, expected {expected}" + (f" ({remedy})" if remedy else ""))
+        self.member, self.found, self.expected, self.remedy = member, found, expected, remedy
+
+    def at(self, path: Path) -> Damage:
+        """Say in which file."""
+        return Damage(path=path, member=self.member, found=self.found, expected=self.expected, remedy=self.remedy)
 
 
 def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
@@ -84,7 +92,7 @@ def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None 
     try:
         return convert(content if clean is None else clean(content), record_type)
     except DamageError as damage:
-        return Damage(path=path, member=damage.member, found=damage.found, expected=damage.expected)
+        return damage.at(path)
 
 
 def read_object(path: Path) -> dict[str, Any] | Damage:
@@ -92,7 +100,7 @@ def read_object(path: Path) -> dict[str, Any] | Damage:
     try:
         return _parse(_read(path))
     except DamageError as damage:
-        return Damage(path=path, member=damage.member, found=damage.found, expected=damage.expected)
+        return damage.at(path)
 
 
 def convert(content: dict[str, Any], record_type: type[T]) -> T:
@@ -210,10 +218,8 @@ def _as_current(content: dict[str, Any], record_type: type[Document]) -> dict[st
     if "schema_version" not in content:
         raise DamageError("schema_version", "nothing", expected)
     require(type(version) is int and version >= 1, "schema_version", version, expected)
-    require(
-        version <= VERSION, "schema_version", version,
-        f"at most {VERSION}: the file is newer than this version reads; update dlrmbench",
-    )  # fmt: skip
+    if version > VERSION:
+        raise DamageError("schema_version", show(version), f"at most {VERSION}", NEWER)
     return content if version == VERSION else {**record_type.upgrade(dict(content)), "schema_version": VERSION}
 
 

@@ -22,7 +22,7 @@ Records = list[Record]
 class LogCase:
     """`break_text` is applied to the log's text, after `break_records` to its records.
 
-    The finding stands at the `index`-th record of `key` in what comes out, or at the line number `line`, or
+    The finding is at the `index`-th record of `key` in what comes out, or at the line number `line`, or
     (without both) at no line. `also` are the codes of other rules that the same break offends.
     """
 

@@ -40,7 +40,7 @@ def profile_answer() -> dict[str, Any]:
 
 @dataclass
 class FastWorkers:
-    """Stands in for `launch_worker`. `fail` tells by the specification which launches run out of memory; with
+    """Stands in for `launch_worker`. `fail` says by the specification which launches run out of memory; with
     `kill_at` this process is killed while that launch is under way."""
 
     fail: Callable[[Mapping[str, Any]], bool] = lambda spec: False

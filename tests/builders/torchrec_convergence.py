@@ -35,22 +35,24 @@ def train_to_target(world: World, data_dir: Path, seed: int, runtime: dict[str, 
         replace(spec, runtime=replace(spec.runtime, **chosen)), world
     )
     workload.build()
-    told = []
+    qualities = []
     for block in make_schedule(entry.benchmark, workload.train_samples, workload.global_batch_size):
         workload.train(block.num_steps)
         quality = workload.evaluate()
-        told.append((block.last_sample, quality))
+        qualities.append((block.last_sample, quality))
         if entry.benchmark.is_met_by(quality):
             break
-    return told
+    return qualities
 
 
 def main(case_path: str, out_path: str) -> None:
     case = json.loads(Path(case_path).read_text())
     world = join(rendezvous(), "cpu", HANG_S)
-    told = [train_to_target(world, Path(case["data_dir"]), seed, case.get("runtime", {})) for seed in case["seeds"]]
+    qualities = [
+        train_to_target(world, Path(case["data_dir"]), seed, case.get("runtime", {})) for seed in case["seeds"]
+    ]
     if world.rank == 0:
-        Path(out_path).write_text(json.dumps(told))
+        Path(out_path).write_text(json.dumps(qualities))
     world.barrier()
     world.leave()
 

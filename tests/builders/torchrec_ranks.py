@@ -40,7 +40,7 @@ def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
     losses: list[float] = []
     step = workload._train_step
 
-    def told(*args: Any) -> torch.Tensor:
+    def noting(*args: Any) -> torch.Tensor:
         loss: torch.Tensor = step(*args)
         mean = loss.clone()
         if num_ranks:
@@ -50,7 +50,7 @@ def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
         return loss
 
     workload.build()
-    workload._train_step = told
+    workload._train_step = noting
     workload.train(num_steps)
     workload._train_step = step
     return losses
@@ -69,11 +69,11 @@ def say(arguments: list[str]) -> dict[str, Any]:
 def main(cases_path: str, out_path: str) -> None:
     world = join(rendezvous(), "cpu", HANG_S)
     reference: dict[str, Any] = {}
-    told = []
+    results = []
     for case in json.loads(Path(cases_path).read_text()):
         if "command" in case:
             if world.rank == 0:
-                told.append(say(case["command"]))
+                results.append(say(case["command"]))
             continue
         key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
         if world.rank == 0 and key not in reference:
@@ -95,9 +95,9 @@ def main(cases_path: str, out_path: str) -> None:
             result = {"error": str(error)}
         if world.rank == 0:
             result["reference_losses"], result["reference_quality"] = reference[key]
-            told.append({**case, **result})
+            results.append({**case, **result})
     if world.rank == 0:
-        Path(out_path).write_text(json.dumps(told))
+        Path(out_path).write_text(json.dumps(results))
     world.barrier()
     world.leave()
 

@@ -27,7 +27,7 @@ class VerdictCase:
     """`write_bad` and `write_good` write below an empty folder and return the path to judge.
 
     Judged, the bad one has a finding of rule `code` in the file named `file` at `line` (None: the file or folder
-    as a whole), and no findings but of `code` and `also`. `is_error` tells whether the worst verdict is "invalid".
+    as a whole), and no findings but of `code` and `also`. `is_error` says whether the worst verdict is "invalid".
     The good one has no finding of `code`, and the rule was not skipped there.
     """
 

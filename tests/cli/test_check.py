@@ -192,9 +192,9 @@ def test_every_rule_is_explained(one: Any, command: Any) -> None:
     code, out, _ = command("check", "--explain", one.code)
     assert code == 0
     assert one.code in out and "Source:" in out and "Fix:" in out
-    above, told = " ".join(out.split()).split("Severity: ")
+    above, severity = " ".join(out.split()).split("Severity: ")
     says_another = any(word in re.findall(r"\w+", above) for word in SEVERITIES if word != one.severity)
-    assert told.startswith(f"{one.severity} in general" if says_another else f"{one.severity}.")
+    assert severity.startswith(f"{one.severity} in general" if says_another else f"{one.severity}.")
     # What a rule can find in another severity than its own, it says.
     body = inspect.getsource(one.check).split("\ndef ")[1]
     assert says_another or "severity=" not in body

@@ -131,7 +131,7 @@ def test_sarif_names_place_rule_and_remedy(broken: Path) -> None:
     assert "Found: 1e-07." in result["message"]["text"] and find_rule("HP101").remedy in result["message"]["text"]
 
 
-def test_sarif_tells_warnings_from_errors_and_places_outside_by_file_uris(
+def test_sarif_separates_warnings_from_errors_and_places_outside_by_file_uris(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     write_set(tmp_path / "set", TINY, make_runs(TINY, 2))
@@ -144,7 +144,7 @@ def test_sarif_tells_warnings_from_errors_and_places_outside_by_file_uris(
     assert "region" not in place
 
 
-def test_sarif_fingerprints_tell_findings_apart_and_stay(broken: Path) -> None:
+def test_sarif_fingerprints_distinguish_findings_and_stay(broken: Path) -> None:
     first, second = (verdicts_to_sarif(judge(broken))["runs"][0]["results"] for _ in range(2))
     prints = [one["partialFingerprints"]["finding/v1"] for one in first]
     assert len(set(prints)) == len(prints)

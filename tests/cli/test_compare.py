@@ -118,7 +118,7 @@ def test_numbers_that_are_no_fractions_exit_2(command: Any, base: Path, slow: Pa
     assert "expected a" in err and "such as" in err
 
 
-def test_unlike_things_are_refused_with_the_reason_and_exit_2(command: Any, base: Path, tmp_path: Path) -> None:
+def test_different_problems_are_refused_with_the_reason_and_exit_2(command: Any, base: Path, tmp_path: Path) -> None:
     write_set(tmp_path / "other", SMALL)
     code, out, err = command("compare", base, tmp_path / "other")
     assert code == 2
@@ -224,9 +224,9 @@ def test_measurements_of_throughput_are_compared_by_it_alone(command: Any, base:
     assert [(one["name"], one["verdict"]) for one in comparison["factors"]] == [("throughput", "faster")]
     assert comparison["is_paired"] is True
     assert command("compare", base, one)[0] == 2
-    made_up = write_throughput(tmp_path / "made", [1000.0] * 5, data_kind="made_up")
+    synthetic = write_throughput(tmp_path / "made", [1000.0] * 5, data_kind="made_up")
     read = write_throughput(tmp_path / "read", [1001.0] * 5, data_kind="click_log")
-    code, _, err = command("compare", made_up, read)
+    code, _, err = command("compare", synthetic, read)
     assert code == 2
     assert "different input: made_up and click_log data" in err
 
@@ -242,11 +242,11 @@ def test_a_measurement_without_processes_exits_8(command: Any, tmp_path: Path) -
 def test_published_results_are_compared_as_unverified_across_systems(command: Any) -> None:
     code, out, _ = command("compare", NVIDIA, CISCO)
     assert code == 0
-    told = " ".join(out.split())
-    assert "Unverified: result not verified by MLCommons Association." in told
-    assert "cross-system" in told
-    assert "different rounds: 5.0 and 5.1." in told
-    assert "normalised scores: 0.696" in told
+    text = " ".join(out.split())
+    assert "Unverified: result not verified by MLCommons Association." in text
+    assert "cross-system" in text
+    assert "different rounds: 5.0 and 5.1." in text
+    assert "normalised scores: 0.696" in text
 
 
 def test_none_of_the_three_ever_imports_torch(base: Path, slow: Path) -> None:

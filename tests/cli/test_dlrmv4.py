@@ -37,7 +37,7 @@ def test_it_cannot_be_run_and_one_message_says_why(command: CLI, arguments: tupl
     assert list(tmp_path.iterdir()) == []
 
 
-def test_its_definition_is_shown_as_it_stands(command: CLI) -> None:
+def test_its_definition_is_shown_as_it_is(command: CLI) -> None:
     content = json.loads(command("show", "dlrmv4", "--format", "json")[1])
     assert content["has_implementation"] is False
     assert content["cadence"]["steps_between_evals"] == 280

@@ -136,7 +136,7 @@ def test_diff_names_cannot_move_the_cursor(command: Any, tmp_path: Path) -> None
             assert "\x1b" not in out and "\u202e" not in out, form
 
 
-def test_one_source_of_a_whole_column_stands_above_it(command: Any, tmp_path: Path) -> None:
+def test_one_source_of_a_whole_column_is_above_it(command: Any, tmp_path: Path) -> None:
     for name, cores in (("one", "8"), ("two", "16")):
         write_set(tmp_path / name, TINY)
         fields = {"host_processor_core_count": cores, "cooling": name}
@@ -222,7 +222,7 @@ def test_history_has_four_forms_and_a_limit(command: Any, results: Path) -> None
         ("something else", None),
     ],
 )
-def test_history_tells_the_name_that_was_given(command: Any, tmp_path: Path, folder: str, name: str | None) -> None:
+def test_history_shows_the_name_that_was_given(command: Any, tmp_path: Path, folder: str, name: str | None) -> None:
     write_run_set(tmp_path / "set", changes={"name": folder, "config": CONFIG})
     (found,) = json.loads(command("history", tmp_path, "--format", "json")[1])["run_sets"]
     assert (found["name"], found["config_digest"]) == (name, CONFIG_DIGEST)

@@ -63,7 +63,7 @@ def test_every_benchmark_can_be_shown_in_80_columns_and_as_json_and_toml(command
     assert tomllib.loads(command("show", name, "--format", "toml")[1])["benchmark"]["name"] == name
 
 
-def test_show_tells_size_and_cadence_of_the_official_definition(command: CLI) -> None:
+def test_show_says_size_and_cadence_of_the_official_definition(command: CLI) -> None:
     content = json.loads(command("show", "dlrm_dcnv2", "--format", "json")[1])
     assert content["size"]["num_embedding_rows"] == 204_184_588
     assert content["size"]["num_lookups_per_sample"] == 214

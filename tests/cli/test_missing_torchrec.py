@@ -44,8 +44,8 @@ def test_nothing_is_begun_without_torchrec(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
         main(arguments)
-    told = capsys.readouterr().err
-    assert left.value.code == 2, told
-    assert message in told
-    assert len(told.splitlines()) == 1
+    err = capsys.readouterr().err
+    assert left.value.code == 2, err
+    assert message in err
+    assert len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []

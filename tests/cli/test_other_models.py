@@ -99,7 +99,7 @@ def test_what_is_no_model_is_an_error_in_one_line(
         find_model("dense_logistic")
 
 
-def test_two_packages_of_one_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_two_packages_of_one_name_are_distinguished(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.syspath_prepend(install(tmp_path / "one", *MODEL))
     other = install(tmp_path / "two", MODEL[0], "dense_logistic = other:SPEC")
     (other / "dense_logistic-1.0.dist-info").rename(other / "other-1.0.dist-info")

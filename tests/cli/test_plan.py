@@ -113,6 +113,6 @@ def test_devices_that_are_not_described_whole_are_refused(
     monkeypatch.chdir(tmp_path)
     with pytest.raises(SystemExit) as left:
         main(["plan", "dlrm_kaggle", *arguments])
-    told = capsys.readouterr().err
-    assert left.value.code == exit_code, told
-    assert message in " ".join(told.split())
+    err = capsys.readouterr().err
+    assert left.value.code == exit_code, err
+    assert message in " ".join(err.split())

@@ -77,7 +77,7 @@ def test_the_text_says_what_is_measured_and_what_is_computed(profiled: tuple[Pat
     assert "profile.json" in printed
 
 
-def test_a_profile_can_stand_beside_runs_of_the_same_configuration_only(profiled: tuple[Path, Any, str]) -> None:
+def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: tuple[Path, Any, str]) -> None:
     folder, _, _ = profiled
     (data_dir,) = {Path(json.loads((folder / "extra" / "run_set.json").read_text())["dataset"]["dir"])}
 

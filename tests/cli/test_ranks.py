@@ -91,8 +91,8 @@ def test_a_sweep_over_ranks_trains_each_to_the_target(tmp_path: Path, data_root:
     done = dlrmbench("sweep", "dlrm_tiny", "--data", data_root, *axis, "-n", 1, "--seed", 5)
     assert done.returncode == 0, done.stdout + done.stderr
     (sweep,) = (tmp_path / "results").iterdir()
-    worlds = [logged(folder, "world_size") for folder in sorted(sweep.glob("0*"))]
-    assert worlds == [[1], [2]]
+    rank_counts = [logged(folder, "world_size") for folder in sorted(sweep.glob("0*"))]
+    assert rank_counts == [[1], [2]]
     assert "Over ranks and links" in (sweep / "report.html").read_text()
 
 
@@ -151,7 +151,7 @@ def test_a_killed_rank_ends_a_measurement_of_throughput(tmp_path: Path, data_roo
 
 
 @pytest.mark.long
-def test_a_rank_that_stands_still_ends_the_run(tmp_path: Path, data_root: Path) -> None:
+def test_a_rank_that_is_stopped_ends_the_run(tmp_path: Path, data_root: Path) -> None:
     with started(*options(data_root, "-n", 1, "--ranks", 2, *ENDLESS), cwd=tmp_path) as process:
         pid = find_rank(process, 1)
         wait_for_training(tmp_path / "results", process)
@@ -183,7 +183,7 @@ def test_ranks_that_are_given_different_seeds_do_not_begin(tmp_path: Path, data_
 
 @pytest.mark.long
 @pytest.mark.parametrize("rank", [0, 1])
-def test_a_rank_that_stands_still_ends_a_world_of_others(tmp_path: Path, data_root: Path, rank: int) -> None:
+def test_a_rank_that_is_stopped_ends_an_externally_launched_run(tmp_path: Path, data_root: Path, rank: int) -> None:
     run_set = tmp_path / "set"
     with training_world(data_root, run_set, *ENDLESS) as world:
         world[rank].send_signal(signal.SIGSTOP)
@@ -193,7 +193,7 @@ def test_a_rank_that_stands_still_ends_a_world_of_others(tmp_path: Path, data_ro
         assert "for 20 s; rank" in output.splitlines()[-1]
         world[rank].send_signal(signal.SIGCONT)
         output, _ = world[rank].communicate(timeout=HANG_S)
-        assert re.search(f"rank {rank} (itself stood still|has not been heard of) for", output), output
+        assert re.search(f"rank {rank} (itself did not run|has not been heard of) for", output), output
         assert record(run_set, 0, 0)["status"] == "interrupted"
 
 
@@ -247,7 +247,7 @@ def wait_for_training(folder: Path, *processes: Process) -> None:
     wait_until(trains, f"a run that trains below {folder}")
 
 
-def test_a_world_of_others_is_killed_and_begun_again(tmp_path: Path, data_root: Path) -> None:
+def test_an_externally_launched_run_is_killed_and_begun_again(tmp_path: Path, data_root: Path) -> None:
     """A killed rank is named on record; the example for Slurm itself completes the set, with an srun that starts two
     tasks on this machine; and a launch with another seed is then refused on both ranks.
     """

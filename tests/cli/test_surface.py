@@ -67,7 +67,7 @@ def test_every_verb_explains_itself(verb: str) -> None:
     assert silent == []
 
 
-def test_every_verb_stands_in_one_section_of_the_help() -> None:
+def test_every_verb_is_in_one_section_of_the_help() -> None:
     assert sorted(verb for verbs in SECTIONS.values() for verb in verbs) == sorted(COMMANDS)
 
 

@@ -234,7 +234,7 @@ def test_two_processes_do_not_complete_one_sweep(sweep: Sweep, tmp_path: Path) -
 
 
 @pytest.mark.long
-def test_workloads_and_made_up_shapes_train_for_real(
+def test_workloads_and_synthetic_shapes_train_for_real(
     dlrmbench: Callable[..., "subprocess.CompletedProcess[str]"], tmp_path: Path
 ) -> None:
     done = dlrmbench(

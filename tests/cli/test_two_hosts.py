@@ -48,8 +48,8 @@ def hosts() -> Iterator[tuple[str, str]]:
 
 def sent_bytes(host: str, index: int) -> int:
     path = f"/sys/class/net/link{index}/statistics/tx_bytes"
-    told = subprocess.run(["ip", "netns", "exec", host, "cat", path], check=True, capture_output=True, text=True)
-    return int(told.stdout)
+    answer = subprocess.run(["ip", "netns", "exec", host, "cat", path], check=True, capture_output=True, text=True)
+    return int(answer.stdout)
 
 
 def train_across(hosts: tuple[str, str], data_root: Path, run_set: Path, *more: str) -> dict[str, Any]:

@@ -122,6 +122,6 @@ def test_both_mlps_end_in_the_dimension_of_their_own_configuration() -> None:
     assert [model["bottom_mlp"] for model in made] == [[32, 4], [32, 8]]
 
 
-def test_a_shorthand_and_what_it_stands_for_are_not_set_both() -> None:
+def test_a_shorthand_and_what_it_abbreviates_are_not_set_both() -> None:
     with pytest.raises(ConfigError, match=r"both MLPs, so model\.top_mlp cannot"):
         follow("model.mlp=8", "model.top_mlp=8-1")

@@ -19,7 +19,7 @@ linux = pytest.mark.skipif(not can_clear(), reason="this system has no posix_fad
 @pytest.fixture
 def disk(tmp_path: Path) -> Path:
     if filesystem_type(tmp_path) in MEMORY_ONLY:
-        pytest.skip("the temporary folder lies in memory, its pages cannot be dropped")
+        pytest.skip("the temporary folder is in memory, its pages cannot be dropped")
     return tmp_path
 
 

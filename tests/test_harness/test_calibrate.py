@@ -24,8 +24,8 @@ from harness.calibration.runs import (
     train_epoch,
 )
 from harness.calibration.table import (
+    BaselineSummary,
     Calibration,
-    ControlSummary,
     calibration_blocks,
     reference_convergence_points,
     summarise_batch_size,
@@ -88,8 +88,8 @@ def calibration_of(entry: Entry, results: list[CalibrationResult], **changes: An
         "oracle_quality": target + 0.05,
         "default_batch_size": 64,
         "batch_sizes": (summarise_batch_size(entry.benchmark, results),),
-        "controls": tuple(
-            ControlSummary(model=m, best_quality=target - 0.02, opt_base_learning_rate=0.1, learning_rates=(0.1,))
+        "baselines": tuple(
+            BaselineSummary(model=m, best_quality=target - 0.02, opt_base_learning_rate=0.1, learning_rates=(0.1,))
             for m in SPEC.baselines
         ),
         "tuning": ((64, 0.1, 0.7, target),),
@@ -222,13 +222,13 @@ def test_conditions_fail_when_they_do_not_hold(
     assert [key for key, (holds, _) in conditions.items() if not holds] == [letter]
 
 
-def test_a_control_at_the_target_breaks_condition_b(mine: Entry) -> None:
+def test_a_baseline_at_the_target_breaks_condition_b(mine: Entry) -> None:
     target = mine.benchmark.quality.target
-    control = ControlSummary(
+    baseline = BaselineSummary(
         model="frozen_embeddings", best_quality=target, opt_base_learning_rate=1.0, learning_rates=(1.0,)
     )
     results = [crossing_at(index, target, seed=index) for index in (12, 13, 14)]
-    assert calibration_of(mine, results, controls=(control,)).conditions()["b"][0] is False
+    assert calibration_of(mine, results, baselines=(baseline,)).conditions()["b"][0] is False
 
 
 def test_evaluations_of_a_sixth_break_condition_d(mine: Entry) -> None:
@@ -258,7 +258,7 @@ def test_a_whole_calibration(mine: Entry, data_dir: Path, tmp_path: Path) -> Non
     assert plan.batch_sizes == (32, 64, 128)
     calibration = calibrate(mine, data_dir, plan, RunStore(tmp_path, problem_digest(mine)))
     assert [len(s.seeds) for s in calibration.batch_sizes] == [2, 2, 2]
-    assert [control.model for control in calibration.controls] == list(SPEC.baselines)
+    assert [baseline.model for baseline in calibration.baselines] == list(SPEC.baselines)
     assert calibration.oracle_quality is not None
     paths = write_calibration(tmp_path, mine, calibration)
     assert [path.name for path in paths] == ["calibration.md", "calibration.json", "mine.rcps.json"]

@@ -124,7 +124,7 @@ def test_a_thread_reads_in_between_so_that_no_wrap_is_lost(tmp_path: Path) -> No
     assert record["energy_j"] == pytest.approx(2 * RANGE_UJ * 1e-6, rel=1e-6)
 
 
-def test_without_a_driver_nothing_is_measured_and_the_reason_stands_there(tmp_path: Path) -> None:
+def test_without_a_driver_nothing_is_measured_and_the_reason_is_given(tmp_path: Path) -> None:
     meter = EnergyMeter(root=tmp_path)
     meter.start()
     record = meter.stop()
@@ -190,7 +190,7 @@ def test_without_a_counter_power_is_integrated_by_trapezoids() -> None:
 
 
 @pytest.mark.parametrize("nvml", [FakeNvml(), FakeNvml(energies_mj=[1])])
-def test_an_accelerator_that_tells_nothing_is_not_measured(nvml: FakeNvml) -> None:
+def test_an_accelerator_that_says_nothing_is_not_measured(nvml: FakeNvml) -> None:
     uuid = "GPU-1" if nvml.energies_mj is None else "GPU-2"
     counters, missing = find_nvml("cuda:0", nvml, lambda device: uuid)
     assert counters == []

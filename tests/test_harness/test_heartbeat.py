@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 from torch._C._distributed_c10d import HashStore
@@ -53,7 +54,7 @@ def end_with(meeting: Rendezvous, error: BaseException) -> tuple[BaseException, 
     return left.value, kept
 
 
-def test_a_broken_connection_is_told_as_the_rank_that_is_silent(rank_0: Rendezvous) -> None:
+def test_a_broken_connection_is_reported_as_the_rank_that_is_silent(rank_0: Rendezvous) -> None:
     error, kept = end_with(rank_0, BROKEN)
     assert isinstance(error, HarnessError)
     assert error.exit_code == ExitCode.RESOURCES
@@ -63,7 +64,7 @@ def test_a_broken_connection_is_told_as_the_rank_that_is_silent(rank_0: Rendezvo
     assert json.loads(rank_0.read_note("end"))["rank"] == 1
 
 
-def test_the_first_reason_stands(rank_0: Rendezvous) -> None:
+def test_the_first_reason_is_kept(rank_0: Rendezvous) -> None:
     rank_0.note("end", json.dumps({"rank": 1, "reason": "rank 1: disk full", "code": 9}))
     error, kept = end_with(rank_0, BROKEN)
     assert str(error) == "rank 1: disk full; rank 0 ends."
@@ -79,7 +80,7 @@ def test_the_first_reason_stands(rank_0: Rendezvous) -> None:
         (RuntimeError("[enforce] can't allocate memory"), "rank 0: out of memory", ExitCode.RESOURCES),
     ],
 )
-def test_a_ranks_own_error_is_left_as_it_is_and_told_to_the_others(
+def test_a_ranks_own_error_is_left_as_it_is_and_sent_to_the_others(
     rank_0: Rendezvous, error: BaseException, reason: str, code: int
 ) -> None:
     left, kept = end_with(rank_0, error)
@@ -89,7 +90,7 @@ def test_a_ranks_own_error_is_left_as_it_is_and_told_to_the_others(
     assert json.loads(rank_0.read_note("end"))["code"] == code
 
 
-def test_what_all_ranks_raise_is_told_to_none(rank_0: Rendezvous) -> None:
+def test_what_all_ranks_raise_is_sent_to_none(rank_0: Rendezvous) -> None:
     left, _ = end_with(rank_0, RefusedByAllError("ranks differ", ExitCode.USAGE))
     assert str(left) == "ranks differ"
     assert rank_0.read_note("end") == ""
@@ -98,4 +99,31 @@ def test_what_all_ranks_raise_is_told_to_none(rank_0: Rendezvous) -> None:
 def test_a_run_that_ends_well_says_nothing(rank_0: Rendezvous) -> None:
     with Heartbeat(rank_0):
         pass
-    assert rank_0.read_note("end") == ""
+    assert (rank_0.read_note("end"), rank_0.read_note("ended/0")) == ("", "1")
+
+
+class LateRank:
+    """A clock during whose third wait rank 1, which took its time, ends its heartbeat, where it ever does."""
+
+    def __init__(self, meeting: Rendezvous, *, ever: bool) -> None:
+        self._meeting, self._ever, self._now_s, self.num_waits = meeting, ever, 0.0, 0
+
+    def monotonic(self) -> float:
+        return self._now_s
+
+    def sleep(self, seconds: float) -> None:
+        self._now_s += 1.0
+        self.num_waits += 1
+        if self._ever and self.num_waits == 3:
+            self._meeting.note("ended/1", "1")
+
+
+@pytest.mark.parametrize(("ever", "num_waits"), [(True, 3), (False, heartbeat.LOST_AFTER_S)])
+def test_who_serves_the_notes_leaves_last_and_waits_for_a_lost_rank_no_longer(
+    rank_0: Rendezvous, monkeypatch: pytest.MonkeyPatch, ever: bool, num_waits: int
+) -> None:
+    host = replace(rank_0, is_host=True)
+    with Heartbeat(host):
+        clock = LateRank(host, ever=ever)
+        monkeypatch.setattr(heartbeat, "time", clock)
+    assert clock.num_waits == num_waits

@@ -33,7 +33,7 @@ def test_every_check_says_why_it_matters_and_a_warning_what_to_do() -> None:
     assert all(check.remedy for check in checks if check.status == "warning")
 
 
-def test_a_system_that_tells_nothing_is_unknown_not_ok(tmp_path: Path) -> None:
+def test_a_system_that_says_nothing_is_unknown_not_ok(tmp_path: Path) -> None:
     status = {check.name: check.status for check in run_checks(tmp_path, tmp_path, root=tmp_path / "none")}
     for name in ("governor", "boost", "smt", "huge_pages", "clock", "accelerators", "data_disk"):
         assert status[name] == "unknown", name

@@ -58,7 +58,7 @@ def steady(value: float) -> Rate:
 
 
 def ceilings_of(
-    products: tuple[Matmul, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
+    matmuls: tuple[Matmul, ...], *, flop_per_s: float = 1e9, bytes_per_s: float = 1e8, rows_per_s: float = 1e6
 ) -> CeilingsRecord:
     def matmul(num: int, m: int, k: int, n: int, rate: float) -> LayerProduct:
         return LayerProduct(num=num, m=m, k=k, n=n, layout="any", flop_per_s=steady(rate), used_by=("any",))
@@ -66,7 +66,7 @@ def ceilings_of(
     gather = GatherRate(ids="any", method="any", table_rows=9, row_bytes=64, rows_per_s=steady(rows_per_s))
     return compute_ceilings(
         MeasuredCeilings(
-            matmul=tuple(matmul(*shape, flop_per_s) for shape in {product.shape for product in products}),
+            matmul=tuple(matmul(*shape, flop_per_s) for shape in {product.shape for product in matmuls}),
             square=(SquareProduct(num=1, m=8, k=8, n=8, layout="any", flop_per_s=steady(2 * flop_per_s)),),
             copies=(
                 CopyRate(bytes=1000, bytes_per_s=steady(10 * bytes_per_s)),
@@ -86,7 +86,7 @@ def side_of_ridge(model: DLRMConfig, data: DataConfig, ceilings: CeilingsRecord)
     return step.ridge_side
 
 
-def test_a_matmul_only_and_a_lookup_only_model_lie_on_the_two_sides_of_a_ridge() -> None:
+def test_a_matmul_only_and_a_lookup_only_model_are_on_the_two_sides_of_a_ridge() -> None:
     ceilings = ceilings_of(())
     assert ceilings.computed.ridge_flop_per_byte == pytest.approx(2e9 / 1e8)
     sides = [side_of_ridge(*shape, ceilings) for shape in (MATMUL_ONLY, LOOKUP_ONLY)]
@@ -127,11 +127,11 @@ def test_the_largest_part_of_the_limit_bounds_a_phase_near_it(limits: tuple[floa
     assert find_bound(None, parts) == (None, None)
 
 
-def test_a_phase_of_products_is_limited_by_the_rate_of_their_own_shapes() -> None:
+def test_a_phase_of_matmuls_is_limited_by_the_rate_of_their_own_shapes() -> None:
     model, data = MATMUL_ONLY
-    products = list_matmuls(model, data, BATCH)
+    matmuls = list_matmuls(model, data, BATCH)
     phases = analyse_phases(
-        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), products, ceilings_of(products), LABELS
+        {Phase.TOP_MLP_FORWARD: 1.0}, counts_of(model, data), matmuls, ceilings_of(matmuls), LABELS
     )
     (top,) = (phase.computed for phase in phases if phase.phase == Phase.TOP_MLP_FORWARD)
     flop = 2 * BATCH * (32 * 512 + 512 * 512 + 512)
@@ -150,11 +150,11 @@ def test_small_phases_may_use_the_rate_of_small_copies_and_large_ones_may_not() 
 
 def test_the_steps_limits_add_up() -> None:
     model, data = MATMUL_ONLY
-    products = list_matmuls(model, data, BATCH)
-    ceilings = ceilings_of(products)
+    matmuls = list_matmuls(model, data, BATCH)
+    ceilings = ceilings_of(matmuls)
     counts = counts_of(model, data)
-    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, products, ceilings, LABELS)
-    limits = analyse_step(0.1, phases, counts, products, ceilings, BATCH).limits
+    phases = analyse_phases(dict.fromkeys(Phase, 0.01), counts, matmuls, ceilings, LABELS)
+    limits = analyse_step(0.1, phases, counts, matmuls, ceilings, BATCH).limits
     flop = model_costs(model, data).training_flop_per_sample * BATCH
     assert limits.matmul.step_s == pytest.approx(flop / 1e9)
     assert limits.matmul.fraction == pytest.approx(limits.matmul.step_s / 0.1)
@@ -168,9 +168,9 @@ def test_the_steps_limits_add_up() -> None:
 @given(st.dictionaries(st.sampled_from(list(Phase)), st.floats(1e-9, 1e3), min_size=1))
 def test_shares_sum_to_one_and_no_phase_is_lost(times_s: dict[Phase, float]) -> None:
     model, data = LOOKUP_ONLY
-    products = list_matmuls(model, data, BATCH)
+    matmuls = list_matmuls(model, data, BATCH)
     counts: dict[Any, PhaseCosts] = counts_of(model, data)
-    phases = analyse_phases(times_s, counts, products, ceilings_of(products), LABELS)
+    phases = analyse_phases(times_s, counts, matmuls, ceilings_of(matmuls), LABELS)
     computed = [phase.computed for phase in phases]
     assert math.isclose(sum(phase.share for phase in computed if phase.share is not None), 1.0)
     assert [phase.phase for phase in phases] == [phase for phase in Phase if phase in times_s.keys() | counts.keys()]

@@ -103,7 +103,7 @@ def test_memory_modules_come_from_udev_or_edac(tmp_path: Path) -> None:
     assert describe_hardware(root)["host_memory_configuration"].value == "1 x 16 GiB DDR4"
 
 
-def test_disks_are_told_apart_and_what_is_no_disk_is_left_out(tmp_path: Path) -> None:
+def test_disks_are_distinguished_and_what_is_no_disk_is_left_out(tmp_path: Path) -> None:
     entries = {}
     for name, sectors, rotational in (
         ("nvme0n1", 7_501_476_528, "0"), ("nvme1n1", 7_501_476_528, "0"), ("sda", 1_953_525_168, "1"),
@@ -188,10 +188,10 @@ def test_what_is_given_wins_and_says_who_gave_it(tmp_path: Path) -> None:
     assert "platform" not in description.fields
 
 
-def test_an_empty_system_tells_nothing_and_nothing_is_guessed(tmp_path: Path) -> None:
+def test_an_empty_system_says_nothing_and_nothing_is_guessed(tmp_path: Path) -> None:
     description = describe_system({}, root=tmp_path)
-    told = {name for name, text in description.provenance.items() if text.startswith("detected")}
-    assert told == {"system_name", "number_of_nodes", "framework", "other_software_stack"}
+    detected = {name for name, text in description.provenance.items() if text.startswith("detected")}
+    assert detected == {"system_name", "number_of_nodes", "framework", "other_software_stack"}
 
 
 def test_unreadable_nonsense_in_system_files_is_survived(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A step's time, split into computing and waiting: told apart only where it can be."""
+"""A step's time, split into computing and waiting only where both are known."""
 
 import random
 
@@ -12,7 +12,7 @@ ROUNDS = st.lists(st.builds(TrafficTimes, TIMES, TIMES, TIMES), min_size=1, max_
 
 
 @given(ROUNDS)
-def test_the_parts_make_up_the_step_or_are_not_told(rounds: list[TrafficTimes]) -> None:
+def test_the_parts_make_up_the_step_or_are_not_known(rounds: list[TrafficTimes]) -> None:
     times = split_step(rounds)
     compute_s, waited_s = computing_s(times), times.all_to_all_s + times.all_reduce_s
     if compute_s is None:

@@ -32,7 +32,7 @@ def test_cpu_trains_in_fp32_only(precision: str) -> None:
         set_precision(CPU, precision)
 
 
-def test_fp32_means_full_float32_products() -> None:
+def test_fp32_means_full_float32_matmul() -> None:
     assert set_precision(CPU, "fp32") is False
     assert torch.get_float32_matmul_precision() == "highest"
 

@@ -111,7 +111,7 @@ def test_gradients_of_the_tables_match_finite_differences(interaction: str) -> N
 
 
 @pytest.mark.parametrize("interaction", INTERACTIONS)
-def test_counts_equal_the_built_model_and_torch_counting_flop(interaction: str) -> None:
+def test_costs_equal_the_built_model_and_torch_counting_flop(interaction: str) -> None:
     data = parse_data(
         {
             "kind": "click_log", "name": "x", "train_samples": 1, "eval_samples": 1, "seed": 0,

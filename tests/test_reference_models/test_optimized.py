@@ -343,16 +343,16 @@ def test_several_processes_are_refused(make_spec: MakeSpec) -> None:
 
 
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
-def test_phases_are_told_and_change_nothing(make_spec: MakeSpec, model: dict[str, Any]) -> None:
-    told, silent = build(make_spec(model=model)), build(make_spec(model=model))
+def test_phases_are_reported_and_change_nothing(make_spec: MakeSpec, model: dict[str, Any]) -> None:
+    reporting, silent = build(make_spec(model=model)), build(make_spec(model=model))
     phases: list[Phase] = []
-    with told.report_phases(phases.append):
-        told.train(2)
+    with reporting.report_phases(phases.append):
+        reporting.train(2)
     silent.train(2)
-    assert is_same(flatten(told.state()), flatten(silent.state()))
+    assert is_same(flatten(reporting.state()), flatten(silent.state()))
     first = phases[: phases.index(Phase.DATA, 1)]
     assert first[0] == Phase.DATA
     assert set(Phase) - set(first) <= {Phase.OTHER, Phase.ZERO_GRAD, Phase.EMBEDDING_BACKWARD}
-    told.train(1)
-    assert len(phases) == 2 * len(first) + 1, "nothing is told any more; the two calls ended with OTHER"
+    reporting.train(1)
+    assert len(phases) == 2 * len(first) + 1, "nothing is reported any more; the two calls ended with OTHER"
     assert TRAIN_SAMPLES > 3 * BATCH

@@ -43,7 +43,7 @@ def test_pairs_end_within_one_evaluation_of_one_another(data_root: Path, seed: i
 
 @pytest.mark.long
 def test_samples_to_converge_agree_over_many_seeds(data_root: Path) -> None:
-    """The 90 % interval of the mean log ratio lies within 3 %."""
+    """The 90 % interval of the mean log ratio is within 3 %."""
     ratios = [
         math.log(
             samples_to_converge(data_root, "optimized", seed) / samples_to_converge(data_root, "reference", seed)

@@ -56,7 +56,7 @@ def test_sparse_adagrad_equals_torch_adagrad_on_dense_gradients() -> None:
 
 @pytest.mark.parametrize("rowwise", [False, True])
 def test_sparse_adagrad_equals_a_loop_over_its_formula(rowwise: bool) -> None:
-    bag, twin = table(sparse=True), table(sparse=True)
+    bag, other = table(sparse=True), table(sparse=True)
     optimizer = SparseAdagrad(bag.parameters(), rowwise=rowwise, **ADAGRAD)
     weight = bag.weight.detach().numpy().copy()
     total = np.full((ROWS, 1 if rowwise else DIM), ADAGRAD["initial_accumulator_value"])
@@ -64,7 +64,7 @@ def test_sparse_adagrad_equals_a_loop_over_its_formula(rowwise: bool) -> None:
     for step in range(1, STEPS + 1):
         ids = torch.from_numpy(rng.integers(0, ROWS, (4, 2)))
         factor = torch.from_numpy(rng.normal(size=(4, DIM)))
-        bag.weight.grad = twin.weight.grad = None
+        bag.weight.grad = other.weight.grad = None
         (bag(ids) * factor).sum().backward()
         assert bag.weight.grad is not None
         grad = bag.weight.grad.to_dense().numpy()

@@ -35,13 +35,13 @@ def workloads(data_root: Path) -> list[ReferenceWorkload]:
 
 
 def test_every_step_goes_through_the_phases_in_order(workloads: list[ReferenceWorkload]) -> None:
-    told: list[str] = []
+    reported: list[str] = []
     assert isinstance(workloads[0], ReportsPhases)
-    with workloads[0].report_phases(told.append):
+    with workloads[0].report_phases(reported.append):
         workloads[0].train(2)
-    assert told == [*STEP, *STEP, Phase.OTHER]
+    assert reported == [*STEP, *STEP, Phase.OTHER]
     workloads[0].train(1)
-    assert len(told) == 2 * len(STEP) + 1  # nobody is told any more
+    assert len(reported) == 2 * len(STEP) + 1  # nothing is reported any more
 
 
 def test_every_operation_of_a_step_belongs_to_a_named_phase(workloads: list[ReferenceWorkload]) -> None:
@@ -62,7 +62,7 @@ def test_every_operation_of_a_step_belongs_to_a_named_phase(workloads: list[Refe
     assert set(STEP) - set(one_step) <= {Phase.ZERO_GRAD}  # which only frees
 
 
-def test_telling_changes_no_weight(workloads: list[ReferenceWorkload]) -> None:
+def test_reporting_phases_changes_no_weight(workloads: list[ReferenceWorkload]) -> None:
     with workloads[0].report_phases(lambda phase: None):
         workloads[0].train(3)
     workloads[1].train(3)
@@ -75,18 +75,18 @@ def test_the_models_phases_come_in_order_whatever_the_interaction(interaction: s
     layers: dict[str, Any] = {"embedding_dim": 4, "bottom_mlp": [4], "top_mlp": [3, 1], "interaction": interaction}
     layers |= {"dcn_num_layers": 2, "dcn_low_rank_dim": 2} if interaction == "dcn" else {}
     model = DLRM(parse_model(layers), num_dense=2, num_embeddings=[5, 6], multi_hot=[1, 2])
-    told: list[str] = []
-    with report_model_phases(model, told.append):
+    reported: list[str] = []
+    with report_model_phases(model, reported.append):
         model(torch.rand(7, 2), torch.zeros(7, 3, dtype=torch.int64)).sum().backward()
-    assert told == [*STEP[1:6], *STEP[8:12]]
+    assert reported == [*STEP[1:6], *STEP[8:12]]
     with torch.no_grad():
         model(torch.rand(7, 2), torch.zeros(7, 3, dtype=torch.int64))
-    assert len(told) == 9
+    assert len(reported) == 9
 
 
-def test_phases_are_told_until_a_failure_and_not_after_it(workloads: list[ReferenceWorkload]) -> None:
-    told: list[str] = []
-    with pytest.raises(KeyError), workloads[0].report_phases(told.append):
+def test_phases_are_reported_until_a_failure_and_not_after_it(workloads: list[ReferenceWorkload]) -> None:
+    reported: list[str] = []
+    with pytest.raises(KeyError), workloads[0].report_phases(reported.append):
         raise KeyError
     workloads[0].train(1)
-    assert told == []
+    assert reported == []

@@ -155,7 +155,7 @@ def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
     assert workload.hyperparameters()["opt_base_learning_rate"] == 0.05
 
 
-def test_hyperparameters_tell_what_was_built(make_spec: MakeSpec) -> None:
+def test_hyperparameters_say_what_was_built(make_spec: MakeSpec) -> None:
     assert build(make_spec()).hyperparameters() == {
         "global_batch_size": BATCH,
         "gradient_accumulation_steps": 1,

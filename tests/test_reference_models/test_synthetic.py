@@ -15,12 +15,12 @@ from reference_models.data.synthetic.dataset import scatter, zipf_ranks
 from reference_models.process.errors import ConfigError, DatasetError
 
 
-def made_up(**changes: Any) -> dict[str, Any]:
+def synthetic(**changes: Any) -> dict[str, Any]:
     return {"kind": "made_up", "num_dense": 3, "num_embeddings": [100, 7], "multi_hot": [2, 1], **changes}
 
 
 def test_batches_have_the_shape_asked_for_and_are_the_same_every_time(tmp_path: Any) -> None:
-    data = parse_data(made_up(train_samples=64, eval_samples=8))
+    data = parse_data(synthetic(train_samples=64, eval_samples=8))
     one, other = open_dataset(tmp_path / "nowhere", data), open_dataset(tmp_path, data)
     batch, again = one.train.read(16, 48), other.train.read(16, 48)
     assert batch.dense.shape == (32, 3)
@@ -46,7 +46,7 @@ def test_batches_have_the_shape_asked_for_and_are_the_same_every_time(tmp_path: 
     ],
 )
 def test_tables_follow_from_few_numbers(changes: dict[str, Any], rows: tuple[int], hots: tuple[int]) -> None:
-    data = parse_data(made_up(**changes))
+    data = parse_data(synthetic(**changes))
     assert data.num_embeddings == rows
     assert data.multi_hot == hots
 
@@ -54,13 +54,13 @@ def test_tables_follow_from_few_numbers(changes: dict[str, Any], rows: tuple[int
 @pytest.mark.parametrize(
     ("table", "named"),
     [
-        (made_up(num_tables=0), "data.num_tables"),
-        (made_up(row_scale=0), "data.row_scale"),
-        (made_up(row_scale=1e40), "data.row_scale"),
-        (made_up(rows_per_table=-1), "data.rows_per_table"),
-        (made_up(zipf_exponent="steep"), "data.zipf_exponent"),
-        (made_up(lookups=3), "data.lookups"),
-        (made_up(multi_hot=[1, 1, 1]), "data.multi_hot"),
+        (synthetic(num_tables=0), "data.num_tables"),
+        (synthetic(row_scale=0), "data.row_scale"),
+        (synthetic(row_scale=1e40), "data.row_scale"),
+        (synthetic(rows_per_table=-1), "data.rows_per_table"),
+        (synthetic(zipf_exponent="steep"), "data.zipf_exponent"),
+        (synthetic(lookups=3), "data.lookups"),
+        (synthetic(multi_hot=[1, 1, 1]), "data.multi_hot"),
         ({"kind": "made_up", "multi_hot": [1]}, "data.num_embeddings"),
         ({"kind": "made_up", "rows_per_table": 5}, "data.num_tables"),
     ],
@@ -73,7 +73,7 @@ def test_a_section_that_makes_no_sense_is_an_error_that_names_the_key(table: dic
 def test_without_a_number_of_samples_it_is_not_for_runs_to_a_target(tmp_path: Any) -> None:
     assert "made_up" in DATA_KINDS
     with pytest.raises(DatasetError, match="--throughput"):
-        open_dataset(tmp_path, parse_data(made_up()))
+        open_dataset(tmp_path, parse_data(synthetic()))
 
 
 @given(st.integers(1, 10**7), st.floats(0, 4), st.integers(0, 2**32 - 1))
@@ -107,9 +107,9 @@ def test_ranks_follow_the_power_law(exponent: float) -> None:
 
 
 def test_a_batch_for_every_step_as_far_as_memory_is_for_it() -> None:
-    data = parse_data(made_up())
+    data = parse_data(synthetic())
     assert bytes_per_sample(data) == 4 * 3 + 8 * 3 + 4
     assert fitting_samples(data, 512, 30) == 512 * 30
-    large = parse_data(made_up(num_tables=1, multi_hot=[1 << 20]))
+    large = parse_data(synthetic(num_tables=1, multi_hot=[1 << 20]))
     assert fitting_samples(large, 16, 30) == 16 * 7  # 8 MiB a sample, 1 GiB in all
     assert fitting_samples(large, 4096, 30) == 4096

@@ -24,15 +24,15 @@ COLUMN_TYPES = ("column_wise", "table_column_wise", "grid_shard")
 
 
 def run_cases(cases: list[dict[str, Any]], folder: Path, *, num_ranks: int = 2) -> list[dict[str, Any]]:
-    given, told = folder / "cases.json", folder / "told.json"
+    given, answered = folder / "cases.json", folder / "answers.json"
     given.write_text(json.dumps(cases))
     launcher = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
     script = Path(__file__).parents[1] / "builders" / "torchrec_ranks.py"
     done = subprocess.run(
-        [*launcher, str(script), str(given), str(told)], capture_output=True, text=True, timeout=HANG_S
+        [*launcher, str(script), str(given), str(answered)], capture_output=True, text=True, timeout=HANG_S
     )
     assert done.returncode == 0, done.stderr[-4000:]
-    results: list[dict[str, Any]] = json.loads(told.read_text())
+    results: list[dict[str, Any]] = json.loads(answered.read_text())
     return results
 
 
@@ -102,8 +102,8 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "plan": {"command": ["plan", "dlrm_tiny", "--devices", "4", "--device-memory", "8GB", "--format", "json"]},
         "odd evaluation": case("dlrm_tiny", tiny_dir, 1, {**SGD, "eval_batch_size": 999}, sharding="table_wise"),
     }
-    told = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
-    return dict(zip(cases, told, strict=True))
+    answers = run_cases(list(cases.values()), tmp_path_factory.mktemp("ranks"))
+    return dict(zip(cases, answers, strict=True))
 
 
 @needs_torchrec
@@ -156,7 +156,7 @@ def test_what_cannot_be_shared_or_sent_is_refused(tiny: dict[str, dict[str, Any]
 
 
 @needs_torchrec
-def test_reduced_exchanges_stay_near_and_send_less(tiny: dict[str, dict[str, Any]]) -> None:
+def test_reduced_traffic_stays_near_and_is_less(tiny: dict[str, dict[str, Any]]) -> None:
     whole = tiny["dense"]["exchange"]["bytes_per_step"]
     for name, tolerance, kind, share in (
         ("fp16", 1e-4, "embedding_forward", 0.5),
@@ -170,7 +170,7 @@ def test_reduced_exchanges_stay_near_and_send_less(tiny: dict[str, dict[str, Any
 
 
 @needs_torchrec
-def test_topk_of_everything_is_the_dense_exchange(tiny: dict[str, dict[str, Any]]) -> None:
+def test_topk_of_everything_is_the_dense_reduction(tiny: dict[str, dict[str, Any]]) -> None:
     assert tiny["topk whole"]["losses"] == tiny["dense"]["losses"]
 
 
@@ -282,12 +282,12 @@ def test_unknown_precisions_are_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["", "topk", "topk:0", "topk:2", "topk:x", "powersgd", "powersgd:1.5", "dense:1"])
-def test_unknown_gradient_exchanges_are_refused(text: str) -> None:
+def test_unknown_gradient_compression_is_refused(text: str) -> None:
     with pytest.raises(ConfigError, match=r"runtime\.grad_comm"):
         parse_grad_comm(text)
 
 
-def test_exchanges_are_read() -> None:
+def test_compression_is_read() -> None:
     assert parse_comm("fp16") == ("fp16", "fp16")
     assert parse_comm("fp16/bf16") == ("fp16", "bf16")
     assert parse_grad_comm("topk:0.01") == ("topk", 0.01)

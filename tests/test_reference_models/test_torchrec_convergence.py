@@ -28,16 +28,18 @@ def train_pairs(seeds: range, data_root: Path, folder: Path) -> list[tuple[Cours
     case = folder / "case.json"
     case.write_text(json.dumps({"data_dir": str(data_dir), "seeds": list(seeds)}))
     script = Path(__file__).parents[1] / "builders" / "torchrec_convergence.py"
-    worlds = []
+    launches = []
     for num_ranks in (1, 2):
         launcher = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(num_ranks)]
-        told = [str(script), str(case), str(folder / f"{num_ranks}.json")]
-        worlds.append(
-            subprocess.Popen([sys.executable, *launcher, *told], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        arguments = [str(script), str(case), str(folder / f"{num_ranks}.json")]
+        launches.append(
+            subprocess.Popen(
+                [sys.executable, *launcher, *arguments], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+            )
         )
-    for world in worlds:
-        _, stderr = world.communicate(timeout=HANG_S * (1 + len(seeds)))
-        assert world.returncode == 0, stderr.decode()[-4000:]
+    for launch in launches:
+        _, stderr = launch.communicate(timeout=HANG_S * (1 + len(seeds)))
+        assert launch.returncode == 0, stderr.decode()[-4000:]
     courses = [json.loads((folder / f"{num_ranks}.json").read_text()) for num_ranks in (1, 2)]
     return list(zip(*courses, strict=True))
 
@@ -61,7 +63,7 @@ def test_pairs_end_within_one_evaluation_of_one_another(data_root: Path, tmp_pat
 
 @pytest.mark.long
 def test_samples_to_converge_agree_over_many_seeds(data_root: Path, tmp_path: Path) -> None:
-    """The 90 % interval of the mean log ratio lies within 3 %."""
+    """The 90 % interval of the mean log ratio is within 3 %."""
     pairs = train_pairs(range(1000, 1000 + NUM_SEEDS), data_root, tmp_path)
     ratios = [math.log(samples_to_converge(two) / samples_to_converge(one)) for one, two in pairs]
     low, high = stats.t.interval(0.9, NUM_SEEDS - 1, loc=np.mean(ratios), scale=stats.sem(ratios))

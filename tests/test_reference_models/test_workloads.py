@@ -89,7 +89,7 @@ def test_a_changed_workload_stays_one_under_another_name() -> None:
 @pytest.mark.parametrize(
     "key", ["data.num_tables", "data.rows_per_table", "data.lookups_per_table", "data.num_dense"]
 )
-def test_throughput_of_another_shape_reads_made_up_data_of_the_definitions_shape(key: str) -> None:
+def test_throughput_of_another_shape_reads_synthetic_data_of_the_definitions_shape(key: str) -> None:
     original = load_entry("dlrm_tiny").workload.data
     changed = resolve("dlrm_tiny", [Override(key=key, value=8, source="test")], derived_suffix="_throughput")
     data = changed.workload.data
@@ -105,7 +105,7 @@ def test_throughput_of_the_definitions_shape_reads_its_dataset() -> None:
     assert resolve("dlrm_tiny", overrides, derived_suffix="_throughput").workload.data.kind == "click_log"
 
 
-def test_nothing_is_trained_to_a_target_on_made_up_data(tmp_path: Path) -> None:
+def test_nothing_is_trained_to_a_target_on_synthetic_data(tmp_path: Path) -> None:
     text = load_benchmark("dlrm_tiny").path.read_text().replace('name = "dlrm_tiny"', 'name = "mine"')
     start, stop = text.index("[data]"), text.index("[train]")
     made = '[data]\nkind = "made_up"\nname = "m"\nnum_tables = 2\nrows_per_table = 9\n\n'

@@ -70,8 +70,8 @@ def test_axe_finds_nothing(browser: Browser, page: str, width: int, features: li
         tab.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
         tab.evaluate(axe.read_text(encoding="utf-8") + "\n;0")
         violations: list[dict[str, Any]] = json.loads(tab.evaluate(RUN))
-    told = [(one["id"], one["help"], [node["html"][:120] for node in one["nodes"][:3]]) for one in violations]
-    assert told == []
+    problems = [(one["id"], one["help"], [node["html"][:120] for node in one["nodes"][:3]]) for one in violations]
+    assert problems == []
 
 
 def test_axe_would_find_a_picture_without_a_name(browser: Browser, page: str) -> None:

@@ -93,16 +93,16 @@ def test_without_scripts_everything_is_there_but_the_buttons(browser: Browser, p
 
 
 def test_without_scripts_the_page_says_the_same(browser: Browser, page: str) -> None:
-    told = []
+    texts = []
     for scripts in (True, False):
         with browser.tab(page, scripts=scripts) as tab:
             root = browser.call("DOM.getDocument", tab.session)["root"]["nodeId"]
             main = browser.call("DOM.querySelector", tab.session, nodeId=root, selector="main")["nodeId"]
             html = browser.call("DOM.getOuterHTML", tab.session, nodeId=main)["outerHTML"]
         # Headings of columns turn into buttons; other buttons only offer to copy.
-        told.append(Page(html.replace('<button type="button">Copy</button>', "")).text.replace(" ", ""))
-    assert told[0] == told[1]
-    assert len(told[0]) > 5000
+        texts.append(Page(html.replace('<button type="button">Copy</button>', "")).text.replace(" ", ""))
+    assert texts[0] == texts[1]
+    assert len(texts[0]) > 5000
 
 
 def test_the_reader_chooses_the_axis_with_and_without_scripts(browser: Browser, page: str) -> None:
@@ -174,7 +174,7 @@ def test_a_table_is_sorted_by_keyboard(browser: Browser, page: str) -> None:
     known = [float(text) for text in rising if text != "—"]
     assert known == sorted(known) and len(set(known)) > 1
     assert [float(text) for text in falling if text != "—"] == known[::-1]
-    # What has no value stands last either way.
+    # What has no value is last either way.
     assert rising[-1] == falling[-1] == "—"
 
 

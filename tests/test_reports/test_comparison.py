@@ -1,4 +1,4 @@
-"""Comparisons: the factors add up, every odd case is defined, unlike things are refused, sentences tell the cause."""
+"""Comparisons: the factors add up, odd cases are defined, different problems are refused, sentences name causes."""
 
 import math
 from pathlib import Path
@@ -84,9 +84,9 @@ def test_a_comparison_judges_as_the_simulations_do() -> None:
             )
             for label, drawn in (("a", base), ("b", new))
         ]
-        told = verdicts(compare(*sides))
-        assert told["throughput"] == expected["throughput"][index]
-        assert told["overhead"] == expected["overhead"][index]
+        found = verdicts(compare(*sides))
+        assert found["throughput"] == expected["throughput"][index]
+        assert found["overhead"] == expected["overhead"][index]
 
 
 def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
@@ -170,9 +170,9 @@ def test_fewer_than_five_runs_are_inconclusive_whatever_they_say(number: int) ->
         assert (one.interval is None) == (number == 1)
         # Five runs allow a verdict; how many it takes to reach one is not known.
         assert (one.adjusted_interval, one.runs_needed) == (None, None)
-    told = sentence(comparison)
-    assert f"fewer than 5 runs (base {number}, new 10); at least 5 per side are needed to be judged" in told
-    assert "would tell" not in told
+    text = sentence(comparison)
+    assert f"fewer than 5 runs (base {number}, new 10); at least 5 per side are needed to be judged" in text
+    assert "would tell" not in text
 
 
 def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
@@ -187,7 +187,7 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fewer_epochs", "told"),
+    ("fewer_epochs", "expected"),
     [
         (1.1, "1.36x slower: 1.50x from throughput, 1.10x the other way from convergence."),
         # No verdict, no cause.
@@ -195,16 +195,16 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
         (1.004, "1.49x slower: 1.50x from throughput."),
     ],
 )
-def test_a_factor_that_works_against_the_whole_is_told_as_such(fewer_epochs: float, told: str) -> None:
+def test_a_factor_that_works_against_the_whole_is_said_as_such(fewer_epochs: float, expected: str) -> None:
     new = make_side("b", [one / fewer_epochs for one in LUCK], [rate / 1.5 for rate in RATES])
-    assert sentence(compare(make_side("a", LUCK, RATES), new)) == told
+    assert sentence(compare(make_side("a", LUCK, RATES), new)) == expected
 
 
 def test_no_factor_is_called_the_cause_where_none_has_a_verdict() -> None:
     known = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, [rate / 1.5 for rate in RATES]))
     unknown = tuple(replace(one, verdict="inconclusive") for one in known.factors[1:])
-    told = sentence(replace(known, factors=(known.factors[0], *unknown)))
-    assert told == "1.50x slower: the cause is not shown."
+    text = sentence(replace(known, factors=(known.factors[0], *unknown)))
+    assert text == "1.50x slower: the cause is not shown."
 
 
 def test_identical_values_are_no_difference_and_no_certainty() -> None:
@@ -215,7 +215,7 @@ def test_identical_values_are_no_difference_and_no_certainty() -> None:
     assert all(one.permutation_p == 1.0 and one.cliffs_delta == 0.0 for one in same.factors)
 
 
-def test_a_factor_that_a_log_does_not_tell_is_missing_and_the_time_stands() -> None:
+def test_a_factor_that_a_log_does_not_say_is_missing_and_the_time_stays() -> None:
     unknown = compare(make_side("a", LUCK, [*RATES[:-1], None]), make_side("b", LUCK, RATES))
     assert unknown.factor("throughput").ratio is None  # type: ignore[union-attr]
     assert unknown.factor("throughput").reason == "not known of base: a log does not say it"  # type: ignore[union-attr]
@@ -306,7 +306,7 @@ def test_huge_and_tiny_times_are_compared_alike() -> None:
         ({"log_sha256": "a 0"}, "stand on both sides (equal logs)"),
     ],
 )
-def test_unlike_things_are_refused_with_the_reason(changes: dict[str, object], why: str) -> None:
+def test_different_problems_are_refused_with_the_reason(changes: dict[str, object], why: str) -> None:
     other = make_side("b", LUCK, RATES, runs=tuple(make_run("b", index, **changes) for index in range(10)))
     comparison = compare(make_side("a", LUCK, RATES), other)
     assert comparison.refusal is not None and why in comparison.refusal
@@ -328,7 +328,7 @@ def test_official_and_own_results_never_meet() -> None:
         ({}, False),
     ],
 )
-def test_systems_are_told_apart_by_their_hardware(hardware: dict[str, str], is_cross_system: bool) -> None:
+def test_systems_are_distinguished_by_their_hardware(hardware: dict[str, str], is_cross_system: bool) -> None:
     base = make_side("a", LUCK, RATES, hardware=(("accelerator_model_name", "A"), ("number_of_nodes", "1")))
     new = make_side("b", LUCK, SLOW, hardware=tuple(hardware.items()))
     assert compare(base, new).is_cross_system is is_cross_system

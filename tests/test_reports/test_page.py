@@ -170,7 +170,9 @@ def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:
     assert "2 of 2 runs trained to AUC" in page.text
 
 
-def test_the_verdict_says_how_each_stands_to_the_baseline_and_what_a_set_without_a_score_took(tmp_path: Path) -> None:
+def test_the_verdict_says_how_each_compares_with_the_baseline_and_what_a_set_without_a_score_took(
+    tmp_path: Path,
+) -> None:
     tiny = load_benchmark("dlrm_tiny")
     for name, num_runs, throughput in (("a", 5, 9000.0), ("b", 5, 4000.0), ("c", 2, 3000.0)):
         write_run_set(tmp_path / name, runs=make_runs(tiny, num_runs=num_runs, throughput=throughput))
@@ -215,7 +217,7 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
         assert not ("unverified" in table and ">tiny<" in table)
 
 
-def test_official_scores_are_marked_unverified_wherever_they_stand(tmp_path: Path) -> None:
+def test_official_scores_are_marked_unverified_wherever_they_are(tmp_path: Path) -> None:
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
     (one,) = gather([tmp_path / "Org"], second_opinion=False)
     assert one.result.score_s is not None

@@ -196,7 +196,7 @@ PLACES = places(document())[1:]
 
 
 @given(st.sampled_from(PLACES), junk)
-def test_whatever_stands_in_the_file_it_reads_and_draws(place: tuple[Any, ...], value: Any) -> None:
+def test_whatever_is_in_the_file_it_reads_and_draws(place: tuple[Any, ...], value: Any) -> None:
     content = document()
     inner: Any = content
     for key in place[:-1]:

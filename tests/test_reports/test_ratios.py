@@ -15,7 +15,7 @@ from reports.statistics.ratios import (
     welch_difference,
 )
 
-# Where the mean lies between two points of the evaluation grid decides how coarse the values are.
+# Where the mean is between two points of the evaluation grid decides how coarse the values are.
 MEANS = ((0.70, 0.70), (0.68, 0.75), (0.625, 0.66), (0.74, 0.80))
 SIZES = [pytest.param(2_000, id="short"), pytest.param(100_000, id="long", marks=pytest.mark.long)]
 
@@ -122,9 +122,9 @@ def reference_holm(p_values: list[float], alpha: float) -> list[bool]:
 @given(st.lists(st.floats(0, 1), min_size=1, max_size=12), st.sampled_from([0.01, 0.05, 0.2]))
 def test_holm_levels_reject_what_the_textbook_rejects(p_values: list[float], alpha: float) -> None:
     levels = holm_levels(np.array(p_values), alpha)
-    told = [p <= level for p, level in zip(p_values, levels, strict=True)]
+    rejected = [p <= level for p, level in zip(p_values, levels, strict=True)]
     near = any(abs(p * k - alpha) < 1e-9 for p in p_values for k in range(1, 13))
-    assert told == reference_holm(p_values, alpha) or near
+    assert rejected == reference_holm(p_values, alpha) or near
 
 
 @pytest.mark.parametrize(

@@ -66,25 +66,25 @@ def drawings(chart: Chart | None) -> list[Drawing]:
 
 
 @pytest.mark.parametrize("name", DATA)
-def test_dots_of_one_set_stand_at_the_times_of_its_table(tmp_path: Path, name: str) -> None:
+def test_dots_of_one_set_are_at_the_times_of_its_table(tmp_path: Path, name: str) -> None:
     (one,) = gathered(tmp_path, DATA[name])
     chart = runs_chart([one], "c")
     assert chart is not None and chart.table is not None
-    told = [number(row[1].text) for row in chart.table.rows if row[1].text != MISSING]
+    listed = [number(row[1].text) for row in chart.table.rows if row[1].text != MISSING]
     unit = column_unit([one])
-    assert told == pytest.approx(
+    assert listed == pytest.approx(
         [round((run.time_s or 0) / unit.seconds, unit.digits) for run in one.runs if run.time_s is not None]
     )
     for drawing in drawings(chart):
         circles = list(drawing.root.iter("circle"))
         read = sorted(drawing.value("x", float(circle.get("cx", ""))) for circle in circles)
-        assert len(read) == len(told)
-        for shown, expected in zip(read, sorted(told), strict=True):
+        assert len(read) == len(listed)
+        for shown, expected in zip(read, sorted(listed), strict=True):
             assert shown == pytest.approx(expected, abs=drawing.step("x", expected) + 10**-unit.digits)
-        assert len(drawing.of("dot-failed")) == len(one.runs) - len(told)
+        assert len(drawing.of("dot-failed")) == len(one.runs) - len(listed)
 
 
-def test_dots_and_means_of_several_sets_stand_at_their_times_on_a_logarithmic_axis_too(tmp_path: Path) -> None:
+def test_dots_and_means_of_several_sets_are_at_their_times_on_a_logarithmic_axis_too(tmp_path: Path) -> None:
     sets = gathered(tmp_path, DATA["usual"], make_runs(TINY, throughput=500.0))
     drawn = drawings(runs_chart(sets, "c"))
     assert drawn[0].root.get("data-x", "").endswith(" log")
@@ -141,7 +141,7 @@ def test_parts_of_the_time_are_as_long_as_the_table_says(tmp_path: Path) -> None
             (path,) = drawing.of(f"part-{part}")
             widths = [float(width) for width in re.findall(rf"h({NUMBER})v", path.get("d", ""))]
             for width, row in zip(widths, chart.table.rows, strict=True):
-                # A pixel of background lies between parts.
+                # A pixel of background is between parts.
                 shown = drawing.value("x", width + 1) - drawing.value("x", 0)
                 assert shown == pytest.approx(number(row[column].text), abs=2 * drawing.step("x", 0) + 0.01)
 
@@ -177,8 +177,8 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
                 float, re.match(rf"M({NUMBER}) ({NUMBER})H({NUMBER})", whisker.get("d", "")).groups()
             )  # type: ignore[union-attr]
             ends += [2 ** drawing.value("x", left), 2 ** drawing.value("x", right)]
-        told = [one.time_interval for one in comparison.factors]
-        assert ends == pytest.approx([end for one in told if one for end in (one.low, one.high)], rel=0.01)
+        listed = [one.time_interval for one in comparison.factors]
+        assert ends == pytest.approx([end for one in listed if one for end in (one.low, one.high)], rel=0.01)
         logs = [found[top] for top in sorted(found)]
         for shown, effect in zip(logs, effects, strict=True):
             # The least width that can be seen is a pixel.
@@ -186,7 +186,7 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
         assert logs[0] == pytest.approx(sum(logs[1:]), abs=drawing.step("x", 0) * 33)
 
 
-def test_reference_points_and_the_result_stand_where_they_belong() -> None:
+def test_reference_points_and_the_result_are_where_they_belong() -> None:
     points = [Point(batch_size=2**k, mean=0.6 + k / 100, deviation=0.02, least=0.55) for k in (9, 11)]
     result = Result(name="mine", hue=0, batch_size=1024, mean_epochs=0.71, is_passed=True)
     figure = reference_figure(points, [result], id_="c", title="t", description="d")
@@ -218,7 +218,7 @@ def test_results_that_converge_alike_are_all_seen() -> None:
         assert sum("set 1, 0.700" in key.words for key in figure.keys) == int(is_numbered)
 
 
-def test_scores_and_their_intervals_stand_where_they_belong() -> None:
+def test_scores_and_their_intervals_are_where_they_belong() -> None:
     rows = [
         ScoreRow(name="a", hue=0, olympic_mean_s=131.3, score_s=134.5, low_s=126.6, high_s=139.2, words=""),
         ScoreRow(name="b", hue=1, olympic_mean_s=93.2, score_s=None, low_s=None, high_s=None, words=""),

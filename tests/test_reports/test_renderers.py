@@ -70,7 +70,7 @@ def test_every_renderer_says_all_that_a_block_says(
 
 
 @pytest.mark.parametrize("render", [render_terminal, render_markdown])
-def test_foreign_text_stays_text(render: Callable[[tuple[Block, ...]], str]) -> None:
+def test_hostile_text_stays_text(render: Callable[[tuple[Block, ...]], str]) -> None:
     blocks = (
         Heading(word=EVIL, text=EVIL, note=EVIL), Prose(text=EVIL), Bullets(items=(EVIL,)), Command(text=EVIL),
         Facts(facts=(Fact(name=EVIL, value=EVIL, note=EVIL),)), text_table((EVIL,), [(EVIL,)], caption=EVIL),
@@ -86,7 +86,7 @@ def test_markdown_is_escaped_in_cells_and_texts() -> None:
     assert shown.endswith("\\# no heading")
 
 
-def test_a_wide_table_is_records_and_a_long_column_stands_below_its_row() -> None:
+def test_a_wide_table_is_records_and_a_long_column_is_below_its_row() -> None:
     columns = (Column(name="set"), Column(name="score", is_number=True), Column(name="folder", is_below=True))
     rows = ((Cell(text="tiny", sub="results/a"), Cell(text="7 s"), Cell(text="/data/results")),)
     grid = Table(id="", caption="", columns=columns, rows=rows)

@@ -24,7 +24,7 @@ from reports.page.sections.verdict import verdict_table
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
-EXCHANGE = {
+TRAFFIC = {
     "num_ranks": 2,
     "bytes_per_step": dict(zip(KINDS, (100, 2000, 2000, 300, 0), strict=True)),
     "bytes_per_evaluation": dict(zip(KINDS, (50, 700, 0, 0, 90), strict=True)),
@@ -72,7 +72,7 @@ def write_world(
         {"rank": rank, "host": f"host-{rank}", "peak_rss_bytes": 2**30 * (rank + 1), "peak_device_bytes": None}
         for rank in range(num_ranks)
     ]
-    several = {"ranks": ranks, "exchange": {**EXCHANGE, "link_bytes_per_s": link}} if num_ranks > 1 else {}
+    several = {"ranks": ranks, "exchange": {**TRAFFIC, "link_bytes_per_s": link}} if num_ranks > 1 else {}
     for index in range(len(runs)):
         write_attempt(root, index, 0, **several)
     return root
@@ -101,7 +101,7 @@ def circles(text: str) -> list[tuple[float, float]]:
     ]
 
 
-def test_results_over_ranks_stand_at_the_values_of_their_table(tmp_path: Path) -> None:
+def test_results_over_ranks_are_at_the_values_of_their_table(tmp_path: Path) -> None:
     for num_ranks, rate in ((1, 1000.0), (2, 1900.0), (4, 3000.0)):
         write_world(tmp_path, f"w{num_ranks}", num_ranks, rate=rate)
     section = scaling_section(gathered(tmp_path), "g")
@@ -109,9 +109,9 @@ def test_results_over_ranks_stand_at_the_values_of_their_table(tmp_path: Path) -
     assert column(table, "Ranks") == ["1", "2", "4"]
     rates = [number(text) for text in column(table, "Samples/s")]
     shares = [rate / ranks / rates[0] for rate, ranks in zip(rates, (1, 2, 4), strict=True)]
-    told = [number(text.removesuffix(" %")) / 100 for text in column(table, "Efficiency")]
-    assert told == pytest.approx(shares, abs=1e-3)
-    assert told[1:] == pytest.approx([0.95, 0.75], abs=0.02)
+    listed = [number(text.removesuffix(" %")) / 100 for text in column(table, "Efficiency")]
+    assert listed == pytest.approx(shares, abs=1e-3)
+    assert listed[1:] == pytest.approx([0.95, 0.75], abs=0.02)
     (multiples,) = blocks_of(section, Multiples)
     assert len(multiples.drawings) == 4
     for drawing, name in zip(
@@ -132,8 +132,8 @@ def test_several_lines_are_named(tmp_path: Path) -> None:
     section = scaling_section(gathered(tmp_path), "g")
     (multiples,) = blocks_of(section, Multiples)
     legend = ElementTree.fromstring(multiples.drawings[-1])
-    told = [one.text for one in legend.iter("text")]
-    assert told[:2] == ["Lines", "fp32 / dense, row_wise, 512 per step"]
+    listed = [one.text for one in legend.iter("text")]
+    assert listed[:2] == ["Lines", "fp32 / dense, row_wise, 512 per step"]
     assert "fp16 / topk:0.01, row_wise, 512 per step" in {one.text for one in legend.iter("title")}
 
 
@@ -152,7 +152,7 @@ def test_a_batch_that_grows_with_the_ranks_is_a_line_of_its_own(tmp_path: Path) 
     assert {row[0].sub for row in table.rows} == {"fp32 / dense, row_wise, 256 per rank"}
 
 
-def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> None:
+def test_traffic_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> None:
     write_world(tmp_path, "two", 2, rate=1000.0)
     sets = gathered(tmp_path)
     steps, kinds, ranks, tables = blocks_of(exchange_section(sets, "g"), Table)
@@ -166,13 +166,13 @@ def test_exchange_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> 
     ]
     assert column(steps, "Link") == ["125 MB/s"]
     assert column(kinds, "Per step") == ["100", "2,000", "2,000", "300", "0"]
-    assert column(kinds, "Formula")[3] == EXCHANGE["formulas"]["dense_reduce"][0]  # type: ignore[index]
+    assert column(kinds, "Formula")[3] == TRAFFIC["formulas"]["dense_reduce"][0]  # type: ignore[index]
     assert (column(ranks, "Host"), column(ranks, "Peak memory")) == (["host-0", "host-1"], ["1.00", "2.00"])
     assert "2 ranks × 256 samples, sharding row_wise, comm fp32" in verdict_table(sets, "t").rows[0][0].sub
 
 
-def test_throughput_of_several_ranks_shows_its_exchange(tmp_path: Path) -> None:
-    process = process_content(num_samples=5120, exchange={**EXCHANGE, "bytes_per_evaluation": None})
+def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
+    process = process_content(num_samples=5120, exchange={**TRAFFIC, "bytes_per_evaluation": None})
     (tmp_path / "set" / "extra").mkdir(parents=True)
     (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps(throughput_content([process] * 5)))
     step, kinds, tables = blocks_of(throughput_section([read_measured(tmp_path / "set", "throughput")]), Table)[1:]
@@ -189,7 +189,7 @@ def test_parts_that_exceed_the_step_are_not_called_measured(tmp_path: Path) -> N
         ranks = [
             {"rank": rank, "host": "here", "peak_rss_bytes": 2**30, "peak_device_bytes": None} for rank in (0, 1)
         ]
-        write_attempt(root, index, 0, ranks=ranks, exchange={**EXCHANGE, "all_to_all_s": 0.02, "compute_s": 0.0})
+        write_attempt(root, index, 0, ranks=ranks, exchange={**TRAFFIC, "all_to_all_s": 0.02, "compute_s": 0.0})
     (steps, *_) = blocks_of(exchange_section(gathered(tmp_path), "g"), Table)
     assert column(steps, "Computing") == ["not separable"]
     assert [(cell.text, cell.sub) for cell in steps.rows[0][-3:-1]] == [("20.0", ""), ("1.0", "")]
@@ -207,8 +207,8 @@ def test_a_line_holds_the_threads_of_each_rank_or_of_all(tmp_path: Path) -> None
         ("a", "2 threads in all"),
         ("c", "2 threads in all"),
     ]
-    told = [number(text.removesuffix(" %")) / 100 for text in column(table, "Efficiency")]
-    assert told == pytest.approx([1, 0.9, 1, 1.2], abs=0.02)
+    listed = [number(text.removesuffix(" %")) / 100 for text in column(table, "Efficiency")]
+    assert listed == pytest.approx([1, 0.9, 1, 1.2], abs=0.02)
 
 
 def test_one_rank_and_logs_alone_have_neither_part(tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def test_one_rank_and_logs_alone_have_neither_part(tmp_path: Path) -> None:
     assert scaling_section(sets, "g") is None
 
 
-def test_schemes_over_the_link_stand_at_their_times_and_say_what_they_gain(tmp_path: Path) -> None:
+def test_schemes_over_the_bandwidth_are_at_their_times_and_say_what_they_gain(tmp_path: Path) -> None:
     write_world(tmp_path, "a-dense", 2, rate=1000.0, link=1.2e7)
     write_world(tmp_path, "b-half", 2, rate=1500.0, link=1.3e7, comm="fp16")
     write_world(tmp_path, "c-half", 2, rate=1600.0, link=1.2e9, comm="fp16")
@@ -240,8 +240,8 @@ def test_schemes_over_the_link_stand_at_their_times_and_say_what_they_gain(tmp_p
     page = write_report([tmp_path], tmp_path / "report.html").read_text()
     assert "Time to train by exchange over link speed" in page
     assert "Exchange between ranks" in page
-    told = [column(chart.table, name)[1] for name in ("Time ratio", "Samples ratio")]
-    assert f"comm fp16, grad-comm dense: 1.000× the bytes, {told[0]} the time, {told[1]} the samples" in page
+    listed = [column(chart.table, name)[1] for name in ("Time ratio", "Samples ratio")]
+    assert f"comm fp16, grad-comm dense: 1.000× the bytes, {listed[0]} the time, {listed[1]} the samples" in page
 
 
 def test_hostile_records_leave_a_page(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ def test_hostile_records_leave_a_page(tmp_path: Path) -> None:
     write_attempt(
         root, 0, 0,
         ranks=[{"rank": rank, "host": bad, "peak_rss_bytes": 1, "peak_device_bytes": None} for rank in (0, 2**40)],
-        exchange={**EXCHANGE, "formulas": {"dense_reduce": [bad], bad: [bad]}, "step_s": 1e300},
+        exchange={**TRAFFIC, "formulas": {"dense_reduce": [bad], bad: [bad]}, "step_s": 1e300},
     )  # fmt: skip
     page = write_report([tmp_path], tmp_path / "report.html").read_text()
     assert "<script>alert" not in page

@@ -21,7 +21,7 @@ def test_no_interval_from_too_few_or_unfinished_runs(times_s: list[float]) -> No
 
 @settings(deadline=None, max_examples=40)
 @given(times)
-def test_interval_lies_within_the_runs_and_around_the_olympic_mean(times_s: list[float]) -> None:
+def test_interval_is_within_the_runs_and_around_the_olympic_mean(times_s: list[float]) -> None:
     interval = olympic_interval(times_s, 1)
     assert interval is not None
     slack = 1e-9 * max(times_s)

@@ -88,7 +88,7 @@ def test_rows_hold_what_the_processes_measured(by_threads: Path) -> None:
     assert [brief_verdict(row) for row in sweep.rows] == ["the first", "2.00x faster", "failed"]
 
 
-def test_computed_and_measured_stand_apart_in_the_table(by_threads: Path) -> None:
+def test_computed_and_measured_are_apart_in_the_table(by_threads: Path) -> None:
     table = sweep_table(read_sweep_facts(by_threads), "t")
     by_name = {
         column.name: (column.help, cell.text) for column, cell in zip(table.columns, table.rows[0], strict=True)
@@ -106,7 +106,7 @@ def notes_of(section: PageSection) -> list[str]:
     return [block.text for block in section.blocks if isinstance(block, Prose) and block.kind == "note"]
 
 
-def test_without_energy_the_reason_stands_below_the_table(tmp_path: Path) -> None:
+def test_without_energy_the_reason_is_below_the_table(tmp_path: Path) -> None:
     folder = throughput_set(tmp_path / "s", "a", 10)
     root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)])
     notes = " ".join(notes_of(sweep_section(read_sweep_facts(root))))
@@ -144,7 +144,7 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
     assert "a factor of 8" in chart.lead
 
 
-def test_numbers_stand_at_their_logarithm_and_words_side_by_side() -> None:
+def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
     assert place(["1", "10", "100"], 0, 2) == pytest.approx((0, 1, 2))
     assert place(["1", "2", "16"], 0, 4) == pytest.approx((0, 1, 4))
     assert place(["dot", "cat", "dcn"], 0, 2) == pytest.approx((0, 1, 2))

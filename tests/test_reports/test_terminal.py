@@ -8,7 +8,7 @@ from reports.render.terminal import display_width, render_terminal, wrap
 from rules.logs.text import printable
 
 
-def test_columns_align_and_numbers_stand_to_the_right() -> None:
+def test_columns_align_and_numbers_are_to_the_right() -> None:
     table = text_table(["name", "runs"], [["dlrm", 10], ["b", None]], numbers=["runs"])
     assert render_terminal([table]) == "name  runs\n----  ----\ndlrm    10\nb        —"
 

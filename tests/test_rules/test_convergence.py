@@ -123,7 +123,7 @@ def test_published_table_of_reference_points() -> None:
 
 def test_point_that_a_later_round_prunes_changes_the_factor_and_is_named() -> None:
     """The same runs at batch size 135168: normalised in 5.0 by their own point; from 5.1 on a point at 160000 prunes
-    it, what lies between is lower, and nothing is normalised (as published: 0.7728 and 0.7697 minutes)."""
+    it, what is between is lower, and nothing is normalised (as published: 0.7728 and 0.7697 minutes)."""
     benchmark = load_benchmark("dlrm_dcnv2")
     epochs = [0.924] * 8 + [0.925] * 2
     before, after = (judge_convergence(benchmark, round_name, 135168, epochs) for round_name in ("5.0", "5.1"))
@@ -171,7 +171,7 @@ def test_malformed_points_name_the_file(content: str, tmp_path: Path) -> None:
     epochs=st.lists(st.floats(0.3, 1.2), min_size=20, max_size=40),
     scale=st.floats(0.5, 1.5),
 )
-def test_limit_lies_below_the_mean_and_scales_with_it(epochs: list[float], scale: float) -> None:
+def test_limit_is_below_the_mean_and_scales_with_it(epochs: list[float], scale: float) -> None:
     point = reference_point("a", 1, epochs, 10)
     assert 0 < point.min_epochs <= point.mean
     assert point.mean == pytest.approx(olympic(epochs))

@@ -31,7 +31,7 @@ def codes(verdict: Verdict, severity: str) -> set[str]:
     return {finding.code for finding in verdict.findings if finding.severity == severity}
 
 
-def test_each_kind_of_directory_is_told_from_the_others(tmp_path: Path) -> None:
+def test_each_kind_of_directory_is_recognised(tmp_path: Path) -> None:
     round_folder = tmp_path / "training_results_v5.1"
     for name in ("Example", "Other"):
         write_submission(round_folder, organization=name)

@@ -128,7 +128,7 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
         assert verdict.outcome == opinion.outcome, (path.name, opinion.messages, verdict.findings)
 
 
-def test_second_opinion_stands_beside_ours(tmp_path: Path) -> None:
+def test_second_opinion_is_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
     (verdict,) = check_path(tmp_path / "results")
     opinions = [opinion for log in verdict.logs for opinion in log.official]

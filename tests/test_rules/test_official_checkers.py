@@ -149,7 +149,7 @@ def test_every_checker_has_its_row_for_a_submission() -> None:
     assert differences(verdict) == ()
 
 
-def test_a_row_tells_agreement_difference_and_crash(tmp_path: Path) -> None:
+def test_a_row_says_agreement_difference_and_crash(tmp_path: Path) -> None:
     good = make_records(DCNV2, ours=False)
     logs = {
         "epsilon": with_record(good, "opt_adagrad_epsilon", value=1e-7),

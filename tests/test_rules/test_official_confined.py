@@ -212,7 +212,7 @@ def test_it_sees_nothing_of_our_environment(tmp_path: Path, monkeypatch: pytest.
     assert not Path(opinion.messages[1]).exists()
 
 
-def test_memory_is_limited_and_its_end_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_memory_is_limited_and_its_end_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     hungry = tmp_path / "hungry.txt"
     line = ':::MLLOG {"time_ms": 1, "key": "k", "value": 1, "metadata": {}}\n'
     hungry.write_text(line * 100_000)

@@ -78,7 +78,7 @@ def test_olympic_mean_drops_the_fastest_and_the_slowest() -> None:
 
 
 @given(st.lists(st.floats(1, 1e6), min_size=3, max_size=12))
-def test_olympic_mean_lies_within_what_is_kept_whatever_the_order(values: list[float]) -> None:
+def test_olympic_mean_is_within_what_is_kept_whatever_the_order(values: list[float]) -> None:
     kept = sorted(values)[1:-1]
     mean = olympic_mean(values)
     assert min(kept) * (1 - 1e-12) <= mean <= max(kept) * (1 + 1e-12)

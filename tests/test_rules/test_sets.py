@@ -62,7 +62,7 @@ def test_relative_path_finds_the_tree_around_it(tmp_path: Path, monkeypatch: pyt
         assert found.definition_file is not None, start
 
 
-def test_single_log_is_a_set_of_one_and_its_name_may_tell_the_round(tmp_path: Path) -> None:
+def test_single_log_is_a_set_of_one_and_its_name_may_say_the_round(tmp_path: Path) -> None:
     path = write_log(tmp_path / "somebody_v4.0_run.txt", make_runs(DCNV2, 1, ours=False)[0])
     (found,) = find_result_sets(path)
     assert found.logs == (path,) and found.round == "4.0"
@@ -200,7 +200,7 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
         ({}, None, None, None),
         ({"num_runs": "5"}, "num_runs is not as expected", '"5"', "int"),
         ({"config": {"a.b": {"value": 1}}}, 'config["a.b"].source is not as expected', "nothing", "a value"),
-        ({"schema_version": 3}, "schema_version is not as expected", "3", "at most 2: the file is newer"),
+        ({"schema_version": 3}, "schema_version is not as expected", "3", "at most 2"),
     ):
         record.write_text(json.dumps(run_set_content(**changes)))
         (verdict,) = check_path(tmp_path, second_opinion=False)
@@ -209,3 +209,5 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
         for finding in findings:
             assert (finding.message, finding.found, finding.path) == (message, found, str(record))
             assert (finding.expected or "").startswith(str(expected))
+            is_newer = "schema_version" in changes
+            assert finding.remedy.startswith("Update dlrmbench" if is_newer else "Restore extra/run_set.json")

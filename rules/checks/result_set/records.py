@@ -30,6 +30,7 @@ def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
         damage.path,
         found=damage.found,
         expected=damage.expected,
+        remedy=damage.remedy and f"{damage.remedy[0].upper()}{damage.remedy[1:]}.",
         severity=severity,
     )
 

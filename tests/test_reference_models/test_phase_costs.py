@@ -80,7 +80,7 @@ widths = st.lists(st.integers(1, 9), max_size=3)
     st.sampled_from(["dot", "cat", "dcn"]), st.integers(1, 8), widths, widths,
     st.lists(st.integers(1, 4), min_size=1), st.integers(1, 5), st.integers(1, 50),
 )  # fmt: skip
-def test_matrix_products_are_those_that_torch_counts(
+def test_matmuls_are_those_that_torch_counts(
     interaction: str, dim: int, bottom: list[int], top: list[int], hot: list[int], num_dense: int, batch_size: int
 ) -> None:
     more = {"dcn_num_layers": 2, "dcn_low_rank_dim": 3} if interaction == "dcn" else {}

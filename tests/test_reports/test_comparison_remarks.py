@@ -1,4 +1,4 @@
-"""What a comparison tells of itself: rejected sides, the interval that decides, its method, unlike systems."""
+"""What a comparison says of itself: rejected sides, the interval that decides, its method, different systems."""
 
 from pathlib import Path
 
@@ -45,15 +45,15 @@ def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:
     assert "Holm-adjusted to hold 95.0 % over 4 tests" in line and "2 standard deviations" in line
 
 
-def test_the_page_tells_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
+def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp_path: Path) -> None:
     (base,) = gather([write_run_set(tmp_path / "base")], second_opinion=False)
     news = [make_side("b", LUCK, SLOW, system="other", outcome="invalid"), make_side("c", LUCK[:4], SLOW[:4])]
     comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
     _, section = comparison_sections((), base, comparisons, "g")
-    told = [block.text for block in section.blocks if isinstance(block, Prose)]
-    assert told[-1] == method_line(comparisons)
-    assert "b: cross-system: the sides' systems are described or named differently." in told
-    assert "b: the rules reject this set; 'dlrmbench check' says why." in told
+    remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
+    assert remarks_shown[-1] == method_line(comparisons)
+    assert "b: cross-system: the sides' systems are described or named differently." in remarks_shown
+    assert "b: the rules reject this set; 'dlrmbench check' says why." in remarks_shown
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules;")
     assert "fewer than 5 runs" in table.rows[4][1].sub
@@ -80,13 +80,13 @@ def test_a_hundred_folds_are_five_and_none_is_lost() -> None:
     assert in_portions(folds[:24]) == tuple(folds[:24])
 
 
-@pytest.mark.parametrize(("number", "is_told"), [(5, True), (6, False)])
-def test_a_permutation_p_that_cannot_be_small_is_told(number: int, is_told: bool) -> None:
+@pytest.mark.parametrize(("number", "is_mentioned"), [(5, True), (6, False)])
+def test_a_permutation_p_that_cannot_be_small_is_mentioned(number: int, is_mentioned: bool) -> None:
     sides = [
         make_side(label, LUCK[:number], rates[:number], seeds=range(number))
         for label, rates in (("a", RATES), ("b", SLOW))
     ]
-    assert any("cannot fall below 0.0625 with 5 pairs" in one for one in remarks(compare(*sides))) == is_told
+    assert any("cannot fall below 0.0625 with 5 pairs" in one for one in remarks(compare(*sides))) == is_mentioned
 
 
 def test_a_missing_description_is_no_other_system() -> None:

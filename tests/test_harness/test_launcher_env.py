@@ -21,9 +21,9 @@ JOB = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "2", "SLURM_PROCID": "0", "SLURM_LOC
         ({**JOB, "SLURM_STEP_ID": "0", "SLURM_STEP_NUM_TASKS": "2"}, "srun"),
     ],
 )
-def test_a_launcher_of_several_ranks_is_told_from_a_shell(environ: dict[str, str], launcher: str | None) -> None:
-    told = launcher_of_many(environ)
-    assert told is None if launcher is None else told is not None and told.startswith(launcher)
+def test_a_launcher_of_several_ranks_is_not_taken_for_a_shell(environ: dict[str, str], launcher: str | None) -> None:
+    found = launcher_of_many(environ)
+    assert found is None if launcher is None else found is not None and found.startswith(launcher)
 
 
 def test_the_size_of_the_world_is_torchruns_before_slurms() -> None:
