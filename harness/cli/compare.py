@@ -13,45 +13,30 @@ if TYPE_CHECKING:
     from reports.facts.sides import Side
 
 
-class Fraction(click.ParamType[float]):
-    """'3%' or '0.03'."""
-
-    name = "fraction"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        text = str(value).strip()
-        try:
-            number = float(text.removesuffix("%")) / (100.0 if text.endswith("%") else 1.0)
-        except ValueError:
-            number = -1.0
-        if not 0.0 <= number < 1.0:
-            self.fail(f"{value!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.", param, ctx)
-        return number
+def fraction(text: str) -> float:
+    """Read '3%' or '0.03'. Raises BadParameter."""
+    number = text.strip()
+    try:
+        value = float(number.removesuffix("%")) / (100.0 if number.endswith("%") else 1.0)
+    except ValueError:
+        value = -1.0
+    if not 0.0 <= value < 1.0:
+        raise click.BadParameter(f"{text!r}: expected a fraction from 0 to below 1, such as 3% or 0.03.")
+    return value
 
 
-class Effect(Fraction):
-    """'3%' or '0.03' of a ratio, '0.001auc' on a scale of differences: (value, unit), None for a fraction's unit."""
-
-    name = "effect"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        number = str(value).strip().rstrip(ascii_letters)
-        unit = str(value).strip()[len(number) :]
-        return super().convert(number or value, param, ctx), unit or None
+def effect(text: str) -> tuple[float, str | None]:
+    """Read '3%' or '0.03' of a ratio, '0.001auc' on a scale of differences: (value, unit), None for a fraction's."""
+    number = text.strip().rstrip(ascii_letters)
+    return fraction(number or text), text.strip()[len(number) :] or None
 
 
-class Confidence(Fraction):
-    """'95%' or '0.95'."""
-
-    name = "confidence"
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
-        number = super().convert(value, param, ctx)
-        if not 0.5 <= number <= 0.9999:
-            self.fail(f"{value!r}: expected a confidence from 50% to 99.99%, such as 95% or 0.95.", param, ctx)
-        return number
+def confidence_level(text: str) -> float:
+    """Read '95%' or '0.95'. Raises BadParameter."""
+    value = fraction(text)
+    if not 0.5 <= value <= 0.9999:
+        raise click.BadParameter(f"{text!r}: expected a confidence from 50% to 99.99%, such as 95% or 0.95.")
+    return value
 
 
 @click.command()
@@ -59,12 +44,16 @@ class Confidence(Fraction):
 @click.argument("news", metavar="NEW...", nargs=-1, required=True, type=click.Path(path_type=Path))
 @click.option(
     "--min-effect",
-    type=Effect(),
+    type=effect,
     show_default="3 % or 0.001auc by kind",
     help="Smallest difference of interest, 3%, .03 or .001auc.",
 )
 @click.option(
-    "--confidence", type=Confidence(), default="95%", show_default=True, help="Of the intervals and of the verdicts."
+    "--confidence",
+    type=confidence_level,
+    default="95%",
+    show_default=True,
+    help="Of the intervals and of the verdicts.",
 )
 @click.option(
     "--fail-on",
@@ -100,29 +89,29 @@ def compare(
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
     sides = distinct([first, *others])
-    effect = None if min_effect is None else _effect_on(sides[0], *min_effect)
-    comparisons = compare_sides(sides[0], sides[1:], min_effect=effect, confidence=confidence)
+    smallest = None if min_effect is None else _effect_on(sides[0], *min_effect)
+    comparisons = compare_sides(sides[0], sides[1:], min_effect=smallest, confidence=confidence)
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
         click.echo(frame_csv(comparison_frame(comparisons)), nl=False)
     else:
         show(comparison_blocks(comparisons), form)
-    refused = [one for one in comparisons if one.refusal is not None]
+    refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if refused:
         raise HarnessError(
             f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {refused[0].refusal}. "
             "Compare results of one benchmark, target, dataset and division.",
             ExitCode.USAGE,
         )
-    if fail_on != "never" and any(one.is_regression for one in comparisons):
+    if fail_on != "never" and any(comparison.is_regression for comparison in comparisons):
         return ExitCode.REGRESSION
-    if fail_on == "inconclusive" and any(one.verdict == "inconclusive" for one in comparisons):
+    if fail_on == "inconclusive" and any(comparison.verdict == "inconclusive" for comparison in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
 
 
-def _effect_on(side: "Side", effect: float, unit: str | None) -> float:
+def _effect_on(side: "Side", value: float, unit: str | None) -> float:
     """The smallest effect, where its unit is that of what is compared; else a UsageError."""
     from reports.comparison.factor import factor_of, factors_of
 
@@ -133,7 +122,7 @@ def _effect_on(side: "Side", effect: float, unit: str | None) -> float:
         raise click.UsageError(
             f"--min-effect: the unit {unit or 'of a fraction'} does not fit {side.label}. Give {example}."
         )
-    return effect
+    return value
 
 
 def _without(base: Any, sides: Any) -> list[Any]:

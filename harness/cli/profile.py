@@ -46,8 +46,9 @@ def profile(
     )
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
-    from reports.facts.profile import read_profile
+    from reports.facts.records import read_record
     from reports.views.measurement import profile_blocks
+    from rules.records.profile import ProfileRecord
 
     config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
     refuse_unprofilable(config.workload)
@@ -73,7 +74,7 @@ def profile(
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return
     problems: list[str] = []
-    profile = read_profile(path, problems)
+    profile = read_record(path, ProfileRecord, problems)
     if profile is None:
         raise HarnessError("; ".join(problems), ExitCode.INPUT)
     show(profile_blocks(profile), form)

@@ -1,4 +1,4 @@
-"""What sets two sides apart: why they may not be compared, or what is being compared."""
+"""Why two sides may not be compared, and what differs between them; `comparison` asks."""
 
 from collections.abc import Mapping
 from itertools import islice
@@ -39,11 +39,11 @@ def why_refused(base: Side, new: Side) -> str | None:
         if why := why_not_comparable(first, run):
             return printable(why)
     if base.status != new.status:
-        return f"different standing: {base.status} and {new.status} benchmarks are never compared"
+        return f"different status: {base.status} and {new.status} benchmarks are never compared"
     twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)
-        return f"{number} of the runs stand on both sides (equal logs); a run is not compared with itself"
+        return f"{number} of the runs are on both sides (equal logs); a run is not compared with itself"
     return None
 
 
@@ -55,7 +55,7 @@ def _why_other_measurement(base: Side, new: Side) -> str | None:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.
     is_same = base.samples == new.samples and (base.kind == "throughput" or base.label == new.label)
-    return "the same measurement stands on both sides" if is_same else None
+    return "the same measurement is on both sides" if is_same else None
 
 
 def systems_differ(base: Side, new: Side) -> bool:

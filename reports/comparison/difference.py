@@ -21,7 +21,7 @@ SECTIONS: tuple[SettingSection, ...] = ("configuration", "software", "system", "
 MAX_VALUES = 4
 # Fields of the system description that name software.
 _SOFTWARE_FIELDS = frozenset({"framework", "other_software_stack", "operating_system", "sw_notes"})
-# Records that tell of a run's course and not of how it was set.
+# Records of a run's course and not of how it was set.
 _COURSE = frozenset(
     {
         keys.CACHE_CLEAR, keys.EVAL_ACCURACY, keys.TRACKED_STATS, keys.SEED, keys.WEIGHTS_INITIALIZATION,
@@ -33,7 +33,7 @@ _COURSE = frozenset(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Described:
-    """One configuration: settings by section and name. `missing` says which sections nothing tells of."""
+    """One configuration: settings by section and name. `missing` says which sections nothing is known of."""
 
     label: str
     settings: Mapping[str, Mapping[str, Setting]]
@@ -107,7 +107,7 @@ def _of_records(
         section = "system" if name in SURROUNDINGS else "software"
         settings[section][name] = Setting(value=value, source="detected")
     settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
-    # Where the data lies changes no result; what it is does.
+    # Where the data is changes no result; what it is does.
     digest = Setting(value=record.dataset.dataset_sha256 or "", source="dataset's manifest")
     settings["configuration"]["dataset.dataset_sha256"] = digest
     return settings

@@ -131,7 +131,7 @@ def _digest(record: RunSetRecord) -> str | None:
 
 
 def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
-    """What stands between benchmark and moment in a set's name, unless that is the digest."""
+    """Find what is between benchmark and moment in a set's name, unless that is the digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])
 

@@ -11,20 +11,6 @@ from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meani
 
 Positive = Annotated[float, Meta(gt=0)] | None
 FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]
-_BASE_VALUE = meaning("geometric mean of base, in the factor's unit")
-_NEW_VALUE = meaning("geometric mean of new, in the factor's unit")
-_TIME_RATIO = meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
-_CLIFFS_DELTA = meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
-_DIFFERENCE = meaning("new minus base, of what is compared by differences; the intervals are then the difference's")
-_MIN_EFFECT = meaning("smallest effect of interest, as a fraction; in the factor's unit where that has no ratio")
-_REFUSAL = meaning("why the two may not be compared; there are no factors then")
-_IS_REGRESSION = meaning(
-    "slower as a whole, or inconclusive as a whole with a slower factor while neither convergence nor throughput is "
-    "faster"
-)
-_RUNS_NEEDED = meaning(
-    "runs per side that would settle an inconclusive verdict with 80 % probability; missing where none is promised"
-)
 Delta = Annotated[float, Meta(ge=-1, le=1)] | None
 RunsNeeded = Annotated[int, Meta(ge=5)] | None
 
@@ -39,21 +25,33 @@ class FactorComparison(Row, kw_only=True, frozen=True):
     unit: str
     num_base: Annotated[int, Meta(ge=0)]
     num_new: Annotated[int, Meta(ge=0)]
-    base_value: Annotated[Positive, _BASE_VALUE] = None
-    new_value: Annotated[Positive, _NEW_VALUE] = None
+    base_value: Annotated[Positive, meaning("geometric mean of base, in the factor's unit")] = None
+    new_value: Annotated[Positive, meaning("geometric mean of new, in the factor's unit")] = None
     ratio: Annotated[Positive, meaning("new over base")] = None
-    difference: Annotated[float | None, _DIFFERENCE] = None
+    difference: Annotated[
+        float | None,
+        meaning("new minus base, of what is compared by differences; the intervals are then the difference's"),
+    ] = None
     interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")] = None
     adjusted_interval: Annotated[
         Interval | None, meaning("of the ratio, at Holm's level within the family; the verdict goes by it")
     ] = None
     p_value: Annotated[Share, meaning("Student's t")] = None
     permutation_p: Share = None
-    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA] = None
+    cliffs_delta: Annotated[
+        Delta, meaning("share of pairs of runs in which new is larger, less the share in which it is smaller")
+    ] = None
     verdict: Verdict = "inconclusive"
-    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED] = None
+    runs_needed: Annotated[
+        RunsNeeded,
+        meaning(
+            "runs per side that settle an inconclusive verdict with 80 % probability; missing where none is promised"
+        ),
+    ] = None
     reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")] = None
-    time_ratio: Annotated[Positive, _TIME_RATIO] = None
+    time_ratio: Annotated[
+        Positive, meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
+    ] = None
 
     @property
     def shown_interval(self) -> Interval | None:
@@ -86,9 +84,13 @@ class Comparison(Row, kw_only=True, frozen=True):
 
     base: str
     new: str
-    refusal: Annotated[Text, _REFUSAL]
+    refusal: Annotated[Text, meaning("why the two may not be compared; there are no factors then")]
     status: Literal["own", "official", "unknown"]
-    min_effect: Annotated[float, Meta(ge=0), _MIN_EFFECT]
+    min_effect: Annotated[
+        float,
+        Meta(ge=0),
+        meaning("smallest effect of interest, as a fraction; in the factor's unit where that has no ratio"),
+    ]
     confidence: Annotated[float, Meta(gt=0, lt=1)]
     is_cross_system: bool
     is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")] = False
@@ -107,7 +109,13 @@ class Comparison(Row, kw_only=True, frozen=True):
     changes: tuple[Change, ...] = ()
     notes: tuple[str, ...] = ()
     invalid_sides: Annotated[tuple[Literal["base", "new"], ...], meaning("sides that the rules reject")] = ()
-    is_regression: Annotated[bool, _IS_REGRESSION] = False
+    is_regression: Annotated[
+        bool,
+        meaning(
+            "slower as a whole, or inconclusive as a whole with a slower factor while neither convergence nor "
+            "throughput is faster"
+        ),
+    ] = False
 
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
@@ -132,36 +140,39 @@ class ComparisonDocument(Row, kw_only=True, frozen=True):
 
 
 class FactorRow(Row, kw_only=True, frozen=True):
-    """One factor of one comparison, flat; a refused one has a single row without a factor."""
+    """One factor of one comparison, flat: what Comparison and FactorComparison say of them, intervals by their ends.
+
+    A refused comparison has a single row without a factor.
+    """
 
     base: str
     new: str
-    refusal: Annotated[Text, _REFUSAL]
+    refusal: Text
     overall_verdict: Verdict
-    is_regression: Annotated[bool, _IS_REGRESSION]
+    is_regression: bool
     is_cross_system: bool
-    is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")]
+    is_paired: bool
     num_base: Tally = None
     num_new: Tally = None
     factor: FactorName | None = None
-    unit: Annotated[Text, meaning("of base_value and new_value")] = None
-    base_value: Annotated[Number, _BASE_VALUE] = None
-    new_value: Annotated[Number, _NEW_VALUE] = None
-    ratio: Annotated[Number, meaning("new over base")] = None
-    difference: Annotated[float | None, _DIFFERENCE] = None
-    time_ratio: Annotated[Number, _TIME_RATIO] = None
-    interval_low: Annotated[Number, meaning("of the ratio, at the confidence asked for")] = None
+    unit: Text = None
+    base_value: Number = None
+    new_value: Number = None
+    ratio: Number = None
+    difference: Number = None
+    time_ratio: Number = None
+    interval_low: Number = None
     interval_high: Number = None
     interval_confidence: Share = None
-    adjusted_low: Annotated[Number, meaning("of the ratio, at Holm's level within the family")] = None
+    adjusted_low: Number = None
     adjusted_high: Number = None
     adjusted_confidence: Share = None
-    p_value: Annotated[Share, meaning("Student's t")] = None
+    p_value: Share = None
     permutation_p: Share = None
-    cliffs_delta: Annotated[Delta, _CLIFFS_DELTA] = None
-    min_effect: Annotated[float, _MIN_EFFECT]
+    cliffs_delta: Delta = None
+    min_effect: float
     verdict: Verdict | None = None
-    runs_needed: Annotated[RunsNeeded, _RUNS_NEEDED] = None
+    runs_needed: RunsNeeded = None
     reason: Text = None
 
 

@@ -13,7 +13,7 @@ from reports.comparison.records import Comparison
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side
-from reports.facts.profile import read_profile
+from reports.facts.profile import PROFILE_FILE
 from reports.facts.records import read_record
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import LogSummary, log_summary
@@ -159,7 +159,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
             failure=printable(configuration.failure.reason, 300) if configuration.failure else None,
             num_planned=sweep.num_runs,
             facts=facts.get(set_folder) if set_folder else None,
-            profile=read_profile(set_folder / "extra" / "profile.json", problems) if set_folder else None,
+            profile=read_record(set_folder / PROFILE_FILE, ProfileRecord, problems) if set_folder else None,
             profile_failure=printable(configuration.profile_failure, 300) if configuration.profile_failure else None,
         )
         if sweep.kind in IN_PROCESSES and set_folder is not None:

@@ -133,7 +133,7 @@ def table_of(
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Chart:
-    """A figure with the sentence it supports and the table of the same facts, or where on the page they stand.
+    """A figure with the sentence it supports and the table of the same facts, or where on the page they are.
 
     The heading is empty where that of the section is enough.
     `views` are further drawings of the same facts, by what their reader chooses; the first is `figure`.
@@ -191,7 +191,7 @@ class Prose:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Bullets:
-    """A list; `warnings` stand in a frame."""
+    """A list; `warnings` have a frame."""
 
     items: tuple[str, ...]
     kind: Literal["warnings", "missing", "list"] = "missing"

@@ -30,7 +30,7 @@ class PageSection:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class GroupView:
-    """Configurations of one problem, which may stand in one table; other problems stand in other tables."""
+    """Configurations of one problem, which may share a table; other problems are in other tables."""
 
     id: str
     heading: str

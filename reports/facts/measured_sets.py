@@ -138,7 +138,7 @@ def measured_side(measured: MeasuredSet) -> Side:
 
 
 def _sample(measured: MeasuredSet, index: int) -> Sample:
-    """One process, with its seed where the set's record says it; a rate lies on the grid of the clock."""
+    """One process, with its seed where the set's record says it; a rate is on the grid of the clock."""
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
     if not measured.counts_samples:

@@ -9,7 +9,7 @@ from reports.facts.records import read_record
 from reports.text.formatting import printable
 from rules.records.profile import Bound, OperatorRecord, PhaseRecord, ProfileRecord
 
-_FILE = Path("extra") / "profile.json"
+PROFILE_FILE = Path("extra") / "profile.json"
 _MAX_PROFILES = 20
 _AUTOGRAD = "autograd::engine::evaluate_function: "
 
@@ -18,15 +18,10 @@ def read_profiles(folders: Iterable[Path]) -> tuple[ProfileRecord, ...]:
     """The profiles of these folders, different ones only, at most _MAX_PROFILES."""
     found: list[ProfileRecord] = []
     for folder in islice(folders, _MAX_PROFILES):
-        record = read_profile(folder / _FILE, [])
+        record = read_record(folder / PROFILE_FILE, ProfileRecord, [])
         if record is not None and record not in found:
             found.append(record)
     return tuple(found)
-
-
-def read_profile(path: Path, problems: list[str]) -> ProfileRecord | None:
-    """The profile in a file; None where there is none, or it is damaged, which is a problem."""
-    return read_record(path, ProfileRecord, problems)
 
 
 def bound_shares(record: ProfileRecord) -> tuple[tuple[Bound, float], ...]:

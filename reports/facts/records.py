@@ -1,4 +1,4 @@
-"""What lies beside the logs: the records of a run set and the system description, read for display.
+"""The files beside the logs: the records of a run set and the system description, read for display.
 
 All of it is optional, and none of it is trusted: published logs have no such files, and the ones that exist may
 hold anything. A damaged file is one problem to show and is not used; all texts of the others are printable, and no

@@ -20,7 +20,7 @@ HARDWARE = (
 class Sample:
     """One measured run or process: what is compared of it by name, what is not known left out.
 
-    A step is the grid that a value lies on, as a fraction of the value: samples and times on that of the evaluations,
+    A step is the grid that a value is on, as a fraction of the value: samples and times on that of the evaluations,
     the rest on the clock's.
     """
 

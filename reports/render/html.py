@@ -32,7 +32,7 @@ def render_html(page: PageView) -> str:
 
 
 def embed_json(content: Mapping[str, Any]) -> Markup:
-    """JSON that cannot end the script element it stands in, whatever its strings hold."""
+    """JSON that cannot end its script element, whatever its strings hold."""
     text = json.dumps(_known(finite(content)), ensure_ascii=True, separators=(",", ":"), allow_nan=False)
     return Markup(text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026"))
 

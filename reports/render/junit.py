@@ -11,7 +11,7 @@ _ILLEGAL = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 
 
 def verdicts_to_junit(verdicts: Sequence[Verdict]) -> str:
-    """Only errors fail a case, as they alone make `check` leave with 3; warnings stand in the case's output."""
+    """Only errors fail a case, as they alone make `check` leave with 3; warnings are in the case's output."""
     root = ET.Element("testsuites", name="dlrmbench check")
     for verdict in verdicts:
         for subject in dict.fromkeys(outcome.subject for outcome in verdict.outcomes):

@@ -59,7 +59,7 @@ def _parts(block: Block) -> list[str]:
 
 
 def _table(table: Table) -> str:
-    """What a column's help says before its first semicolon stands in its head."""
+    """The head of a column has its help, up to the first semicolon."""
     names = [f"{c.name} ({c.help.partition(';')[0]})" if c.help else c.name for c in table.columns]
     rows = [[cell.line for cell in row] for row in table.rows]
     return _grid(names, rows, ["--:" if column.is_number else ":--" for column in table.columns])

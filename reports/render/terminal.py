@@ -121,7 +121,7 @@ def _records(table: Table) -> Iterable[Part]:
 
 
 def _finding_group(group: FindingGroup, width: int, style: Style) -> list[str]:
-    """The rule, then every place with what was found there; a remedy stands once for all places that share it."""
+    """The rule, then every place with what was found there; a remedy is printed once for all places that share it."""
     lines = [f"{style(group.severity, group.severity)}  {printable(group.code)}  {printable(group.title)}"]
     texts = []
     for row, following in zip(group.rows, (*group.rows[1:], None), strict=True):

@@ -73,17 +73,17 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """What no type says: labels and runs that stand twice, lists that do not fit, an AUC that is none."""
+    """What no type says: labels and runs given twice, lists that do not fit, an AUC that is none."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"
         if configuration.configuration in labels:
-            yield f"{place}.configuration stands twice"
+            yield f"{place}.configuration is given twice"
         labels.add(configuration.configuration)
         known: set[tuple[str, str]] = set()
         for number, run in enumerate(configuration.runs):
             if (run.run, run.path) in known:
-                yield f"{place}.runs[{number}]: run and path stand twice"
+                yield f"{place}.runs[{number}]: run and path are given twice"
             known.add((run.run, run.path))
             lists = msgspec.structs.astuple(run.evaluations)
             if len({len(values) for values in lists}) > 1:

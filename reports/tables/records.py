@@ -44,7 +44,7 @@ class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
 
 
 class RunRow(Row, kw_only=True, frozen=True):
-    """One run: one of those that a set's logs tell of, or an attempt that left no result."""
+    """One run: with a log in its set, or an attempt that left no result."""
 
     benchmark: Annotated[Text, meaning("as the log names it")] = None
     benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
@@ -88,7 +88,7 @@ class RunRow(Row, kw_only=True, frozen=True):
 class SetRow(Row, kw_only=True, frozen=True):
     """One configuration: a result set with its verdict, its score and the means of its runs."""
 
-    configuration: Annotated[str, meaning("label of the set; rows of all tables are told apart by it")]
+    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
     benchmark: Annotated[Text, meaning("as the logs name it")] = None
     benchmark_version: Annotated[Whole, meaning("of an own benchmark's definition")] = None
     status: Annotated[

@@ -25,12 +25,8 @@ class TimeUnit:
     digits: int
 
     def number(self, value_s: float | None) -> str:
-        """The number alone; the unit stands in the column's heading."""
-        if value_s is None or math.isnan(value_s):
-            return MISSING
-        if math.isinf(value_s):
-            return "∞" if value_s > 0 else "−∞"
-        return _fixed(value_s / self.seconds, self.digits)
+        """The number alone, for a column whose heading has the unit."""
+        return _decimal(None if value_s is None else value_s / self.seconds, self.digits)
 
     def text(self, value_s: float | None) -> str:
         number = self.number(value_s)
@@ -106,9 +102,7 @@ def throughput(value: float | None) -> str:
 def throughput_text(value: float | None) -> str:
     """Samples per second in running text: '21.4 M samples/s'."""
     text = si(value)
-    if text == MISSING:
-        return text
-    return f"{text} samples/s"
+    return text if text == MISSING else f"{text} samples/s"
 
 
 def si(value: float | None) -> str:

@@ -303,7 +303,7 @@ def test_huge_and_tiny_times_are_compared_alike() -> None:
         ({"quality_target": 0.8}, "different quality target: 0.7 and 0.8"),
         ({"benchmark": None}, "a log does not name its benchmark"),
         ({"division": "open"}, "different division: closed and open"),
-        ({"log_sha256": "a 0"}, "stand on both sides (equal logs)"),
+        ({"log_sha256": "a 0"}, "are on both sides (equal logs)"),
     ],
 )
 def test_different_problems_are_refused_with_the_reason(changes: dict[str, object], why: str) -> None:
@@ -316,7 +316,7 @@ def test_different_problems_are_refused_with_the_reason(changes: dict[str, objec
 
 def test_official_and_own_results_never_meet() -> None:
     comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, RATES, status="official"))
-    assert comparison.refusal == "different standing: own and official benchmarks are never compared"
+    assert comparison.refusal == "different status: own and official benchmarks are never compared"
 
 
 @pytest.mark.parametrize(

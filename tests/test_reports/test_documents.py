@@ -143,7 +143,7 @@ def minimal(**changes: Any) -> dict[str, Any]:
         ),
         (
             {"schema_version": 1, "configurations": minimal()["configurations"] * 2},
-            "configurations[1].configuration stands twice",
+            "configurations[1].configuration is given twice",
         ),
         (minimal(evaluations=None), "runs[0].evaluations: found null, expected object"),
         (minimal(evaluations={"epoch_num": [1]}), "runs[0].evaluations.samples_count: found nothing"),
