@@ -6,7 +6,7 @@ independent and would make intervals too narrow.
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -92,27 +92,21 @@ def log_summary(values: Iterable[float | None], *, confidence: float = 0.95) -> 
         return None
     array = np.asarray(known, dtype=np.float64)
     logs = np.log(array)
-    mean, num = float(logs.mean()), len(known)
-    if num < 2:
-        return LogSummary(num_values=num, geometric_mean=math.exp(mean), coefficient_of_variation=None, interval=None)
     # Squares of the largest numbers that a log may hold are beyond what a float can say.
     scaled = array / array.max()
-    reach = float(stdtrit(num - 1, (1 + confidence) / 2)) * float(logs.std(ddof=1)) / math.sqrt(num)
+    if (interval := mean_interval(logs, confidence=confidence)) is not None:
+        high = math.exp(interval.high) if interval.high < _MAX_LOG else math.inf
+        method = f"{interval.method} on the logarithms"
+        interval = replace(interval, low=math.exp(interval.low), high=high, method=method)
     return LogSummary(
-        num_values=num,
-        geometric_mean=math.exp(mean),
-        coefficient_of_variation=float(scaled.std(ddof=1) / scaled.mean()),
-        interval=Interval(
-            low=math.exp(mean - reach),
-            high=math.exp(mean + reach) if mean + reach < _MAX_LOG else math.inf,
-            confidence=confidence,
-            coverage=None,
-            method="Student's t on the logarithms",
-        ),
+        num_values=len(known),
+        geometric_mean=math.exp(float(logs.mean())),
+        coefficient_of_variation=float(scaled.std(ddof=1) / scaled.mean()) if len(known) > 1 else None,
+        interval=interval,
     )
 
 
-def mean_interval(values: Sequence[float], *, confidence: float = 0.95) -> Interval | None:
+def mean_interval(values: Sequence[float] | NDArray[np.float64], *, confidence: float = 0.95) -> Interval | None:
     """Student's t for the mean of values as they are; None for fewer than two, or where one is not finite."""
     num, array = len(values), np.asarray(values, dtype=np.float64)
     if num < 2 or not np.isfinite(array).all():
