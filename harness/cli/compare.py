@@ -45,8 +45,7 @@ def confidence_level(text: str) -> float:
 @click.option(
     "--min-effect",
     type=effect,
-    show_default="3 % or 0.001auc by kind",
-    help="Smallest difference of interest, 3%, .03 or .001auc.",
+    help="Smallest difference of interest, as 3%, .03 or .001auc.  [default: 3% of times, 0.001auc of quality]",
 )
 @click.option(
     "--confidence",
@@ -60,7 +59,7 @@ def confidence_level(text: str) -> float:
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 5 when new is slower. inconclusive: also exit 7 when that cannot be told.",
+    help="regression: exit 5 when new is slower. inconclusive: also exit 7 when neither is shown.",
 )
 @form_option("table", "json", "csv", "md")
 def compare(
@@ -165,7 +164,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
 )
 @form_option("table", "json", "csv", "md")
 def history(folder: Path, limit: int, form: str) -> int:
-    """List past run sets and measurements of throughput below DIR, newest first.  [default: results]
+    """List past run sets and measurements below DIR, newest first.  [default: results]
 
     Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.

@@ -75,7 +75,7 @@ def system(form: str, config_file: Path | None, submitter: str | None, output: P
 
 @click.command()
 @form_option("table", "json")
-@click.option("--strict", is_flag=True, help="Exit with 6 when a warning stands.")
+@click.option("--strict", is_flag=True, help="Exit with 6 where a check warns.")
 @click.option(
     "--data", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA", help="Folder of datasets.  [default: ./data]"
 )

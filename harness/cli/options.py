@@ -31,9 +31,9 @@ _CONFIGURATION = (
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
     click.option("--implementation", help="Which implementation trains.  [default: reference]"),
     click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
-    click.option("--sharding", help="How tables lie over ranks (torchrec).  [default: auto]"),
-    click.option("--comm", help="Precision of the embedding exchange (torchrec).  [default: fp32]"),
-    click.option("--grad-comm", help="Exchange of dense gradients (torchrec).  [default: dense]"),
+    click.option("--sharding", help="How tables are sharded over ranks (torchrec).  [default: auto]"),
+    click.option("--comm", help="Precision in which embeddings are sent (torchrec).  [default: fp32]"),
+    click.option("--grad-comm", help="Compression of dense gradients (torchrec).  [default: dense]"),
     click.option(
         "--division",
         type=click.Choice(["closed", "open"]),

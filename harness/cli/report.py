@@ -47,7 +47,7 @@ def report(
     """Render the result sets at or below each PATH, comparable ones side by side.
 
     PATH is a result directory of anyone's, a directory of them (such as a published round), or one log; for json,
-    csv and parquet also a file that '--format json' wrote.
+    csv and parquet also a file exported as json.
     """
     from reports.tables.documents import is_document
 

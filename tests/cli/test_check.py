@@ -16,7 +16,6 @@ import pytest
 from log_builder import Record, make_records, make_runs, with_record, without, write_log, write_set
 from mlperf_fixtures import NVIDIA, needs_published_results
 
-from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import SEVERITIES
 from rules.judge.document import VerdictDocument
@@ -25,20 +24,6 @@ from rules.records.codec import json_schema
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
 EPSILON_LINE = 1 + [record["key"] for record in make_records(TINY)].index("opt_adagrad_epsilon")
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Exit code, stdout and stderr of one command line."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
-
-    return run
 
 
 @pytest.fixture

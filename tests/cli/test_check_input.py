@@ -23,17 +23,14 @@ Command = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
+def command(command: Command, monkeypatch: pytest.MonkeyPatch) -> Command:
     """Exit code, stdout and stderr of one command line that is given `stdin`."""
+    call = command
 
     def run(*arguments: object, stdin: bytes = b"") -> tuple[int, str, str]:
         stream = SimpleNamespace(buffer=io.BytesIO(stdin), isatty=lambda: False)
         monkeypatch.setattr(sys, "stdin", stream)
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
+        return call(*arguments)
 
     return run
 

@@ -14,7 +14,6 @@ from log_builder import Record, make_records, with_record, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, system_part, throughput_content
 
-from harness.cli import main
 from reports.facts.facts import gather
 from reports.page.report import render_report
 from reports.schemas import schema_of
@@ -23,20 +22,6 @@ from rules.benchmarks.loader import load_benchmark
 TINY, SMALL = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_small")
 SCHEMA = schema_of("comparison")
 EVALS = (10, 11, 12, 11, 10, 12, 11, 10, 11, 12)
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Exit code, stdout and stderr of one command line."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
-
-    return run
 
 
 def runs_at(throughput: float, *, seed: int = 0, num_runs: int = 10, **options: Any) -> list[list[Record]]:

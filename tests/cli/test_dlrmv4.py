@@ -7,23 +7,16 @@ from pathlib import Path
 import pytest
 from log_builder import make_runs, write_set
 
-from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 
 CLI = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CLI:
+def command(command: CLI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CLI:
+    """The command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        printed = capsys.readouterr()
-        return int(str(leaving.value.code)), printed.out, printed.err
-
-    return call
+    return command
 
 
 @pytest.mark.parametrize(

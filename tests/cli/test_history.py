@@ -13,7 +13,6 @@ from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from records_builder import process_content, run_set_content, throughput_content
 from report_builder import write_run_set
 
-from harness.cli import main
 from reports.facts.facts import gather
 from reports.page.report import render_report
 from reports.schemas import schema_of
@@ -26,20 +25,6 @@ CONFIG = {
 }
 
 CONFIG_DIGEST = canonical_sha256({key: value["value"] for key, value in CONFIG.items()})[:8]
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Any:
-    """Exit code, stdout and stderr of one command line."""
-
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
-
-    return run
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import jsonschema
 import pytest
 from waiting import HANG_S
 
-from harness.cli import main
 from harness.system.preflight import Check
 from reports.render.terminal import display_width
 from rules.benchmarks.loader import load_benchmark, shipped_names, workload_names
@@ -23,18 +22,11 @@ CLI = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def command(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CLI:
-    """Call the command line in an empty folder; returns exit code, stdout, stderr."""
+def command(command: CLI, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> CLI:
+    """The command line in an empty folder."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "80")
-
-    def call(*arguments: str) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main(list(arguments))
-        printed = capsys.readouterr()
-        return int(str(leaving.value.code)), printed.out, printed.err
-
-    return call
+    return command
 
 
 def test_list_names_every_benchmark_with_target_runs_and_status(command: CLI) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from sweep_builder import FastWorkers, use_fast_workers
+from sweep_builder import FastWorkers
 
 from harness.cli import cli
 from harness.config.catalog import load_entry
@@ -22,14 +22,6 @@ from rules.records.quality import QualityRecord
 
 Run = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"
-
-
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
-    made = FastWorkers()
-    use_fast_workers(monkeypatch, made)
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
-    return made
 
 
 @pytest.fixture

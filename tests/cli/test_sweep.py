@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
-from sweep_builder import FastWorkers, use_fast_workers
+from sweep_builder import FastWorkers
 from waiting import HANG_S
 
 from harness.cli import cli
@@ -20,15 +20,6 @@ from rules.records.sweep import SweepRecord
 
 Sweep = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"
-
-
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
-    made = FastWorkers()
-    use_fast_workers(monkeypatch, made)
-    # What a system is does not change during a test, and looking takes a while.
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
-    return made
 
 
 @pytest.fixture
@@ -181,7 +172,7 @@ from pathlib import Path
 import pytest
 sys.path.insert(0, {tests!r})
 from click.testing import CliRunner
-from sweep_builder import FastWorkers, use_fast_workers
+from sweep_builder import FastWorkers
 from harness.cli import cli
 with pytest.MonkeyPatch.context() as patch:
     use_fast_workers(patch, FastWorkers(kill_at={kill_at}))

@@ -7,24 +7,11 @@ from typing import Any
 
 import pytest
 
-from harness.cli import main
 from harness.run_sets.folder import open_run_set
 from rules.records.codec import Damage, decode
 from rules.records.sweep import SweepRecord
 
 VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
-
-
-@pytest.fixture
-def command(capsys: pytest.CaptureFixture[str]) -> Any:
-    def run(*arguments: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as leaving:
-            main([str(argument) for argument in arguments])
-        out, err = capsys.readouterr()
-        assert isinstance(leaving.value.code, int)
-        return leaving.value.code, out, err
-
-    return run
 
 
 @pytest.fixture

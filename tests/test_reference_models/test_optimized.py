@@ -13,7 +13,6 @@ from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_ma
 
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.store.dataset import Batch
-from reference_models.data.store.store import StoreSplit
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.cuda_graph import StepOnTensors
 from reference_models.dlrm.fused_step import FusedDLRM
@@ -22,11 +21,11 @@ from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.phases import Phase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused import merged_embedding
-from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
 from reference_models.training.optimizers import build_optimizers
-from reference_models.training.workload import TrainCounts, Workload, WorkloadSpec
+from reference_models.training.workload import Workload, WorkloadSpec
 
 DOT: dict[str, Any] = {"interaction": "dot"}
 CAT: dict[str, Any] = {"interaction": "cat"}
@@ -219,10 +218,6 @@ def build(spec: WorkloadSpec) -> OptimizedWorkload:
     return workload
 
 
-def test_answers_to_its_name(make_spec: MakeSpec) -> None:
-    assert isinstance(find_implementation("dlrm", "optimized").load(make_spec(), SingleProcess()), OptimizedWorkload)
-
-
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])
 @pytest.mark.parametrize("opt_name", OPTIMIZERS)
 def test_starts_from_the_references_state_bit_for_bit_and_keeps_its_form(
@@ -239,65 +234,6 @@ def test_starts_from_the_references_state_bit_for_bit_and_keeps_its_form(
     ours_state, theirs_state = flatten(ours.state()), flatten(theirs.state())
     assert [(t.shape, t.dtype) for t in ours_state] == [(t.shape, t.dtype) for t in theirs_state]
     assert ours.evaluate() == pytest.approx(theirs.evaluate(), abs=1e-4)
-
-
-def test_same_seed_gives_the_same_sequence_of_qualities_bit_for_bit(make_spec: MakeSpec) -> None:
-    sequences = []
-    for seed in (5, 5, 6):
-        workload = build(make_spec(seed=seed))
-        qualities = []
-        for _ in range(3):
-            workload.train(10)
-            qualities.append(workload.evaluate())
-        sequences.append((qualities, flatten(workload.state())))
-    assert sequences[0][0] == sequences[1][0]
-    assert is_same(sequences[0][1], sequences[1][1])
-    assert sequences[0][0] != sequences[2][0]
-
-
-def test_warm_up_leaves_no_trace_and_reads_no_samples(make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def touch(self: StoreSplit, start: int, stop: int) -> Batch:
-        raise AssertionError("build touched the dataset")
-
-    monkeypatch.setattr(StoreSplit, "read", touch)
-    warm = flatten(build(make_spec()).state())
-    monkeypatch.setattr(OptimizedWorkload, "_warm_up", lambda self: None)
-    assert is_same(warm, flatten(build(make_spec()).state()))
-
-
-def test_batches_are_read_ahead_in_dataset_order_and_never_beyond_what_was_asked(
-    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranges: list[tuple[int, int]] = []
-    read = StoreSplit.read
-
-    def noting(self: StoreSplit, start: int, stop: int) -> Batch:
-        ranges.append((start, stop))
-        return read(self, start, stop)
-
-    monkeypatch.setattr(StoreSplit, "read", noting)
-    workload = build(make_spec())
-    assert [workload.train(20).num_steps for _ in range(4)] == [20, 20, 10, 20]
-    assert ranges == [(step * BATCH, (step + 1) * BATCH) for step in [*range(50), *range(20)]]
-
-
-def test_how_training_is_cut_into_calls_does_not_matter(make_spec: MakeSpec) -> None:
-    at_once, in_parts = build(make_spec()), build(make_spec())
-    at_once.train(12)
-    for num_steps in (1, 4, 0, 7):
-        assert in_parts.train(num_steps) == TrainCounts(num_steps=num_steps, num_samples=num_steps * BATCH)
-    assert is_same(flatten(at_once.state()), flatten(in_parts.state()))
-
-
-def test_evaluation_changes_nothing_and_ignores_its_batch_size(make_spec: MakeSpec) -> None:
-    workload = build(make_spec())
-    workload.train(5)
-    state = flatten(workload.state())
-    quality = workload.evaluate()
-    assert is_same(state, flatten(workload.state()))
-    other = build(make_spec(train={"eval_batch_size": 7}))
-    other.train(5)
-    assert other.evaluate() == pytest.approx(quality, abs=1e-5)
 
 
 def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
@@ -327,19 +263,6 @@ def test_an_id_outside_its_table_is_named_at_its_turn(make_spec: MakeSpec, tmp_p
     with pytest.raises(DatasetError, match=message):
         workload.train(5)
     assert workload.state()["step"] == 1, "the batch before the damaged one was trained"
-
-
-def test_a_loss_that_is_not_finite_is_refused(make_spec: MakeSpec) -> None:
-    with pytest.raises(NotFiniteError, match=r"not finite after step 20"):
-        build(make_spec(train={"opt_name": "sgd", "opt_base_learning_rate": 1e30})).train(20)
-
-
-def test_several_processes_are_refused(make_spec: MakeSpec) -> None:
-    class TwoProcesses(SingleProcess):
-        size = 2
-
-    with pytest.raises(ConfigError, match=r"'optimized' trains in one process, not in 2"):
-        OptimizedWorkload(make_spec(), TwoProcesses()).build()
 
 
 @pytest.mark.parametrize("model", [{}, CAT, DCN], ids=["dot", "cat", "dcn"])

@@ -14,19 +14,14 @@ from toy_clicks import (
     NUM_DENSE,
     TRAIN_SAMPLES,
     MakeSpec,
-    flatten,
-    is_same,
     spec_maker,
     write_dataset,
 )
 
 from reference_models.config.sections import parse_runtime
-from reference_models.data.store.dataset import Batch
-from reference_models.data.store.store import StoreSplit
 from reference_models.dlrm.reference import ReferenceWorkload
-from reference_models.process.errors import ConfigError, DatasetError, DeviceError, NotFiniteError
+from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
-from reference_models.registry import find_implementation
 from reference_models.training import loop
 from reference_models.training.workload import TrainCounts, WorkloadSpec
 
@@ -60,85 +55,6 @@ def test_training_learns(make_spec: MakeSpec, model: dict[str, Any], opt_name: s
     for _ in range(3):
         workload.train(50)
     assert before < 0.65 < 0.68 < workload.evaluate(), "the rule that made the labels reaches about 0.8"
-
-
-def test_is_registered_under_its_name(make_spec: MakeSpec) -> None:
-    assert isinstance(find_implementation("dlrm", "reference").load(make_spec(), SingleProcess()), ReferenceWorkload)
-    with pytest.raises(ConfigError, match=r"unknown implementation 'referense'.*'reference'"):
-        find_implementation("dlrm", "referense")
-
-
-def test_same_seed_gives_the_same_sequence_of_qualities_bit_for_bit(make_spec: MakeSpec) -> None:
-    sequences = []
-    for seed in (5, 5, 6):
-        workload = build(make_spec(seed=seed))
-        qualities = []
-        for _ in range(3):
-            workload.train(10)
-            qualities.append(workload.evaluate())
-        sequences.append((qualities, flatten(workload.state())))
-    assert sequences[0][0] == sequences[1][0]
-    assert is_same(sequences[0][1], sequences[1][1])
-    assert sequences[0][0] != sequences[2][0]
-
-
-def test_warm_up_leaves_no_trace(make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    warm = build(make_spec())
-    state = flatten(warm.state())
-    monkeypatch.setattr(ReferenceWorkload, "_warm_up", lambda self: None)
-    cold = build(make_spec())
-    assert is_same(state, flatten(cold.state()))
-    assert warm.state()["step"] == 0
-
-
-def test_build_reads_no_samples(make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
-    def touch(self: StoreSplit, start: int, stop: int) -> Batch:
-        raise AssertionError("build touched the dataset")
-
-    monkeypatch.setattr(StoreSplit, "read", touch)
-    workload = build(make_spec())
-    assert workload.hyperparameters()["train_samples"] == TRAIN_SAMPLES
-    with pytest.raises(AssertionError, match="touched"):
-        workload.train(1)
-
-
-def test_batches_come_in_dataset_order_and_wrap_at_the_end_of_the_epoch(
-    make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    ranges: list[tuple[int, int]] = []
-    read = StoreSplit.read
-
-    def noting(self: StoreSplit, start: int, stop: int) -> Batch:
-        ranges.append((start, stop))
-        return read(self, start, stop)
-
-    monkeypatch.setattr(StoreSplit, "read", noting)
-    workload = build(make_spec())
-    counts = [workload.train(20) for _ in range(4)]
-    assert [(count.num_steps, count.num_samples) for count in counts] == [
-        (20, 20 * BATCH), (20, 20 * BATCH), (10, 10 * BATCH), (20, 20 * BATCH),
-    ]  # fmt: skip
-    expected = [(step * BATCH, (step + 1) * BATCH) for step in [*range(50), *range(20)]]
-    assert ranges == expected, "the last 17 samples are dropped"
-
-
-def test_how_training_is_cut_into_calls_does_not_matter(make_spec: MakeSpec) -> None:
-    at_once, in_parts = build(make_spec()), build(make_spec())
-    at_once.train(12)
-    for num_steps in (1, 4, 0, 7):
-        assert in_parts.train(num_steps) == TrainCounts(num_steps=num_steps, num_samples=num_steps * BATCH)
-    assert is_same(flatten(at_once.state()), flatten(in_parts.state()))
-
-
-def test_evaluation_changes_nothing_and_ignores_its_batch_size(make_spec: MakeSpec) -> None:
-    workload = build(make_spec())
-    workload.train(5)
-    state = flatten(workload.state())
-    quality = workload.evaluate()
-    assert is_same(state, flatten(workload.state()))
-    other = build(make_spec(train={"eval_batch_size": 7}))
-    other.train(5)
-    assert other.evaluate() == pytest.approx(quality, abs=1e-5)
 
 
 def test_learning_rate_follows_the_policy(make_spec: MakeSpec) -> None:
@@ -192,12 +108,6 @@ def test_a_batch_of_the_whole_dataset_is_one_step_per_epoch(make_spec: MakeSpec)
     assert workload.train(5) == TrainCounts(num_steps=1, num_samples=TRAIN_SAMPLES)
 
 
-def test_diverged_training_is_an_error_at_the_end_of_the_block(make_spec: MakeSpec) -> None:
-    workload = build(make_spec(train={"opt_name": "sgd", "opt_base_learning_rate": 1e30}))
-    with pytest.raises(NotFiniteError, match=r"loss is not finite after step 20.*lower opt_base_learning_rate"):
-        workload.train(20)
-
-
 @pytest.mark.parametrize("bad_id", [3, -1, 2**31 - 1, -(2**31)])
 def test_an_id_outside_its_table_is_named_before_it_can_do_harm(
     make_spec: MakeSpec, tmp_path: Path, bad_id: int
@@ -234,14 +144,6 @@ def test_a_label_that_is_neither_class_is_named(make_spec: MakeSpec, tmp_path: P
 def test_missing_dataset_is_refused(make_spec: MakeSpec, tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"does not exist.*dlrmbench data"):
         build(make_spec(folder=tmp_path / "nowhere"))
-
-
-def test_several_processes_are_refused(make_spec: MakeSpec) -> None:
-    class TwoProcesses(SingleProcess):
-        size = 2
-
-    with pytest.raises(ConfigError, match=r"'reference' trains in one process, not in 2"):
-        ReferenceWorkload(make_spec(), TwoProcesses()).build()
 
 
 @pytest.mark.parametrize("precision", ["tf32", "bf16"])

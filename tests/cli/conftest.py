@@ -1,0 +1,31 @@
+"""What tests of commands share: a command line in this process, and workers that answer at once."""
+
+from collections.abc import Callable
+
+import pytest
+from sweep_builder import FastWorkers, use_fast_workers
+
+from harness.cli import main
+
+
+@pytest.fixture
+def command(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of one command line."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> FastWorkers:
+    """In place of the processes of a set, on a system that is not looked at: what it is does not change in a test."""
+    made = FastWorkers()
+    use_fast_workers(monkeypatch, made)
+    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    return made
