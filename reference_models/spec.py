@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -14,6 +15,17 @@ from reference_models.training.workload import Workload, WorkloadSpec
 
 Loader = Callable[[WorkloadSpec, World], Workload]
 """Makes a workload that is not built yet; imports what it needs when it is called."""
+
+
+def load_class(place: str) -> Loader:
+    """Make the loader of a workload's class, 'module:Class', which is imported when the loader is called."""
+    module, _, name = place.partition(":")
+
+    def load(spec: WorkloadSpec, world: World) -> Workload:
+        workload: Workload = getattr(import_module(module), name)(spec, world)
+        return workload
+
+    return load
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -21,45 +21,38 @@ SAMPLING_INTERVAL_S = 1.0
 _POWERCAP = Path("sys/class/powercap")
 
 
-class Counter:
-    """Adds up the energy since it was made. Asked for by `update`, which raises OSError where that fails."""
-
-    def __init__(self, name: str, source: str) -> None:
-        self.name, self.source = name, source
-        self.energy_j = 0.0
-
-    def update(self) -> None:
-        """Look once; between two looks less than one wrap of the counter may pass."""
-        raise NotImplementedError
-
-
-class EnergyCounter(Counter):
-    """Reads a counter of energy, in parts of `unit_j`; one that wraps does so at `range_units`."""
+class EnergyCounter:
+    """Adds up a counter of energy, in parts of `unit_j`, from now on; one that wraps does so at `range_units`."""
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
-        super().__init__(name, source)
+        self.name, self.source, self.energy_j = name, source, 0.0
         self._read, self._unit_j, self._range = read, unit_j, range_units
         self._last, self._total = read(), 0
 
     def update(self) -> None:
+        """Look once, before the counter has wrapped twice; OSError where that fails."""
         now = self._read()
         self._total += now - self._last + (self._range if now < self._last else 0)
         self._last, self.energy_j = now, self._total * self._unit_j
 
 
-class NvmlPower(Counter):
+class NvmlPower:
     """Adds up one accelerator's power (nvmlDeviceGetPowerUsage) times time, by trapezoids."""
 
     def __init__(self, nvml: Any, handle: Any, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
-        super().__init__(name, "NVML power, integrated")
+        self.name, self.source, self.energy_j = name, "NVML power, integrated", 0.0
         self._read = _asking(nvml, lambda: float(nvml.nvmlDeviceGetPowerUsage(handle)) * 1e-3)
         self._now_s = now_s
         self._last_s, self._last_w = now_s(), self._read()
 
     def update(self) -> None:
+        """Look once; OSError where that fails."""
         now_s, now_w = self._now_s(), self._read()
         self.energy_j += (now_s - self._last_s) * (now_w + self._last_w) / 2
         self._last_s, self._last_w = now_s, now_w
+
+
+Counter = EnergyCounter | NvmlPower
 
 
 def rapl_domain(folder: Path, name: str) -> EnergyCounter:

@@ -46,14 +46,18 @@ class LogisticRegression(nn.Module):
         return logits.squeeze(1)
 
 
-class _DenseOnlyWorkload(TrainingLoop):
+class DenseOnlyWorkload(TrainingLoop):
+    """Trains both MLPs on the dense features alone."""
+
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         with self._device:
             model = DenseOnly(self._spec.model, self._data.train.num_dense)
         return model, [build_dense_optimizer(self._spec.train, list(model.parameters()))]
 
 
-class _LogisticRegressionWorkload(TrainingLoop):
+class LogisticRegressionWorkload(TrainingLoop):
+    """Trains a weight per id and dense feature."""
+
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         train = self._data.train
         with self._device:
@@ -66,16 +70,11 @@ class _LogisticRegressionWorkload(TrainingLoop):
         return model, optimizers
 
 
-class _FrozenEmbeddingsWorkload(ReferenceWorkload):
+class FrozenEmbeddingsWorkload(ReferenceWorkload):
+    """Trains the model without updating its tables."""
+
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super()._build_model(num_embeddings)
         for parameter in model.embedding_parameters():
             parameter.requires_grad_(False)
         return model, optimizers[1:]
-
-
-BASELINES: dict[str, type[TrainingLoop]] = {
-    "dense_only": _DenseOnlyWorkload,
-    "logistic_regression": _LogisticRegressionWorkload,
-    "frozen_embeddings": _FrozenEmbeddingsWorkload,
-}

@@ -1,17 +1,16 @@
 """DLRM and DLRM-DCNv2 as the harness knows them. Torch-free."""
 
 from collections.abc import Collection, Mapping
-from functools import partial
+from importlib import import_module
 from typing import Any
 
 from reference_models.distributed.limits import refuse_impossible_ranks
-from reference_models.distributed.placement import PlannerEstimate
 from reference_models.dlrm.config import DLRMConfig, parse_model
 from reference_models.dlrm.costs import estimate_memory, list_matmuls, model_costs, phase_costs
 from reference_models.dlrm.phases import LABELS
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.spec import Costs, Implementation, ModelSpec
+from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 from reference_models.training.workload import Workload, WorkloadSpec
 
 _MLPS = ("bottom_mlp", "top_mlp")
@@ -42,49 +41,23 @@ def initialized_tensors(model: DLRMConfig) -> tuple[str, ...]:
     return ("embeddings", *(f"{part}_dense{n}" for part, num in layers for n in range(1, num + 1)))
 
 
-def _load_reference(spec: WorkloadSpec, world: World) -> Workload:
-    from reference_models.dlrm.reference import ReferenceWorkload
-
-    return ReferenceWorkload(spec, world)
-
-
 def _load_optimized(spec: WorkloadSpec, world: World) -> Workload:
-    if spec.runtime.device.startswith("cuda"):
-        from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
-
-        return CUDAGraphWorkload(spec, world)
-    from reference_models.dlrm.optimized import OptimizedWorkload
-
-    return OptimizedWorkload(spec, world)
+    on_cuda = spec.runtime.device.startswith("cuda")
+    name = "cuda_graph:CUDAGraphWorkload" if on_cuda else "optimized:OptimizedWorkload"
+    return load_class(f"reference_models.dlrm.{name}")(spec, world)
 
 
-def _load_torchrec(spec: WorkloadSpec, world: World) -> Workload:
-    try:
-        from reference_models.dlrm.torchrec import TorchRecWorkload
-    except (ImportError, OSError) as error:
-        raise _TORCHREC.explain_missing(error) from error
-
-    return TorchRecWorkload(spec, world)
-
-
-def _load_baseline(name: str, spec: WorkloadSpec, world: World) -> Workload:
-    from reference_models.dlrm.baselines import BASELINES
-
-    return BASELINES[name](spec, world)
-
-
-def _plan_devices(*args: Any, **options: Any) -> PlannerEstimate:
+def _import_with_torchrec(name: str) -> Any:
+    """Import a module of this folder that needs TorchRec. Raises ConfigError, with the line that installs it."""
     _TORCHREC.require_installed()
     try:
-        from reference_models.dlrm.planner import plan_for_devices
+        return import_module(f"reference_models.dlrm.{name}")
     except (ImportError, OSError) as error:
         raise _TORCHREC.explain_missing(error) from error
-
-    return plan_for_devices(*args, **options)
 
 
 _TORCHREC = Implementation(
-    load=_load_torchrec,
+    load=lambda spec, world: _import_with_torchrec("torchrec").TorchRecWorkload(spec, world),
     needs=("torchrec", "fbgemm_gpu"),
     how_to_install="Install it beside torch with: pip install --no-deps -r requirements/torchrec-cpu.txt "
     "(torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source).",
@@ -98,15 +71,17 @@ SPEC = ModelSpec(
     follow=follow,
     width_keys=(*_MLPS, _BOTH_MLPS),
     implementations={
-        "reference": Implementation(load=_load_reference),
+        "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
         "optimized": Implementation(load=_load_optimized),
         "torchrec": _TORCHREC,
     },
     costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
     phases=LABELS,
     baselines={
-        name: partial(_load_baseline, name) for name in ("dense_only", "logistic_regression", "frozen_embeddings")
+        "dense_only": load_class("reference_models.dlrm.baselines:DenseOnlyWorkload"),
+        "logistic_regression": load_class("reference_models.dlrm.baselines:LogisticRegressionWorkload"),
+        "frozen_embeddings": load_class("reference_models.dlrm.baselines:FrozenEmbeddingsWorkload"),
     },
     weights=initialized_tensors,
-    plan_devices=_plan_devices,
+    plan_devices=lambda *args, **options: _import_with_torchrec("planner").plan_for_devices(*args, **options),
 )

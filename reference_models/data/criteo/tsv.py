@@ -7,7 +7,7 @@ stays below `memory_bytes` whatever the files' size; the disk holds the columns 
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Annotated, Literal
@@ -134,9 +134,9 @@ def prepare_tsv(
     with unfinished(folder), Spool(folder) as spool:
         tally = _parse(train_files, eval_files, spool, max_malformed, report)
         parsed_s = time.monotonic()
-        num_train, eval_stop = split_rows(tally.file_rows, len(train_files), parameters)
-        _check_splits(data, spool, num_train, eval_stop)
-        num_embeddings = _number(spool, num_train, eval_stop, parameters, memory_bytes, report)
+        splits = split_rows(tally.file_rows, len(train_files), parameters)
+        _check_splits(data, spool, splits)
+        num_embeddings = _number(spool, splits, parameters, memory_bytes, report)
         if data.num_embeddings is not None and data.num_embeddings != num_embeddings:
             raise DatasetError(
                 f"{train_files[0]}: the files have {list(num_embeddings)} categories (and one for the rest), the "
@@ -144,8 +144,8 @@ def prepare_tsv(
                 "num_embeddings out to take what the files have."
             )
         numbered_s = time.monotonic()
-        _write(spool, folder, num_train, eval_stop, report)
-        num_samples = {"train": num_train, "eval": eval_stop - num_train}
+        _write(spool, folder, splits, report)
+        num_samples = {split: len(rows) for split, rows in splits.items()}
         digest = write_manifest(
             folder,
             {
@@ -170,7 +170,7 @@ def prepare_tsv(
             folder=folder,
             dataset_sha256=digest,
             num_samples=num_samples,
-            num_unused=spool.num_rows - eval_stop,
+            num_unused=spool.num_rows - splits["eval"].stop,
             num_embeddings=num_embeddings,
             num_lines=tally.num_lines,
             num_malformed=tally.num_malformed,
@@ -183,17 +183,24 @@ def prepare_tsv(
         )
 
 
-def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> tuple[int, int]:
-    """Return where training ends and where evaluation ends, in rows of all files one after another.
+def split_rows(file_rows: Sequence[int], num_train_files: int, parameters: PrepareParameters) -> dict[str, range]:
+    """Return the rows of each split, counted through all files one after another.
 
     `days` and `last_file` follow data_utils.py: rows are dealt to days with the remainder to the first ones, and of
     the last day the first half, rounded up, is "test", which the reference evaluates.
     """
     total = sum(file_rows)
     if parameters.split == "files":
-        return sum(file_rows[:num_train_files]), total
-    last_day = file_rows[-1] if parameters.num_days is None else total // parameters.num_days
-    return total - last_day, total - last_day + (last_day + 1) // 2
+        num_train, eval_stop = sum(file_rows[:num_train_files]), total
+    else:
+        last_day = file_rows[-1] if parameters.num_days is None else total // parameters.num_days
+        num_train, eval_stop = total - last_day, total - last_day + (last_day + 1) // 2
+    return {"train": range(num_train), "eval": range(num_train, eval_stop)}
+
+
+def _pieces(rows: range, num_rows: int = _COLUMN_ROWS) -> Iterator[tuple[int, int]]:
+    """Yield start and stop of each `num_rows` consecutive rows."""
+    return ((start, min(start + num_rows, rows.stop)) for start in rows[::num_rows])
 
 
 def _check_options(
@@ -252,49 +259,43 @@ def _parse(
     return tally
 
 
-def _check_splits(data: DataConfig, spool: Spool, num_train: int, eval_stop: int) -> None:
-    for split, start, stop, wanted in (
-        ("train", 0, num_train, data.train_samples),
-        ("eval", num_train, eval_stop, data.eval_samples),
-    ):
-        if start == stop:
+def _check_splits(data: DataConfig, spool: Spool, splits: Mapping[str, range]) -> None:
+    for split, wanted in (("train", data.train_samples), ("eval", data.eval_samples)):
+        found = len(splits[split])
+        if found == 0:
             raise DatasetError(f"the files give no {split} samples ({spool.num_rows} rows in all).")
-        if wanted is not None and wanted != stop - start:
+        if wanted is not None and wanted != found:
             raise DatasetError(
-                f"the files give {stop - start} {split} samples, the definition's data.{split}_samples is {wanted}: "
+                f"the files give {found} {split} samples, the definition's data.{split}_samples is {wanted}: "
                 "other files than the benchmark's."
             )
-        positives = sum(
-            int(spool.read("labels", np.uint8, low, min(low + _COLUMN_ROWS, stop)).sum())
-            for low in range(start, stop, _COLUMN_ROWS)
-        )
-        if positives in (0, stop - start):
+        pieces = _pieces(splits[split])
+        positives = sum(int(spool.read("labels", np.uint8, start, stop).sum()) for start, stop in pieces)
+        if positives in (0, found):
             raise DatasetError(
-                f"all {stop - start} {split} labels are {positives and 1}: nothing can be learnt or measured."
+                f"all {found} {split} labels are {positives and 1}: nothing can be learnt or measured."
             )
 
 
 def _number(
-    spool: Spool, num_train: int, eval_stop: int, parameters: PrepareParameters, memory_bytes: int, report: Progress
+    spool: Spool, splits: Mapping[str, range], parameters: PrepareParameters, memory_bytes: int, report: Progress
 ) -> tuple[int, ...]:
-    """Replace every category column by ids; the tables' sizes."""
+    """Replace every category column by ids; return the tables' sizes."""
     max_values = (memory_bytes - _WORKING_BYTES) // BYTES_PER_VALUE
     num_embeddings = []
     for feature in range(NUM_CRITEO_SPARSE):
-        dictionary = _count(spool, feature, num_train, parameters, max_values)
+        dictionary = _count(spool, feature, splits["train"], parameters, max_values)
         num_embeddings.append(dictionary.num_embeddings)
         name = category_name(feature)
-        for start in range(0, eval_stop, _COLUMN_ROWS):
-            column = _capped(spool, name, start, min(start + _COLUMN_ROWS, eval_stop), parameters)
-            spool.overwrite(name, start, dictionary.encode(column))
+        for start, stop in _pieces(range(splits["eval"].stop)):
+            spool.overwrite(name, start, dictionary.encode(_capped(spool, name, start, stop, parameters)))
         report("numbering", (feature + 1) / NUM_CRITEO_SPARSE)
     return tuple(num_embeddings)
 
 
-def _count(spool: Spool, feature: int, num_train: int, parameters: PrepareParameters, max_values: int) -> Dictionary:
+def _count(spool: Spool, feature: int, rows: range, parameters: PrepareParameters, max_values: int) -> Dictionary:
     counted = Counted.empty()
-    for start in range(0, num_train, _COLUMN_ROWS):
-        stop = min(start + _COLUMN_ROWS, num_train)
+    for start, stop in _pieces(rows):
         counted = counted.add(_capped(spool, category_name(feature), start, stop, parameters), start)
         if len(counted.values) > max_values:
             raise ConfigError(
@@ -314,19 +315,16 @@ def _capped(
     return column
 
 
-def _write(spool: Spool, folder: Path, num_train: int, eval_stop: int, report: Progress) -> None:
-    for split, first, last in (("train", 0, num_train), ("eval", num_train, eval_stop)):
-        writer = SplitWriter(folder, split, last - first, NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE)
-        for start in range(first, last, _STORE_ROWS):
-            stop = min(start + _STORE_ROWS, last)
-            columns = [
-                spool.read(category_name(feature), np.int32, start, stop) for feature in range(NUM_CRITEO_SPARSE)
-            ]
+def _write(spool: Spool, folder: Path, splits: Mapping[str, range], report: Progress) -> None:
+    categories = [category_name(feature) for feature in range(NUM_CRITEO_SPARSE)]
+    for split, rows in splits.items():
+        writer = SplitWriter(folder, split, len(rows), NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE)
+        for start, stop in _pieces(rows, _STORE_ROWS):
             chunk = Chunk(
                 spool.read("labels", np.uint8, start, stop),
                 spool.read("dense", np.float32, start, stop, NUM_CRITEO_DENSE),
-                np.stack(columns, axis=1),
+                np.stack([spool.read(name, np.int32, start, stop) for name in categories], axis=1),
             )
-            writer.write(start - first, chunk)
-            report("writing", stop / eval_stop)
+            writer.write(start - rows.start, chunk)
+            report("writing", stop / splits["eval"].stop)
         writer.close()
