@@ -76,23 +76,17 @@ def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
 
 
 def _parse_table(path: Path, where: str, rule: Mapping[str, Any]) -> Constraint:
-    limits = [rule.get("min"), rule.get("max")]
-    numbers = [number for number in (*limits, rule.get("at")) if number is not None]
-    is_bounds = bool(rule) and set(rule) <= {"min", "max"} and all(map(_is_number, numbers))
-    is_scaled = (
-        {"scales_with", "at"} < set(rule) <= {"min", "max", "scales_with", "at"}
-        and all(map(_is_number, numbers))
-        and rule["at"] > 0
-        and isinstance(rule["scales_with"], str)
-    )
-    is_same = set(rule) == {"same_as"} and isinstance(rule["same_as"], str)
-    if not (is_bounds or is_scaled or is_same):
+    bounds = set(rule) & {"min", "max"}
+    is_known = set(rule) == {"same_as"} or (bounds and set(rule) - bounds in (set(), {"scales_with", "at"}))
+    numbers = {key: rule[key] for key in ("min", "max", "at") if key in rule}
+    other = rule.get("same_as", rule.get("scales_with"))
+    is_sound = all(map(_is_number, numbers.values())) and numbers.get("at", 1) > 0 and isinstance(other, str | None)
+    if not (is_known and is_sound):
         raise DefinitionError(
             f"{path}: {where}: expected 'free', a value, {{min = …, max = …}}, "
             "{min = …, max = …, scales_with = KEY, at = NUMBER}, or {same_as = KEY}."
         )
-    other = rule.get("same_as") if is_same else rule.get("scales_with")
-    return Constraint(min=limits[0], max=limits[1], other=other, at=rule.get("at"))
+    return Constraint(**numbers, other=other)
 
 
 def _is_number(value: object) -> bool:

@@ -26,7 +26,6 @@ SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
-_OPTIONAL = ("runtime", "open")
 _SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "open")
 _WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "array": "a list"}
 T = TypeVar("T")
@@ -89,20 +88,12 @@ class Head:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Benchmark:
+class Benchmark(Head):
     """A problem with a quality target. `sections` holds the opaque tables as they are in the file.
 
     A workload states no quality and no score; asking one for them raises DefinitionError.
     """
 
-    name: str
-    version: int
-    title: str
-    description: str
-    status: Literal["own", "official", "workload"]
-    model: str
-    rounds: tuple[str, ...]
-    notes: tuple[str, ...]
     stated_quality: Quality | None
     stated_score: Score | None
     closed: Mapping[str, Constraint]
@@ -201,7 +192,7 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
         if is_workload and section in _JUDGED:
             if section in tables:
                 raise DefinitionError(f"{path}: a workload has no target, so section [{section}] has no place in it.")
-        elif not isinstance(tables.get(section, {} if section in _OPTIONAL else None), Mapping):
+        elif not isinstance(tables.get(section, {} if section in ("runtime", "open") else None), Mapping):
             raise DefinitionError(f"{path}: section [{section}] is missing or not a table.")
     head = _read(path, "benchmark", tables["benchmark"], Head)
     sections = {s: dict(tables.get(s, {})) for s in ("model", "data", "train", "runtime")}
@@ -222,11 +213,9 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
 
 def _read_score(path: Path, table: Mapping[str, Any]) -> Score:
     score = _read(path, "score", table, Score)
-    if score.num_runs <= 2 * score.drop:
-        raise DefinitionError(
-            f"{path}: score.num_runs {score.num_runs}: must exceed twice score.drop ({score.drop})."
-        )
-    return score
+    if score.num_runs > 2 * score.drop:
+        return score
+    raise DefinitionError(f"{path}: score.num_runs {score.num_runs}: must exceed twice score.drop ({score.drop}).")
 
 
 def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:

@@ -1,6 +1,5 @@
-"""What judges a log: the definition of its benchmark, the round whose rules apply, and the division it is in."""
+"""What judges a log: the definition of its benchmark, and the round whose rules apply."""
 
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
@@ -9,22 +8,6 @@ from rules.errors import DefinitionError
 from rules.logs import keys
 
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Division:
-    """What a division allows (training_rules.adoc, "Divisions" and "Run Results"). `max_init_s` is how long
-    initialisation may take untimed; `fixes_hyperparameters` is whether [closed] binds."""
-
-    name: str
-    max_init_s: float
-    fixes_hyperparameters: bool
-
-
-DIVISIONS = {
-    keys.CLOSED: Division(name=keys.CLOSED, max_init_s=30 * 60, fixes_hyperparameters=True),
-    keys.OPEN: Division(name=keys.OPEN, max_init_s=4 * 60 * 60, fixes_hyperparameters=False),
-}
 
 
 def find_definition(name: object, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
@@ -99,14 +82,9 @@ def _number(name: str) -> tuple[int, ...]:
     return tuple(map(int, name.split(".")))
 
 
-def max_init_s(division: Division, round_name: str | None) -> float:
-    """Return how long initialisation may take: 20 minutes in round 0.7; 4 hours in Open from round 2.0 on; else 30
-    minutes (compliance rules of each round, training_*/common.yaml)."""
+def max_init_s(division: str, round_name: str | None) -> float:
+    """Return how long initialisation may take untimed: 20 minutes in 0.7; 4 hours in Open from round 2.0 on; else
+    30 minutes (compliance rules of each round, training_*/common.yaml)."""
     if round_name == "0.7":
         return 20 * 60
-    return DIVISIONS[keys.CLOSED].max_init_s if round_name in ("1.0", "1.1") else division.max_init_s
-
-
-def find_division(name: object) -> Division:
-    """Return the division of a log's submission_division; Closed, the stricter one, where it says nothing."""
-    return DIVISIONS.get(name, DIVISIONS[keys.CLOSED]) if isinstance(name, str) else DIVISIONS[keys.CLOSED]
+    return 4 * 60 * 60 if division == keys.OPEN and not is_before(round_name, "2.0") else 30 * 60

@@ -20,33 +20,23 @@ SEVERITIES: tuple[Severity, ...] = ("error", "warning", "info")
 MAX_FINDINGS_PER_RULE = 20
 BROKEN = " failed"
 """How the reason ends that a rule was skipped for, where it builds on a broken one."""
-FAMILIES: dict[str, str] = {
-    "ST": "structure",
-    "TI": "timing",
-    "HP": "hyperparameters",
-    "CA": "cadence",
-    "QU": "quality",
-    "SE": "seeds",
-    "RS": "result sets",
-    "RC": "reference convergence points",
-    "SY": "system description",
-    "SU": "submission tree",
-    "PW": "power",
-    "RO": "rounds",
-}
-LOOKED_AT_BY: dict[str, tuple[str, ...]] = {
-    "ST": ("compliance",),
-    "TI": ("compliance",),
-    "HP": ("compliance",),
-    "QU": ("compliance",),
-    "SE": ("seed",),
-    "RC": ("rcp",),
-    "SY": ("system",),
-    "RS": ("package",),
-    "SU": ("package", "repo"),
-    "PW": ("package",),
-}
-"""Cadence is looked at by none (mlcommons/logging issue 79)."""
+_FAMILIES: tuple[tuple[str, str, tuple[str, ...]], ...] = (
+    ("ST", "structure", ("compliance",)),
+    ("TI", "timing", ("compliance",)),
+    ("HP", "hyperparameters", ("compliance",)),
+    ("CA", "cadence", ()),
+    ("QU", "quality", ("compliance",)),
+    ("SE", "seeds", ("seed",)),
+    ("RS", "result sets", ("package",)),
+    ("RC", "reference convergence points", ("rcp",)),
+    ("SY", "system description", ("system",)),
+    ("SU", "submission tree", ("package", "repo")),
+    ("PW", "power", ("package",)),
+    ("RO", "rounds", ()),
+)
+FAMILIES = {letters: name for letters, name, _ in _FAMILIES}
+LOOKED_AT_BY = {letters: checkers for letters, _, checkers in _FAMILIES if checkers}
+"""The official checkers of each family. Cadence is looked at by none (mlcommons/logging issue 79)."""
 S = TypeVar("S")
 
 
@@ -90,7 +80,8 @@ class Finding:
 class Rule(Generic[S]):
     """A rule over subjects of type S. `requires` are codes of rules that must not have failed before.
 
-    `applies` returns why the rule does not apply to a subject, or None where it does.
+    `applies` returns why the rule does not apply to a subject, or None where it does; `place` where a problem is that
+    names no place, None for the subject itself.
     """
 
     code: str
@@ -99,9 +90,14 @@ class Rule(Generic[S]):
     remedy: str
     severity: Severity
     requires: frozenset[str]
-    explanation: str
     check: Callable[[S], Iterable[Problem]]
     applies: Callable[[S], str | None]
+    place: Callable[[S], Path | None]
+
+    @property
+    def explanation(self) -> str:
+        """Return the docstring of the rule's function as one line."""
+        return " ".join((self.check.__doc__ or "").split())
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -125,23 +121,13 @@ def rule(
     severity: Severity = "error",
     requires: frozenset[str] | set[str] = frozenset(),
     applies: Callable[[S], str | None] = lambda subject: None,
+    place: Callable[[S], Path | None] = lambda subject: None,
 ) -> Callable[[Callable[[S], Iterable[Problem]]], Rule[S]]:
     """Turn a function over a subject into a Rule; its docstring becomes the explanation."""
-
-    def make(check: Callable[[S], Iterable[Problem]]) -> Rule[S]:
-        return Rule(
-            code=code,
-            title=title,
-            source=source,
-            remedy=remedy,
-            severity=severity,
-            requires=frozenset(requires),
-            explanation=" ".join((check.__doc__ or "").split()),
-            check=check,
-            applies=applies,
-        )
-
-    return make
+    return lambda check: Rule(
+        code=code, title=title, source=source, remedy=remedy, severity=severity, requires=frozenset(requires),
+        check=check, applies=applies, place=place,
+    )  # fmt: skip
 
 
 def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...]:
@@ -176,7 +162,7 @@ def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
             problem = Problem(
                 message=f"{num_more} more findings of {checked.code} are not listed", severity=problem.severity
             )
-        place = problem.place or path
+        place = problem.place or checked.place(subject) or path
         file, line_num = (place.path, place.line_num) if isinstance(place, LogLine | Unparsed) else (str(place), None)
         yield Finding(
             code=checked.code,

@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 
 from rules.benchmarks.constraints import Constraint
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import Division, find_division, is_before
+from rules.benchmarks.rounds import is_before
 from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
@@ -28,7 +28,8 @@ class LogSubject:
     log: RunLog
     benchmark: Benchmark | None
     round: str | None
-    division: Division
+    division: str
+    """Closed, the stricter one, where the log does not say Open."""
     is_official: bool
     is_ours: bool
     foreign_round: str | None = None
@@ -36,7 +37,7 @@ class LogSubject:
 
     @property
     def is_closed(self) -> bool:
-        return self.division.fixes_hyperparameters
+        return self.division == keys.CLOSED
 
     def is_at_least(self, round_name: str) -> bool:
         """Return whether the rules are of this official round or a later one."""
@@ -149,7 +150,7 @@ def make_log_subject(
         log=log,
         benchmark=benchmark,
         round=round_name,
-        division=find_division(log.value(keys.SUBMISSION_DIVISION)),
+        division=keys.OPEN if log.value(keys.SUBMISSION_DIVISION) == keys.OPEN else keys.CLOSED,
         is_official=benchmark is not None and benchmark.status == "official",
         is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
         foreign_round=foreign_round,

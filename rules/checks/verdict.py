@@ -1,14 +1,15 @@
 """The verdict on a log, a set, a submission or a round."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass, fields, replace
+from typing import Any, Literal, TypeVar, cast
 
 from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
 from rules.official.opinion import OfficialOpinion
 
 Level = Literal["log", "set", "submission", "round"]
 VerdictOutcome = Literal["valid", "invalid", "incomplete"]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -61,23 +62,15 @@ def has_error(findings: Sequence[Finding]) -> bool:
     return any(finding.severity == "error" for finding in findings)
 
 
-def relocate(verdict: Verdict, old: str, new: str) -> Verdict:
-    """Return a verdict that was reached on a copy with every path that begins with `old` beginning with `new`."""
-
-    def moved(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
-        return tuple(
-            replace(finding, path=finding.path.replace(old, new), message=finding.message.replace(old, new))
-            for finding in findings
+def relocate(part: T, old: str, new: str) -> T:
+    """Return a verdict, or a part of one, that was reached on a copy with every path `old` replaced by `new`."""
+    moved: Any = part
+    if isinstance(part, str):
+        moved = part.replace(old, new)
+    elif isinstance(part, tuple):
+        moved = tuple(relocate(inner, old, new) for inner in part)
+    elif isinstance(part, Verdict | Finding | Outcome | OfficialOpinion):
+        moved = replace(
+            part, **{member.name: relocate(getattr(part, member.name), old, new) for member in fields(part)}
         )
-
-    return replace(
-        verdict,
-        subject=verdict.subject.replace(old, new),
-        findings=moved(verdict.findings),
-        outcomes=tuple(
-            replace(outcome, subject=outcome.subject.replace(old, new), findings=moved(outcome.findings))
-            for outcome in verdict.outcomes
-        ),
-        official=tuple(replace(opinion, subject=opinion.subject.replace(old, new)) for opinion in verdict.official),
-        parts=tuple(relocate(part, old, new) for part in verdict.parts),
-    )
+    return cast(T, moved)

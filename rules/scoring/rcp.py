@@ -174,7 +174,10 @@ def judge_epochs(
     point, how = find_point(batch_size, points, num_runs)
     if point is None:
         return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
-    mean = olympic([_NOT_CONVERGED if value is None else _bounded(round(value, 3)) for value in epochs])
+    # Kept within what sums can hold, which is far beyond any training.
+    mean = olympic(
+        [_NOT_CONVERGED if value is None else max(-_MOST, min(round(value, 3), _MOST)) for value in epochs]
+    )
     if mean <= 0:
         return _untested("failed", f"a mean of {mean} {unit} to converge is impossible")
     limit = point.mean / point.max_speedup
@@ -194,11 +197,6 @@ def judge_epochs(
         reason = f"converges faster than the reference allows: {reason}"
     factor = 1.0 if status == "missing" else max(1.0, point.mean / mean)
     return Convergence(status=status, reason=reason, factor=factor, mean_epochs=mean, point=point, unit=unit)
-
-
-def _bounded(epochs: float) -> float:
-    """Kept within what sums can hold; far beyond any training."""
-    return max(-_MOST, min(epochs, _MOST))
 
 
 def _untested(status: RcpStatus, reason: str) -> Convergence:

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from functools import partial
+from pathlib import Path
 
 from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
@@ -33,6 +34,10 @@ def _has_tree(subject: SetSubject) -> str | None:
     return None if subject.result_set.system is not None else "a bare directory of logs names no system"
 
 
+def _file(subject: SetSubject) -> Path | None:
+    return subject.result_set.system_json
+
+
 def _has_desc(subject: SetSubject) -> str | None:
     return None if subject.system_fields else "there is no system description"
 
@@ -43,6 +48,7 @@ def _has_desc(subject: SetSubject) -> str | None:
     source=_SOURCE,
     remedy="Write systems/<system>.json; 'dlrmbench system' fills in what this machine knows.",
     applies=_has_tree,
+    place=_file,
 )
 def description_exists(subject: SetSubject) -> Iterator[Problem]:
     """systems/<system>.json beside results/ describes the system and can be read. Of our own logs it is a warning."""
@@ -56,10 +62,10 @@ def description_exists(subject: SetSubject) -> Iterator[Problem]:
         )
     elif subject.system_desc is not None and not subject.system_fields:
         reason = subject.system_desc.error or "an empty object"
-        yield Problem(reason, subject.result_set.system_json, expected="a JSON object", severity=severity)
+        yield Problem(reason, expected="a JSON object", severity=severity)
 
 
-_rule = partial(rule, requires={"SY101"}, applies=_has_desc)
+_rule = partial(rule, requires={"SY101"}, applies=_has_desc, place=_file)
 
 
 @_rule(
@@ -74,7 +80,6 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
     if missing:
         yield Problem(
             f"{len(missing)} of 33 fields are missing",
-            subject.result_set.system_json,
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
             severity="warning" if is_before(subject.round, "3.0") else "error",
@@ -100,7 +105,6 @@ def fields_are_strings(subject: SetSubject) -> Iterator[Problem]:
             crashes = field in _JOINED
             yield Problem(
                 f"{field} is no string" + ("; the official checker crashes on it" if crashes else ""),
-                subject.result_set.system_json,
                 found=show(value),
                 expected="a string" if isinstance(value, dict | list) or value is None else show(str(value)[:40]),
                 severity="error" if crashes and not subject.is_own else None,
@@ -123,7 +127,6 @@ def status_is_known(subject: SetSubject) -> Iterator[Problem]:
         is_spelling = isinstance(status, str) and letters(status) in map(letters, STATUSES)
         yield Problem(
             "unknown status",
-            subject.result_set.system_json,
             found=show(status),
             expected=" | ".join(STATUSES),
             severity="info" if subject.round is None else "warning" if is_spelling else "error",
@@ -143,12 +146,7 @@ def submitter_matches(subject: SetSubject) -> Iterator[Problem]:
     folder = subject.result_set.organization
     submitter = subject.system_fields.get("submitter")
     if folder is not None and isinstance(submitter, str) and letters(submitter) != letters(folder):
-        yield Problem(
-            "submitter is not the directory's organisation",
-            subject.result_set.system_json,
-            found=show(submitter),
-            expected=show(folder),
-        )
+        yield Problem("submitter is not the directory's organisation", found=show(submitter), expected=show(folder))
 
 
 @_rule(
@@ -166,7 +164,6 @@ def division_matches(subject: SetSubject) -> Iterator[Problem]:
         usual = named.most_common(1)[0][0]
         yield Problem(
             "division is not that of the logs",
-            subject.result_set.system_json,
             found=show(division),
             expected=show(usual),
             severity="warning" if letters(division) == letters(usual) else None,
@@ -192,7 +189,6 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
         if number is None or (field == "number_of_nodes" and number < 1):
             yield Problem(
                 f"{field} is no count",
-                subject.result_set.system_json,
                 found=show(value),
                 expected="a whole number" + (" of at least 1" if field == "number_of_nodes" else ""),
                 severity="warning" if subject.is_own or field not in _NEEDED_COUNTS else None,
@@ -214,7 +210,6 @@ def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
     if empty:
         yield Problem(
             f"{len(empty)} fields are empty",
-            subject.result_set.system_json,
             found=", ".join(empty[:5]) + (", …" if len(empty) > 5 else ""),
             expected="a meaningful response",
         )
@@ -230,7 +225,7 @@ def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
 def plain_json(subject: SetSubject) -> Iterator[Problem]:
     """The file is UTF-8 without a byte order mark, no key occurs twice, and no value is NaN or infinite."""
     for oddity in subject.system_desc.oddities if subject.system_desc is not None else ():
-        yield Problem(oddity, subject.result_set.system_json)
+        yield Problem(oddity)
 
 
 @_rule(
@@ -244,9 +239,4 @@ def name_matches(subject: SetSubject) -> Iterator[Problem]:
     """system_name is the name of the file and of the directory of results. Many published ones are not."""
     name, system = subject.system_fields.get("system_name"), subject.result_set.system
     if not subject.is_own and isinstance(name, str) and system is not None and name != system:
-        yield Problem(
-            "system_name is not the file's name",
-            subject.result_set.system_json,
-            found=show(name),
-            expected=show(system),
-        )
+        yield Problem("system_name is not the file's name", found=show(name), expected=show(system))

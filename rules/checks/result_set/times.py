@@ -4,7 +4,6 @@ The rules allow both, and forbid choosing runs by their results; so this only sh
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from statistics import median
 
 from rules.checks.rule import Problem, rule
@@ -16,19 +15,11 @@ _MIN_GAPS = 2.0
 """A gap counts from this many times the median run, so that pauses between jobs do not."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Span:
-    """One run with its initialisation, in milliseconds since 1970."""
-
-    run: RunResult
-    start_ms: float
-    stop_ms: float
-
-
-def _spans(subject: SetSubject) -> list[_Span]:
-    """By start; a run that is there twice (RS103) counts once."""
+def _spans(subject: SetSubject) -> list[tuple[float, float, RunResult]]:
+    """Begin of initialisation and end of each run, in milliseconds since 1970, by start; a run that is there twice
+    (RS103) counts once."""
     spans = {
-        timed_ms[0]: _Span(run, timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1])
+        timed_ms[0]: (timed_ms[0] - (run.init_s or 0.0) * 1e3, timed_ms[1], run)
         for run in subject.runs
         if (timed_ms := run.timed_ms) is not None
     }
@@ -54,16 +45,16 @@ def _timed_elsewhere(subject: SetSubject) -> str | None:
 def runs_do_not_overlap(subject: SetSubject) -> Iterator[Problem]:
     """No run starts before an earlier one has ended. Allowed where every run has hardware of its own. Runs of this
     harness share one system, so there it is a warning."""
-    overlapping: list[_Span] = []
+    overlapping: list[RunResult] = []
     end_ms = -1.0
-    for span in _spans(subject):
-        if span.run.started_ms is not None and span.run.started_ms < end_ms:
-            overlapping.append(span)
-        end_ms = max(end_ms, span.stop_ms)
+    for _, stop_ms, run in _spans(subject):
+        if run.started_ms is not None and run.started_ms < end_ms:
+            overlapping.append(run)
+        end_ms = max(end_ms, stop_ms)
     if overlapping:
         yield Problem(
             "runs overlap in time",
-            overlapping[0].run.path,
+            overlapping[0].path,
             found=f"{len(overlapping)} of {len(subject.runs)} runs start before an earlier one has ended",
             severity="warning" if subject.is_ours else None,
         )
@@ -81,18 +72,18 @@ def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
     """Between the end of the runs so far and the start of the next is less than twice the median time of a run.
     A longer pause may hold a run that is not shown, or a night."""
     spans = _spans(subject)
-    usual_ms = median(span.stop_ms - span.start_ms for span in spans)
-    gaps: list[tuple[float, _Span]] = []
-    end_ms = spans[0].stop_ms
-    for span in spans[1:]:
-        if span.start_ms - end_ms > _MIN_GAPS * usual_ms:
-            gaps.append((span.start_ms - end_ms, span))
-        end_ms = max(end_ms, span.stop_ms)
+    usual_ms = median(stop_ms - start_ms for start_ms, stop_ms, _ in spans)
+    gaps: list[tuple[float, RunResult]] = []
+    end_ms = spans[0][1]
+    for start_ms, stop_ms, run in spans[1:]:
+        if start_ms - end_ms > _MIN_GAPS * usual_ms:
+            gaps.append((start_ms - end_ms, run))
+        end_ms = max(end_ms, stop_ms)
     if gaps:
-        longest_ms, span = max(gaps, key=lambda gap: gap[0])
+        longest_ms, run = max(gaps, key=lambda gap: gap[0])
         yield Problem(
             "there was time for other runs",
-            span.run.path,
+            run.path,
             found=f"a gap of {longest_ms / 1e3:.0f} s before this run"
             + (f", and {len(gaps) - 1} shorter ones" if len(gaps) > 1 else ""),
             expected=f"less than {_MIN_GAPS:g} times a run's {usual_ms / 1e3:.0f} s",

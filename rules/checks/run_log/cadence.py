@@ -144,21 +144,17 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     inside = [line for line in subject.log.lines[first + 1 : last] if line.key in _CYCLE]
     stop = subject.log.lines[last]
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
-    for index in range(0, len(inside), len(_CYCLE)):
-        cycle = inside[index : index + len(_CYCLE)]
-        found = tuple(line.key for line in cycle)
-        is_last = index + len(_CYCLE) >= len(inside)
-        if found == _CYCLE or (is_last and is_aborted and found in (_CYCLE[:2], (*_CYCLE[:4], keys.EVAL_STOP))):
-            continue
-        position = next((i for i, (a, b) in enumerate(zip(found, _CYCLE, strict=False)) if a != b), len(found))
-        line = cycle[position] if position < len(cycle) else stop
+    size = len(_CYCLE)
+    wrong = next((index for index, line in enumerate(inside) if line.key != _CYCLE[index % size]), len(inside))
+    ending = tuple(line.key for line in inside[wrong - wrong % size :])
+    if ending and not (is_aborted and ending in (_CYCLE[:2], (*_CYCLE[:4], keys.EVAL_STOP))):
+        line = inside[wrong] if wrong < len(inside) else stop
         yield Problem(
-            f"block {index // len(_CYCLE) + 1} is not followed as it should be",
+            f"block {wrong // size + 1} is not followed as it should be",
             line,
             found=line.key,
-            expected=_CYCLE[position] if position < len(_CYCLE) else keys.RUN_STOP,
+            expected=_CYCLE[wrong % size],
         )
-        return
     if not inside:
         yield Problem("the run trained no block", stop, found="no block_start", expected="at least one block")
 

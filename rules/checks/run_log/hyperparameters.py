@@ -32,7 +32,7 @@ def allowed_values(subject: LogSubject) -> Iterator[Problem]:
     quotes or a boolean is no number. Open binds only where the definition has a section [open]. A value that
     depends on another key is below it, since the official checker reads a log from top to bottom."""
     assert subject.benchmark is not None
-    log, division = subject.log, subject.division.name.capitalize()
+    log, division = subject.log, subject.division.capitalize()
     for key, general in subject.allowed.items():
         constraint = general.resolve(log.value)
         is_free = not subject.is_closed and general.free

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import as_number
+from rules.logs.log import LogLine, as_number
 from rules.logs.text import show
 from rules.scoring.results import evaluations_inside_run
 
@@ -20,6 +20,12 @@ def _target(subject: LogSubject) -> float | None:
     if benchmark is None or not (subject.is_closed or subject.is_ours or benchmark.quality.binds_open):
         return None
     return benchmark.quality.target
+
+
+def _stop(subject: LogSubject, status: str) -> LogLine | None:
+    """The run_stop of a run that ended with a status."""
+    stop = subject.log.last(keys.RUN_STOP)
+    return stop if stop is not None and stop.metadata.get(keys.STATUS) == status else None
 
 
 @rule(
@@ -47,8 +53,8 @@ def status_is_known(subject: LogSubject) -> Iterator[Problem]:
 def success_means_met(subject: LogSubject) -> Iterator[Problem]:
     """A run of status success holds an evaluation inside the timed run that meets the target (and is at most 1);
     for this harness's logs it is the last one."""
-    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
-    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.SUCCESS:
+    target, stop = _target(subject), _stop(subject, keys.SUCCESS)
+    if target is None or stop is None:
         return
     evaluations = evaluations_inside_run(subject.log)
     judged = evaluations[-1:] if subject.is_ours else evaluations
@@ -62,10 +68,10 @@ def success_means_met(subject: LogSubject) -> Iterator[Problem]:
         )
 
 
-def _apart(quality: float, target: float) -> str:
+def _apart(quality: float, target: float | None) -> str:
     """A quality with as many digits as distinguish it from the target."""
     short = f"{quality:.6g}"
-    return repr(quality) if quality != target and short == f"{target:.6g}" else short
+    return repr(quality) if target is not None and quality != target and short == f"{target:.6g}" else short
 
 
 @rule(
@@ -78,8 +84,8 @@ def _apart(quality: float, target: float) -> str:
 def run_converged(subject: LogSubject) -> Iterator[Problem]:
     """A run of status aborted is rejected by itself. A set may hold one: it counts as infinitely slow and is
     dropped as the slowest."""
-    stop = subject.log.last(keys.RUN_STOP)
-    if stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+    stop = _stop(subject, keys.ABORTED)
+    if stop is None:
         return
     best = max((quality for _, quality in evaluations_inside_run(subject.log)), default=None)
     target = _target(subject)
@@ -88,13 +94,13 @@ def run_converged(subject: LogSubject) -> Iterator[Problem]:
     yield Problem(
         ("the run says aborted" if is_met else "the run did not converge") + (f" ({show(reason)})" if reason else ""),
         stop,
-        found="status aborted" if is_met else "no evaluation" if best is None else _best(best, target),
+        found="status aborted"
+        if is_met
+        else "no evaluation"
+        if best is None
+        else f"best quality {_apart(best, target)}",
         expected="status success" if target is None or is_met else f"at least {target:.6g}",
     )
-
-
-def _best(quality: float, target: float | None) -> str:
-    return f"best quality {quality:.6g}" if target is None else f"best quality {_apart(quality, target)}"
 
 
 @rule(
@@ -107,8 +113,8 @@ def _best(quality: float, target: float | None) -> str:
 )
 def aborted_means_not_met(subject: LogSubject) -> Iterator[Problem]:
     """Where an evaluation meets the target the run has succeeded; a log that says aborted contradicts itself."""
-    target, stop = _target(subject), subject.log.last(keys.RUN_STOP)
-    if target is None or stop is None or stop.metadata.get(keys.STATUS) != keys.ABORTED:
+    target = _target(subject)
+    if target is None or _stop(subject, keys.ABORTED) is None:
         return
     for line, quality in evaluations_inside_run(subject.log):
         if quality >= target:

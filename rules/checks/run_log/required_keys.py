@@ -25,10 +25,6 @@ class Kind(NamedTuple):
     holds: Callable[[Any], bool]
 
 
-def _is_whole(value: Any, low: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and low <= value <= MAX_WHOLE
-
-
 def _is_throughput(value: Any) -> bool:
     number = as_number(value.get("throughput")) if isinstance(value, dict) else None
     return number is not None and number > 0
@@ -41,11 +37,11 @@ TEXT = Kind("a string that is not empty", lambda value: isinstance(value, str) a
 DIVISION = Kind("'closed' or 'open'", lambda value: value in (keys.CLOSED, keys.OPEN))
 STATUSES = ("onprem", "cloud", "research", "preview")
 STATUS = Kind(f"one of {', '.join(STATUSES)}", lambda value: value in STATUSES)
-WHOLE = Kind("a whole number of at least 0", lambda value: _is_whole(value, 0))
-COUNT = Kind("a whole number of at least 1", lambda value: _is_whole(value, 1))
+WHOLE = Kind("a whole number of at least 0", lambda value: type(value) is int and 0 <= value <= MAX_WHOLE)
+COUNT = Kind("a whole number of at least 1", lambda value: type(value) is int and 1 <= value <= MAX_WHOLE)
 POSITIVE = Kind("a number above 0", lambda value: (as_number(value) or 0) > 0)
 NUMBER = Kind("a number", lambda value: as_number(value) is not None)
-ANY_WHOLE = Kind("a whole number", lambda value: isinstance(value, int) and not isinstance(value, bool))
+ANY_WHOLE = Kind("a whole number", lambda value: type(value) is int)
 SOME_WHOLE = Kind("a whole number", lambda value: as_whole(value) is not None)
 SOME_COUNT = Kind("a count of at least 1", lambda value: (as_whole(value) or 0) >= 1)
 DIGEST = Kind("64 hexadecimal digits", lambda value: isinstance(value, str) and bool(_DIGEST.match(value)))

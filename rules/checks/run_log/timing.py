@@ -86,7 +86,7 @@ def init_within_limit(subject: LogSubject) -> Iterator[Problem]:
             "initialisation took too long",
             stop,
             found=f"{took_s:.0f} s",
-            expected=f"under {limit_s:.0f} s in the {subject.division.name} division",
+            expected=f"under {limit_s:.0f} s in the {subject.division} division",
         )
     named = subject.log.first(keys.SUBMISSION_DIVISION)
     if named is not None and named.line_num > stop.line_num and subject.is_at_least("2.0"):

@@ -1,7 +1,6 @@
 """One run, one result: the same run in two sets of a submission, or in two submissions of a round."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
@@ -18,18 +17,14 @@ _NOT_HARDWARE = frozenset(
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class _Twin:
-    run: RunResult
-    of: JudgedSet
-    other_run: RunResult
-    other: JudgedSet
+_Place = tuple[RunResult, JudgedSet]
+"""A run and its set."""
 
 
-def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
+def _twins(sets: Iterable[JudgedSet]) -> Iterator[tuple[_Place, _Place]]:
     """Runs that an earlier set holds too: the same bytes, or the same run_start to the millisecond and the same
     qualities."""
-    seen: dict[object, tuple[RunResult, JudgedSet]] = {}
+    seen: dict[object, _Place] = {}
     for judged in sets:
         for run in judged.runs:
             marks: list[object] = [run.log_sha256]
@@ -37,34 +32,34 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[_Twin]:
                 marks.append((run.started_ms, tuple(each.quality for each in run.evaluations)))
             found = next((seen[mark] for mark in marks if mark in seen), None)
             if found is not None and found[1] is not judged:
-                yield _Twin(run, judged, *found)
+                yield (run, judged), found
             for mark in marks:
                 seen.setdefault(mark, (run, judged))
 
 
-def _problem(twin: _Twin, severity: Severity | None = None) -> Problem:
+def _problem(run: RunResult, other: RunResult, severity: Severity | None = None) -> Problem:
     return Problem(
-        f"the same run as {twin.other_run.path}",
-        twin.run.path,
-        found=None if twin.run.started_ms is None else f"run_start {show(twin.run.started_ms)}",
+        f"the same run as {other.path}",
+        run.path,
+        found=None if run.started_ms is None else f"run_start {show(run.started_ms)}",
         expected="a run of its own",
         severity=severity,
     )
 
 
-def _same_hardware(twin: _Twin) -> bool:
-    first, other = twin.of.system_desc, twin.other.system_desc
-    if first is None or other is None:
+def _same_hardware(first: JudgedSet, other: JudgedSet) -> bool:
+    if first.system_desc is None or other.system_desc is None:
         return False
-    return all(first.get(field) == other.get(field) for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE)
+    hardware = [field for field in SYSTEM_FIELDS if field not in _NOT_HARDWARE]
+    return all(first.system_desc.get(field) == other.system_desc.get(field) for field in hardware)
 
 
 @rule("SU201", "every run belongs to one result", source=_CONTENT, remedy="Measure each system by runs of its own.")
 def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     """No run is in two sets of the submission. Where both systems are described with the same hardware (as when the
     same runs are reported with two ways of measuring power), that is a warning."""
-    for twin in _twins(subject.sets):
-        yield _problem(twin, severity="warning" if _same_hardware(twin) else None)
+    for (run, judged), (other_run, other) in _twins(subject.sets):
+        yield _problem(run, other_run, severity="warning" if _same_hardware(judged, other) else None)
 
 
 @rule(
@@ -75,9 +70,10 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     """No run is in the submissions of two organisations."""
-    for twin in _twins(each for submission in subject.submissions for each in submission.sets):
-        if twin.of.result_set.organization != twin.other.result_set.organization:
-            yield _problem(twin)
+    sets = (judged for submission in subject.submissions for judged in submission.sets)
+    for (run, judged), (other_run, other) in _twins(sets):
+        if judged.result_set.organization != other.result_set.organization:
+            yield _problem(run, other_run)
 
 
 @rule(
