@@ -1,5 +1,6 @@
 """`report`: results as one self-contained page, or as JSON, CSV or Markdown."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import click
@@ -54,8 +55,9 @@ def report(
     if output_format == "parquet" or any(is_document(path) for path in paths):
         _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
         return
-    from reports.facts.find import with_prices
-    from reports.page.report import find_baseline, gather_everything, render_report, write_whole
+    from reports.facts.find import find_by_label, with_prices
+    from reports.page.gathered import gather_everything
+    from reports.page.report import render_report, write_whole
     from rules.errors import InputError
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
@@ -63,15 +65,12 @@ def report(
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
     gathered = gather_everything(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     try:
-        find_baseline(gathered.sets, baseline)
-        sets = with_prices(gathered.sets, prices)
+        base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
+        gathered = replace(gathered, sets=with_prices(gathered.sets, prices))
     except InputError as error:
         # A name on the command line, not a file, is wrong.
         raise click.UsageError(str(error)) from None
-    text = render_report(
-        sets, output_format=output_format, title=title, sweeps=gathered.sweeps, profiles=gathered.profiles,
-        baseline=baseline, measured=gathered.measured,
-    )  # fmt: skip
+    text = render_report(gathered, output_format=output_format, title=title, baseline=base)
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

@@ -4,7 +4,8 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode
 from reports.facts.facts import SetFacts
-from reports.page.report import gather_everything, write_page
+from reports.page.gathered import gather_everything
+from reports.page.report import write_page
 
 
 def finish_set(folder: Path) -> tuple[SetFacts, Path]:

@@ -16,7 +16,7 @@ from reports.facts.measured_sets import MeasuredSet, find_measured, measured_sid
 from reports.facts.profile import PROFILE_FILE
 from reports.facts.records import read_record
 from reports.facts.sides import Side, side_of
-from reports.statistics.intervals import LogSummary, log_summary
+from reports.statistics.intervals import LogSummary
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
@@ -86,7 +86,7 @@ class SweepRow:
     @property
     def throughput(self) -> LogSummary | None:
         if self.measured is not None:
-            return log_summary(self.measured.rates) if self.measured.counts_samples else None
+            return self.measured.throughput
         return self.facts.summary("throughput_samples_per_s") if self.facts else None
 
     @property

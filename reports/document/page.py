@@ -5,7 +5,7 @@ from typing import Literal
 
 from markupsafe import Markup
 
-from reports.document.blocks import Block, Fact, Table
+from reports.document.blocks import Block, Fact
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -35,8 +35,7 @@ class GroupView:
     id: str
     heading: str
     status_line: str
-    table: Table
-    notes: tuple[str, ...]
+    has_several: bool
     sections: tuple[PageSection, ...]
     finding: str = ""
 

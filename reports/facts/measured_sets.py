@@ -6,6 +6,7 @@ from typing import Any
 
 from reports.facts.records import read_record, read_run_set, settings_of
 from reports.facts.sides import HARDWARE, Sample, Side
+from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.records.kinds import KINDS
@@ -54,6 +55,11 @@ class MeasuredSet:
     def rates(self) -> tuple[float, ...]:
         """Samples per second, one per process of a measurement of throughput."""
         return tuple(process.num_samples / process.duration_s for process in self.processes)
+
+    @property
+    def throughput(self) -> LogSummary | None:
+        """Of its rates; None where it does not count samples."""
+        return log_summary(self.rates) if self.counts_samples else None
 
     def mean(self, member: str) -> float | None:
         """Over the processes; None where one does not say it."""

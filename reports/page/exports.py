@@ -4,8 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.document.blocks import Block, Heading, Prose
+from reports.document.glossary import status_line
 from reports.facts.facts import SetFacts
-from reports.page.page import comparable_groups, group_view
+from reports.page.page import comparable_groups, group_heading
+from reports.page.sections.comparison import compare_group
+from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
 from reports.tables.columns import frame_csv
 from reports.tables.documents import json_text
@@ -26,8 +29,9 @@ def export_csv(sets: Sequence[SetFacts]) -> str:
 def export_markdown(sets: Sequence[SetFacts]) -> str:
     """The verdict tables, one per group of comparable configurations."""
     blocks: list[Block] = []
-    for index, group in enumerate(comparable_groups(sets)):
-        view = group_view(group, index)
-        blocks += [Heading(text=view.heading), Prose(text=view.status_line), replace(view.table, caption="")]
-        blocks += [Prose(text=note) for note in view.notes]
+    groups = comparable_groups(sets)
+    for index, group in enumerate(groups):
+        blocks += [Heading(text=group_heading(groups, index)), Prose(text=status_line(group[0].status))]
+        blocks.append(replace(verdict_table(group, "", compare_group(group, group[0])), caption=""))
+        blocks += [Prose(text=note) for note in verdict_notes(group)]
     return render_markdown(blocks) + "\n"

@@ -20,7 +20,6 @@ from reports.page.figures.profile import (
 from reports.page.figures.times import bounds_text
 from reports.page.sections.measured import measured_columns
 from reports.page.sections.sweep import sweep_notes, sweep_table
-from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
@@ -36,7 +35,7 @@ def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Pat
 def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:
     """Show the geometric mean over the processes with its interval, and the traffic of the first."""
     facts = []
-    if (summary := log_summary(measured.rates)) is not None:
+    if (summary := measured.throughput) is not None:
         each = "".join(f", {value} {name.removeprefix('num_')} each" for name, value in options.items())
         mean = f"{throughput_text(summary.geometric_mean)} of {summary.num_values} processes{each}"
         facts.append(("geometric mean", mean))

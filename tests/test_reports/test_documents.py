@@ -15,6 +15,7 @@ from harness.cli import main
 from reports.comparison.comparison import compare_all, compare_sides
 from reports.comparison.sources import one_side, read_sides
 from reports.facts.facts import gather
+from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.schemas import schema_of
 from reports.tables.documents import (
@@ -49,12 +50,14 @@ def folder(tmp_path: Path) -> Path:
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     root = write_run_set(tmp_path_factory.mktemp("exported") / "a")
-    document: dict[str, Any] = json.loads(render_report(gather([root], second_opinion=False), output_format="json"))
+    document: dict[str, Any] = json.loads(
+        render_report(Gathered(sets=gather([root], second_opinion=False)), output_format="json")
+    )
     return document
 
 
 def export(folder: Path, target: Path) -> Path:
-    target.write_text(render_report(gather([folder]), output_format="json"), encoding="utf-8")
+    target.write_text(render_report(Gathered(sets=gather([folder])), output_format="json"), encoding="utf-8")
     return target
 
 
@@ -104,7 +107,7 @@ def test_json_is_compared_as_the_directories_are(num_removed: int, folder: Path,
 def test_published_rounds_come_back_too(tmp_path: Path) -> None:
     path = tmp_path / "export.json"
     sets = gather([CISCO, NVIDIA], second_opinion=False)
-    path.write_text(render_report(sets, output_format="json"), encoding="utf-8")
+    path.write_text(render_report(Gathered(sets=sets), output_format="json"), encoding="utf-8")
     document = read_document(path)
     assert json_text(document) == path.read_text(encoding="utf-8")
     assert {one.status for one in document.configurations} == {"official"}

@@ -13,6 +13,7 @@ from report_builder import write_run_set
 
 from reports.facts.facts import gather
 from reports.page.exports import export_csv, export_json, export_markdown
+from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
@@ -68,7 +69,7 @@ def test_json_holds_to_its_schema_and_knows_every_run(tmp_path: Path) -> None:
     (tmp_path / "bare").mkdir()
     (tmp_path / "bare" / "result_0.txt").write_bytes(b"nothing\n")
     sets = gather([tmp_path], second_opinion=False)
-    document = json.loads(render_report(sets, output_format="json"))
+    document = json.loads(render_report(Gathered(sets=sets), output_format="json"))
     jsonschema.validate(document, SCHEMA)
     by_name = {one["configuration"]: one for one in document["configurations"]}
     own = by_name["own"]
@@ -94,4 +95,4 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path, text: str) ->
 
 def test_unknown_formats_are_refused() -> None:
     with pytest.raises(ValueError, match="expected one of html, json, csv, md"):
-        render_report([], output_format="pdf")
+        render_report(Gathered(sets=[]), output_format="pdf")

@@ -20,6 +20,7 @@ from report_builder import write_run_set
 
 from reports import frames
 from reports.facts.facts import gather
+from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.schemas import DOCUMENTS, schema_of
 from reports.tables.columns import Column, frame_csv, make_frame
@@ -305,7 +306,9 @@ def test_text_that_is_no_unicode_is_escaped(tmp_path: Path) -> None:
 def test_an_export_is_read_as_its_directory_is(tmp_path: Path) -> None:
     write_run_set(tmp_path / "set")
     export = tmp_path / "export.json"
-    export.write_text(render_report(gather([tmp_path / "set"]), output_format="json"), encoding="utf-8")
+    export.write_text(
+        render_report(Gathered(sets=gather([tmp_path / "set"])), output_format="json"), encoding="utf-8"
+    )
     here, there = frames.read(tmp_path / "set"), frames.read(export)
     for name in ("sets", "runs", "evaluations"):
         pd.testing.assert_frame_equal(getattr(here, name), getattr(there, name), check_exact=True)

@@ -17,6 +17,7 @@ from pinned_definition import DEFINITION
 from report_builder import write_run_set
 
 from reports.facts.facts import gather
+from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from rules.benchmarks.loader import load_benchmark
 
@@ -38,7 +39,7 @@ def make_page(moment: datetime) -> str:
         ]  # fmt: skip
         root = write_run_set(Path("sets") / name, runs=runs)
         (root / "extra" / "definition.toml").write_text(DEFINITION, encoding="utf-8")
-    return render_report(gather([Path("sets")], second_opinion=False), now=moment)
+    return render_report(Gathered(sets=gather([Path("sets")], second_opinion=False)), now=moment)
 
 
 def without_assets(html: str) -> str:

@@ -16,6 +16,7 @@ from mlperf_fixtures import CISCO, FOLDER, NVIDIA, needs_published_results
 from report_builder import Page, write_run_set
 
 from reports.facts.facts import gather
+from reports.page.gathered import Gathered
 from reports.page.page import comparable_groups
 from reports.page.report import render_report, write_report
 from reports.page.sections.comparison import compare_group
@@ -29,7 +30,7 @@ NASTY = (ATTACK, "\u202egnp.exe", "a\x00b\x1b[31mc", "x" * 10_000, "{{ 7*7 }}{% 
 
 
 def render(*paths: Path) -> Page:
-    return Page(render_report(gather(paths, second_opinion=False), now=NOW))
+    return Page(render_report(Gathered(sets=gather(paths, second_opinion=False)), now=NOW))
 
 
 @pytest.fixture(scope="module")
@@ -112,7 +113,7 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     root = write_run_set(tmp_path / "set", runs=runs, changes=changes)
     (root / "systems" / "example.json").write_text(json.dumps({nasty: nasty, "division": nasty}), encoding="utf-8")
     sets = gather([root], second_opinion=False)
-    page = Page(render_report(sets, title=nasty, now=NOW))
+    page = Page(render_report(Gathered(sets=sets), title=nasty, now=NOW))
     assert {tag for tag, _ in page.elements} <= {tag for tag, _ in own.elements} | {"div", "span"}
     assert not page.all("img")
     assert [attributes for _, attributes in page.elements if any(name.startswith("on") for name in attributes)] == []
@@ -120,7 +121,7 @@ def test_hostile_names_stay_text(tmp_path: Path, own: Page, nasty: str) -> None:
     assert not re.search("[\x00-\x08\x0b-\x1f\u202a-\u202e\u2066-\u2069]", page.html)
     assert len(page.html) < 3 * len(own.html)
     for exported in ("json", "csv", "md"):
-        render_report(sets, output_format=exported)
+        render_report(Gathered(sets=sets), output_format=exported)
 
 
 EXTREMES = (
@@ -155,12 +156,12 @@ def test_no_value_in_any_record_breaks_the_page(
         place[field] = data.draw(st.sampled_from(EXTREMES))
     root = tmp_path_factory.getbasetemp() / "extreme"
     sets = gather([write_run_set(root, runs=runs)], second_opinion=False)
-    html = render_report(sets, now=NOW)
+    html = render_report(Gathered(sets=sets), now=NOW)
     drawings = re.findall(r'<svg role="img".*?</svg>', html, re.DOTALL)
     assert drawings
     for drawing in drawings:
         assert not re.search(r'=("[^"]*|\S*)(nan|inf)', drawing)
-    json.loads(render_report(sets, output_format="json"))
+    json.loads(render_report(Gathered(sets=sets), output_format="json"))
 
 
 def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:
@@ -210,7 +211,7 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     assert [[one.label for one in group] for group in comparable_groups(sets)] == [
         ["tiny", "other"], ["Org · example"]
     ]  # fmt: skip
-    page = Page(render_report(sets, now=NOW))
+    page = Page(render_report(Gathered(sets=sets), now=NOW))
     assert "2 problems that may not be compared" in page.text
     assert "Result not verified by MLCommons Association." in page.text
     for table in re.findall(r"<table.*?</table>", page.html, re.DOTALL):
@@ -221,7 +222,7 @@ def test_official_scores_are_marked_unverified_wherever_they_are(tmp_path: Path)
     write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
     (one,) = gather([tmp_path / "Org"], second_opinion=False)
     assert one.result.score_s is not None
-    page = Page(render_report([one], now=NOW))
+    page = Page(render_report(Gathered(sets=[one]), now=NOW))
     score = f"{one.result.score_s / 60:,.3f}"
     assert f"{score} min, unverified" in page.text
     assert f"{score} unverified" in page.text
@@ -232,7 +233,7 @@ def test_official_scores_are_marked_unverified_wherever_they_are(tmp_path: Path)
 
 def test_the_same_results_at_the_same_moment_make_the_same_page(tmp_path: Path) -> None:
     sets = gather([write_run_set(tmp_path / "set")], second_opinion=False)
-    assert render_report(sets, now=NOW) == render_report(sets, now=NOW)
+    assert render_report(Gathered(sets=sets), now=NOW) == render_report(Gathered(sets=sets), now=NOW)
 
 
 def test_the_command_is_asked_for_the_right_inputs_and_left_untouched(tmp_path: Path) -> None:

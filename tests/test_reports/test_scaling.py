@@ -17,8 +17,8 @@ from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import read_measured
 from reports.facts.traffic import KINDS
 from reports.page.report import write_report
+from reports.page.sections.measured import measured_sections
 from reports.page.sections.scaling import scaling_section
-from reports.page.sections.throughput import throughput_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_table
 from rules.benchmarks.loader import load_benchmark
@@ -175,7 +175,8 @@ def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
     process = process_content(num_samples=5120, exchange={**TRAFFIC, "bytes_per_evaluation": None})
     (tmp_path / "set" / "extra").mkdir(parents=True)
     (tmp_path / "set" / "extra" / "throughput.json").write_text(json.dumps(throughput_content([process] * 5)))
-    step, kinds, tables = blocks_of(throughput_section([read_measured(tmp_path / "set", "throughput")]), Table)[1:]
+    (section,) = measured_sections([read_measured(tmp_path / "set", "throughput")])
+    step, kinds, tables = blocks_of(section, Table)[1:]
     assert step.caption == "One training step, mean over 5 processes"
     assert (column(step, "Bytes"), column(step, "Computing")) == (["4,400"], ["5.0"])
     assert column(kinds, "Per step")[:2] == ["100", "2,000"]

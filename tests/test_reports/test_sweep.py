@@ -13,7 +13,8 @@ from reports.charts.sweep import place
 from reports.comparison.sweep import read_sweep_facts
 from reports.document.blocks import Chart, Prose
 from reports.document.page import PageSection
-from reports.page.report import gather_everything, write_report
+from reports.page.gathered import gather_everything
+from reports.page.report import write_report
 from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_section, sweep_table
 from rules.errors import InputError
 from rules.tree.inventory import take_inventory

@@ -4,11 +4,23 @@ from collections.abc import Callable, Sequence
 
 from reports.comparison.sweep import SweepFacts
 from reports.comparison.wording import sentence
-from reports.document.blocks import Cell, Column, Prose, numeric, table_of
+from reports.document.blocks import Block, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
+from reports.page.figures.times import bounds_text
+from reports.page.sections.traffic import measured_exchanges
 from reports.statistics.intervals import mean_interval
-from reports.text.formatting import MISSING, count, duration, interval, num_bytes, si
+from reports.text.formatting import (
+    MISSING,
+    count,
+    duration,
+    interval,
+    num_bytes,
+    percent,
+    printable,
+    si,
+    throughput,
+)
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
 
@@ -84,23 +96,59 @@ def measured_record(measure: Measure | None, measured: MeasuredSet | None) -> di
     return {**means, f"{measure.value}_low": ends[0], f"{measure.value}_high": ends[1]}
 
 
-def measured_section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
-    """One row per measurement of a kind, apart from everything that was trained to a target."""
+def measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ...]:
+    """Make a section per kind, in the order of what was measured, with a row per measurement."""
+    kinds: dict[str, list[MeasuredSet]] = {}
+    for found in measured:
+        kinds.setdefault(found.kind, []).append(found)
+    return tuple(_section(kind, found) for kind, found in kinds.items())
+
+
+def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
+    """Show measurements of a kind apart from everything that was trained to a target."""
     measure = measured[0].measure
+    is_throughput = measured[0].counts_samples
+    beside = ", and nothing here is compared with one" if is_throughput else ""
+    lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
+    what = "Samples per second" if is_throughput else measure.title
     table = table_of(
         measured,
         (
-            (
-                Column(name="Measurement", help="benchmark, system"),
-                lambda found: Cell(text=found.label, sub=found.title),
-            ),
-            *measured_columns(measure),
+            (Column(name="Measurement", help="benchmark, system"), _name_cell),
+            *(_THROUGHPUT_COLUMNS if is_throughput else measured_columns(measure)),
         ),
         id_=f"{kind}-table",
-        caption=f"{measure.title}, over the processes of each measurement",
+        caption=f"{what}, over the processes of each measurement",
         is_sortable=len(measured) > 1,
     )
-    lead = "Measured without training to a target: nothing here is a time to train or a score."
-    return PageSection(
-        id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=(Prose(text=lead), table)
-    )
+    blocks: tuple[Block, ...] = (Prose(text=lead), table, *measured_exchanges(measured))
+    return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
+
+
+def _name_cell(found: MeasuredSet) -> Cell:
+    about = ", ".join(printable(part, 80) for part in (found.benchmark, found.system) if part)
+    return Cell(text=found.label, sub=about)
+
+
+def _mean_cell(found: MeasuredSet) -> Cell:
+    return Cell(text=throughput(found.throughput.geometric_mean if found.throughput else None), kind="strong")
+
+
+def _bounds(found: MeasuredSet) -> str:
+    return bounds_text(found.throughput.interval if found.throughput else None, throughput)
+
+
+def _spread(found: MeasuredSet) -> str:
+    return percent(found.throughput.coefficient_of_variation if found.throughput else None)
+
+
+_THROUGHPUT_COLUMNS: tuple[tuple[Column | str, Callable[[MeasuredSet], Cell | str]], ...] = (
+    (numeric("Samples/s", "geometric mean"), _mean_cell),
+    (numeric("95 % interval", "Student's t on the logarithms"), _bounds),
+    (numeric("CV", "over processes"), _spread),
+    (numeric("Processes"), lambda found: count(len(found.rates))),
+    (numeric("Slowest", "samples/s"), lambda found: throughput(min(found.rates))),
+    (numeric("Fastest", "samples/s"), lambda found: throughput(max(found.rates))),
+    ("Data", lambda found: printable(found.data_kind or "dataset", 40)),
+)
+"""Of samples per second, whose logarithms are compared."""

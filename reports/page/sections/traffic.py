@@ -1,14 +1,44 @@
-"""What the ranks of each configuration sent to each other, what of a step's time that took, and where they were."""
+"""What ranks sent to each other in a step, and where tables were: of runs to the target and of throughput alone."""
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from reports.document.blocks import Block, Cell, Fold, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
+from reports.facts.measured_sets import MeasuredSet
 from reports.facts.rank_counts import RankedSet, ranked_set
-from reports.page.figures.traffic import METHOD, STEP_COLUMNS, bytes_table, placement_table, step_cells
-from reports.text.formatting import MISSING, byte_unit, count, num_bytes, printable
-from rules.records.run import RankRecord
+from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes
+from reports.text.formatting import (
+    MILLISECONDS,
+    MISSING,
+    byte_unit,
+    count,
+    num_bytes,
+    percent,
+    plural,
+    printable,
+    si,
+)
+from rules.records.run import PlacementRecord, RankRecord, TrafficRecord
+
+NOT_SEPARABLE = "not separable"
+STEP_COLUMNS = (
+    numeric("Bytes", "all ranks; counted"),
+    numeric("Most by one rank", "bytes sent; counted"),
+    numeric("Step", "ms; measured"),
+    numeric("Computing", "ms; step less the two"),
+    numeric("All-to-all", "ms; measured: ids, embeddings"),
+    numeric("All-reduce", "ms; measured: dense gradients"),
+    numeric("Link", "measured; rank 0 to the last"),
+)
+"""The columns of `_step_cells`."""
+METHOD = (
+    "Bytes are counted from the tensors of every collective call, by the formula beside them; what the transport "
+    "adds is not in them. Times are medians, measured after the run, with every call waited for at once: waiting for "
+    "slower ranks is in them, overlap with computing is not. Computing is what they leave of an undisturbed step; "
+    "where they exceed it, the parts are not separable."
+)
 
 
 def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
@@ -20,13 +50,31 @@ def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     for world in worlds:
         id_of = f"{id_}-exchange-{world.facts.index}"
         details: tuple[Block, ...] = (
-            bytes_table(world.traffic, f"{id_of}-bytes"),
+            _bytes_table(world.traffic, f"{id_of}-bytes"),
             *_ranks_table(world, f"{id_of}-ranks"),
-            *placement_table(world.traffic, f"{id_of}-placement"),
+            *_placement_table(world.traffic, f"{id_of}-placement"),
         )
         title = f"{world.facts.label}: bytes by kind, ranks, and where tables lie"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
     return PageSection(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
+
+
+def measured_exchanges(measured: Sequence[MeasuredSet]) -> list[Fold]:
+    """Show of each measurement on several ranks what these sent in a step, what that took, and where tables were."""
+    found = []
+    for number, measurement in enumerate(measured):
+        if not measurement.traffic:
+            continue
+        id_ = f"throughput-exchange-{number}"
+        caption = f"One training step, mean over {plural(len(measurement.traffic), 'process', 'processes')}"
+        blocks: tuple[Block, ...] = (
+            Prose(text=METHOD),
+            text_table(STEP_COLUMNS, (_step_cells(measurement.traffic),), id_=f"{id_}-step", caption=caption),
+            _bytes_table(measurement.traffic, f"{id_}-bytes"),
+            *_placement_table(measurement.traffic, f"{id_}-tables"),
+        )
+        found.append(Fold(summary=f"{measurement.label}: exchange between ranks", blocks=blocks))
+    return found
 
 
 def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
@@ -38,7 +86,7 @@ def _steps_table(worlds: Sequence[RankedSet], id_: str) -> Table:
             ),
             count(world.num_ranks),
             count(world.local_batch_size),
-            *step_cells(world.traffic),
+            *_step_cells(world.traffic),
         )
         for world in worlds
     )
@@ -81,6 +129,87 @@ def _ranks_table(world: RankedSet, id_: str) -> tuple[Table, ...]:
         numeric("Device memory", f"{unit.name}; measured"),
     )
     return (text_table(columns, rows, id_=id_, caption=f"Ranks and the most memory that each took; {text} in all"),)
+
+
+def _step_cells(runs: Sequence[TrafficRecord]) -> tuple[Cell | str, ...]:
+    """One training step, mean over runs: bytes, time and its parts, the link."""
+    step_s = _mean(run.step_s or None for run in runs)
+    waited = (_mean(run.all_to_all_s for run in runs), _mean(run.all_reduce_s for run in runs))
+    compute_s = computing_s(step_s, *waited)
+    whole_s = step_s if compute_s is not None else None
+    computing = (
+        Cell(text=NOT_SEPARABLE, kind="quiet")
+        if compute_s is None and None not in (step_s, *waited)
+        else _part(compute_s, whole_s)
+    )
+    link = bandwidth_bytes_per_s(runs)
+    return (
+        count(_mean(total_bytes(run.bytes_per_step) for run in runs)),
+        count(_mean(max(run.sent_bytes_per_step_by_rank) for run in runs)),
+        MILLISECONDS.number(step_s),
+        computing,
+        *(_part(part, whole_s) for part in waited),
+        f"{si(link)}B/s" if link is not None else MISSING,
+    )
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) / len(known) if known else None
+
+
+def _part(part_s: float | None, whole_s: float | None) -> Cell:
+    return Cell(text=MILLISECONDS.number(part_s), sub=percent(part_s / whole_s) if part_s and whole_s else "")
+
+
+def _bytes_table(runs: Sequence[TrafficRecord], id_: str) -> Table:
+    formulas = runs[0].formulas
+    return text_table(
+        ("Kind", numeric("Per step", "bytes; counted"), numeric("Per evaluation", "bytes; counted"), "Formula"),
+        [
+            (
+                Cell(text=kind.replace("_", " "), sub=KINDS[kind]),
+                count(_mean(bytes_of(run.bytes_per_step, kind) for run in runs)),
+                count(_mean(bytes_of(run.bytes_per_evaluation, kind) for run in runs)),
+                "; ".join(formulas.get(kind, ())) or "no call in a step",
+            )
+            for kind in KINDS
+        ],
+        id_=id_,
+        caption=f"Bytes that all ranks send, mean over {plural(len(runs), 'measurement')}; N is the number of ranks",
+    )
+
+
+def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ...]:
+    """Which ranks hold which part of each table, as the first run built them."""
+    placements = [sorted(run.placement, key=lambda entry: entry.table) for run in runs]
+    if not placements[0]:
+        return ()
+    alike = all(placement == placements[0] for placement in placements)
+    columns = ("Table", "Sharding", "Shards", "Ranks")
+    return (
+        text_table(
+            columns,
+            [
+                (
+                    f"table {placement.table}",
+                    placement.sharding or MISSING,
+                    _shards_words(placement),
+                    ", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards})),
+                )
+                for placement in placements[0]
+            ],
+            id_=id_,
+            caption="Where tables lie, read from the built model"
+            + ("" if alike else " of the first run; others differ"),
+        ),
+    )
+
+
+def _shards_words(entry: PlacementRecord) -> str:
+    """'2 of 25 × 16', rows by columns; shards of another shape follow after a comma."""
+    shapes = Counter((shard.num_rows, shard.num_columns) for shard in entry.shards)
+    return ", ".join(f"{number} of {count(rows)} × {count(columns)}" for (rows, columns), number in shapes.items())
 
 
 def _most(values: Iterable[float | None]) -> float | None:

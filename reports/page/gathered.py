@@ -1,0 +1,52 @@
+"""What a report is made of: everything at or below some paths, read and judged once."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from reports.comparison.sweep import SweepFacts, read_sweep_facts
+from reports.facts.facts import SetFacts, gather
+from reports.facts.measured_sets import MeasuredSet, find_measured
+from reports.facts.profile import read_profiles
+from rules.records.kinds import IN_PROCESSES
+from rules.records.profile import ProfileRecord
+from rules.tree.inventory import take_inventory
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Gathered:
+    """Everything that a report shows: result sets, sweeps, profiles, and what was measured alone."""
+
+    sets: Sequence[SetFacts] = ()
+    sweeps: Sequence[SweepFacts] = ()
+    profiles: Sequence[ProfileRecord] = ()
+    measured: Sequence[MeasuredSet] = ()
+
+
+def gather_everything(
+    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+) -> Gathered:
+    """Read and judge, once, what is at or below `paths`. Raises InputError where there is nothing to read."""
+    inventories = [take_inventory(path) for path in paths]
+    holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
+    sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file)
+    sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
+    swept = {folder.resolve() for found in inventories for folder in found.sweeps}
+    profiles = read_profiles(_outside(swept, [folder for found in inventories for folder in found.profiles]))
+    measured = (
+        # Broken ones are left out of the page.
+        find_measured(folder, kind, [])
+        for kind in IN_PROCESSES
+        for folder in _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
+    )
+    known = tuple(measurement for measurement in measured if measurement is not None)
+    if not (sets or sweeps or profiles or known):
+        for found in inventories:
+            found.require_result_sets()
+    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=known)
+
+
+def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
+    """The folders, each once, that are not in a sweep, whose table shows what they found."""
+    distinct = {folder.resolve(): folder for folder in folders}
+    return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]
