@@ -16,7 +16,7 @@ _LEAST_PX = 3.0
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunSpan:
-    """One run or attempt, in seconds since the first start. `stop_s` None is an end that nobody recorded."""
+    """One run or attempt, in seconds since 1970. `stop_s` None is an end that nobody recorded."""
 
     label: str
     start_s: float
@@ -32,14 +32,15 @@ KEYS = (
 
 
 def order_figure(spans: Sequence[RunSpan], unit: TimeUnit, **caption: Unpack[figure.Caption]) -> figure.Figure:
-    """Draw the bars in the order of `spans`."""
+    """Draw the bars in the order of `spans`, of which the first starts first."""
     kinds = {span.kind for span in spans}
     keys = [key for key in KEYS if key.mark.removeprefix("span-") in kinds]
     return figure.draw_both(lambda width, id_: _draw(spans, unit, width, id_), keys, **caption)
 
 
 def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> figure.Plot:
-    last = max(span.start_s if span.stop_s is None else span.stop_s for span in spans) / unit.seconds
+    first_s = spans[0].start_s
+    last = (max(span.stop_s or span.start_s for span in spans) - first_s) / unit.seconds
     x = svg.Scale(0.0, last or 1.0, _LEFT, width - 14)
     bottom = 6 + len(spans) * (_BAR + _GAP)
     marks = [svg.x_axis(x, 2, bottom, f"{unit.name} since the first run started", most=figure.num_ticks(width))]
@@ -47,8 +48,8 @@ def _draw(spans: Sequence[RunSpan], unit: TimeUnit, width: float, id_: str) -> f
     bars: dict[str, list[tuple[float, float, float, float]]] = {}
     for index, span in enumerate(spans):
         top = 6 + index * (_BAR + _GAP)
-        left = x(span.start_s / unit.seconds)
-        right = left if span.stop_s is None else x(span.stop_s / unit.seconds)
+        left = x((span.start_s - first_s) / unit.seconds)
+        right = left if span.stop_s is None else x((span.stop_s - first_s) / unit.seconds)
         names.append((svg.fit(span.label, _LEFT - 10), _LEFT - 8, top + 9.5))
         bars.setdefault(span.kind, []).append((left, top, max(right - left, _LEAST_PX), _BAR))
     if width == figure.WIDE_PX:

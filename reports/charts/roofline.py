@@ -37,17 +37,12 @@ class RooflineCeilings:
     cache_bytes_per_s: float | None
 
 
-class LogScale(svg.Scale):
-    """Over the logarithm (base 10) of values; ticks are whole decades."""
-
-    def at(self, value: float) -> float:
-        """Place a value, not its logarithm."""
-        return self(math.log10(value))
+class _Decades(svg.LogScale):
+    """A logarithmic scale whose ticks are whole powers of ten."""
 
     def ticks(self, most: int) -> tuple[float, ...]:
-        first, last = math.ceil(self.low - 1e-9), math.floor(self.high + 1e-9)
-        step = max(1, math.ceil((last - first + 1) / most))
-        return tuple(float(decade) for decade in range(first, last + 1, step))
+        first, last = round(math.log10(self.low)), round(math.log10(self.high))
+        return tuple(10.0**power for power in range(first, last + 1, math.ceil((last - first + 1) / most)))
 
 
 _KEYS = {
@@ -66,10 +61,10 @@ def roofline_figure(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, **c
 def _draw(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float) -> Plot:
     ridge = ceilings.flop_per_s / ceilings.memory_bytes_per_s
     bottom = _HEIGHT - FOOT_PX
-    x = LogScale(*_decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4]), _LEFT, width - _RIGHT)
-    y = LogScale(*_decades([*(dot.flop_per_s for dot in dots), ceilings.flop_per_s]), bottom, _TOP)
+    x = _Decades(*_decades([*(dot.flop_per_byte for dot in dots), ridge, ridge * 4]), _LEFT, width - _RIGHT)
+    y = _Decades(*_decades([*(dot.flop_per_s for dot in dots), ceilings.flop_per_s]), bottom, _TOP)
     marks = [
-        svg.x_axis(x, _TOP - 6, bottom, "FLOP per byte, computed", most=8, words=_power),
+        svg.x_axis(x, _TOP - 6, bottom, "FLOP per byte, computed", most=8, words="{:g}".format),
         svg.y_axis(y, _LEFT, width - _RIGHT, most=6, words=_prefixed),
         svg.text(0, 12, "FLOP/s reached", class_="axis"),
         _roof(x, y, ceilings.flop_per_s, ceilings.memory_bytes_per_s, "mean"),
@@ -77,7 +72,7 @@ def _draw(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float)
     if ceilings.cache_bytes_per_s is not None and ceilings.cache_bytes_per_s > ceilings.memory_bytes_per_s:
         marks.append(_roof(x, y, ceilings.flop_per_s, ceilings.cache_bytes_per_s, "target"))
     peak = f"matrix products {si(ceilings.flop_per_s)}FLOP/s"
-    marks.append(svg.text(width - _RIGHT, y.at(ceilings.flop_per_s) - 7, peak, class_="tick halo", anchor="end"))
+    marks.append(svg.text(width - _RIGHT, y(ceilings.flop_per_s) - 7, peak, class_="tick halo", anchor="end"))
     slope = f"memory {si(ceilings.memory_bytes_per_s)}B/s"
     if ceilings.cache_bytes_per_s is not None and width > 600:
         slope += f", in cache {si(ceilings.cache_bytes_per_s)}B/s (dashed)"
@@ -85,7 +80,7 @@ def _draw(dots: Sequence[RooflineDot], ceilings: RooflineCeilings, width: float)
     drawn = [dot for dot in sorted(dots, key=lambda dot: dot.kind == "phase") if _is_inside(dot, x, y)]
     marks.append(svg.group(*(_mark(dot, x, y) for dot in drawn), class_="hue0"))
     phases = [dot for dot in drawn if dot.kind == "phase"]
-    marks.append(_labels(phases, x, y, width, below=y.at(ceilings.flop_per_s) + 16))
+    marks.append(_labels(phases, x, y, width, below=y(ceilings.flop_per_s) + 16))
     return Plot(marks, _HEIGHT)
 
 
@@ -93,38 +88,38 @@ def _decades(values: Sequence[float]) -> tuple[float, float]:
     """Choose whole decades around the values, at most _MOST_DECADES below the largest."""
     high = math.ceil(math.log10(max(values)) + 0.05)
     low = math.floor(math.log10(min(values)) - 0.05)
-    return float(max(low, high - _MOST_DECADES)), float(high)
+    return 10.0 ** max(low, high - _MOST_DECADES), 10.0**high
 
 
-def _is_inside(dot: RooflineDot, x: LogScale, y: LogScale) -> bool:
-    return math.log10(dot.flop_per_byte) >= x.low and math.log10(dot.flop_per_s) >= y.low
+def _is_inside(dot: RooflineDot, x: _Decades, y: _Decades) -> bool:
+    return dot.flop_per_byte >= x.low and dot.flop_per_s >= y.low
 
 
-def _roof(x: LogScale, y: LogScale, flop_per_s: float, bytes_per_s: float, class_: str) -> Markup:
+def _roof(x: _Decades, y: _Decades, flop_per_s: float, bytes_per_s: float, class_: str) -> Markup:
     """Draw the slanted line up to the ridge, then the flat one; clipped to the drawing."""
-    ridge = math.log10(flop_per_s / bytes_per_s)
-    start = max(x.low, y.low - math.log10(bytes_per_s))
-    points = [(start, start + math.log10(bytes_per_s))] if start < ridge else []
-    points += [(max(ridge, x.low), math.log10(flop_per_s)), (x.high, math.log10(flop_per_s))]
+    ridge = flop_per_s / bytes_per_s
+    start = max(x.low, y.low / bytes_per_s)
+    points = [(start, start * bytes_per_s)] if start < ridge else []
+    points += [(max(ridge, x.low), flop_per_s), (x.high, flop_per_s)]
     return svg.tag("path", d=svg.path_data([(x(a), y(b)) for a, b in points]), class_=class_, fill="none")
 
 
-def _mark(dot: RooflineDot, x: LogScale, y: LogScale) -> Markup:
+def _mark(dot: RooflineDot, x: _Decades, y: _Decades) -> Markup:
     class_ = "dot-counted" if dot.kind == "phase" else "dot-dropped"
-    at_x, at_y = x.at(dot.flop_per_byte), y.at(dot.flop_per_s)
+    at_x, at_y = x(dot.flop_per_byte), y(dot.flop_per_s)
     return svg.group(svg.circle(at_x, at_y, 5.0 if dot.kind == "phase" else 3.5, class_), hint=dot.hint)
 
 
-def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float, *, below: float) -> Markup:
+def _labels(dots: Sequence[RooflineDot], x: _Decades, y: _Decades, width: float, *, below: float) -> Markup:
     """Write names beside the dots, under the roof's line and moved down until none covers another."""
     placed: list[tuple[float, float, float]] = []
     made = []
     for dot in sorted(dots, key=lambda dot: -dot.flop_per_s):
         wide = svg.text_width(dot.label)
-        left = x.at(dot.flop_per_byte) + 9
+        left = x(dot.flop_per_byte) + 9
         if left + wide > width - _RIGHT:
-            left = x.at(dot.flop_per_byte) - 9 - wide
-        base = max(y.at(dot.flop_per_s) + 4, below)
+            left = x(dot.flop_per_byte) - 9 - wide
+        base = max(y(dot.flop_per_s) + 4, below)
         while any(
             abs(base - other) < _LABEL_PX and left < end and start < left + wide for start, end, other in placed
         ):
@@ -134,11 +129,7 @@ def _labels(dots: Sequence[RooflineDot], x: LogScale, y: LogScale, width: float,
     return svg.tag("g", *made, class_="label halo")
 
 
-def _prefixed(decade: float) -> str:
-    """Write '100 G' of 11."""
-    number, _, prefix = si(10**decade).partition(" ")
+def _prefixed(value: float) -> str:
+    """Write '100 G' of 1e11."""
+    number, _, prefix = si(value).partition(" ")
     return f"{number.removesuffix('.00').removesuffix('.0')} {prefix}".rstrip()
-
-
-def _power(decade: float) -> str:
-    return f"{10**decade:g}" if decade >= -3 else f"1e{decade:g}"

@@ -25,12 +25,12 @@ _EMBEDDED = (
     "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",
     "num_evaluations", "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "energy_j",
 )  # fmt: skip
-FORMATS: Mapping[str, Callable[[Sequence[SetFacts]], str]] = {
+_EXPORTS: Mapping[str, Callable[[Sequence[SetFacts]], str]] = {
     "json": export_json,
     "csv": export_csv,
     "md": export_markdown,
 }
-"""Beside html, the page."""
+FORMATS = ("html", *_EXPORTS)
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -60,12 +60,12 @@ def render_report(
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
     with.
     """
-    if output_format == "html":
-        data = embed_json(page_data(gathered.sets))
-        return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline))
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
-    return FORMATS[output_format](gathered.sets)
+    if output_format in _EXPORTS:
+        return _EXPORTS[output_format](gathered.sets)
+    data = embed_json(page_data(gathered.sets))
+    return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline))
 
 
 def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:

@@ -19,7 +19,7 @@ from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.charts.reference import Point, Result, reference_figure
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.comparison import compare_all
-from reports.document.blocks import Chart
+from reports.document.blocks import Chart, Table
 from reports.facts.facts import SetFacts, gather
 from reports.page.figures.times import column_unit, runs_chart, time_chart
 from reports.page.sections.comparison import comparison_sections
@@ -151,7 +151,7 @@ def test_bars_of_factors_add_up_to_the_bar_of_the_whole_and_are_the_tables(tmp_p
     (comparison,) = compare_all(base, [new])
     why, table_section = comparison_sections((base, new), base, (comparison,), "g")
     (chart,) = [block for block in why.blocks if isinstance(block, Chart)]
-    (table,) = [block for block in table_section.blocks if block.block == "table"]
+    (table,) = [block for block in table_section.blocks if isinstance(block, Table)]
     # The page's intervals are the terminal's: those that decide.
     shown = [factor.adjusted_interval for factor in comparison.factors]
     assert all(shown) and [row[2].sub for row in table.rows] == [

@@ -112,7 +112,7 @@ def test_without_energy_the_reason_is_below_the_table(tmp_path: Path) -> None:
     root = write_sweep(tmp_path / "s", {"data.k": ["1"]}, [record("k=1", {"data.k": "1"}, folder)])
     notes = " ".join(notes_of(sweep_section(read_sweep_facts(root))))
     assert "not measured: CPU packages: no driver" in notes
-    assert "made up and in memory" in notes
+    assert "synthetic and in memory" in notes
 
 
 def test_points_of_a_chart_are_the_tables_numbers(by_threads: Path) -> None:

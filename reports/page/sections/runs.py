@@ -2,13 +2,15 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
 
-from reports.document.blocks import Block, Cell, Column, Fold, Prose, Table, in_portions, numeric, table_of
+from reports.charts.order import RunSpan, order_figure
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, in_portions, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
 from reports.facts.records import Attempt
-from reports.page.figures.chronology import order_chart
 from reports.page.figures.cost import energy_text
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
 from reports.page.sections.verdict import runs_words
@@ -18,19 +20,23 @@ from reports.text.formatting import (
     TimeUnit,
     byte_unit,
     count,
+    duration,
     epoch_ms,
     epochs,
     learning_rate,
+    plural,
     printable,
     quality,
     short_digest,
     throughput,
+    time_unit,
     utc,
 )
 from rules.records.run import RunRecord
 
 MAX_ROWS = 60
 MAX_ORDER_CHARTS = 12
+MAX_SPANS = 60
 
 
 def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
@@ -67,6 +73,47 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
             )
         )
     return PageSection(id=f"{id_}-runs", heading="All runs and attempts", name="Runs", blocks=tuple(blocks))
+
+
+def order_chart(facts: SetFacts, id_: str) -> Chart | None:
+    """Draw all runs and attempts on the clock; None when fewer than two starts are known."""
+    spans = sorted(_spans(facts), key=lambda span: span.start_s)[:MAX_SPANS]
+    if len(spans) < 2:
+        return None
+    extent_s = max(span.stop_s or span.start_s for span in spans) - spans[0].start_s
+    lead, title = _order_lead(spans, extent_s), "Order of the runs"
+    description = f"One bar per run or attempt on the clock. {lead}"
+    return Chart(
+        figure=order_figure(spans, time_unit([extent_s]), id_=id_, title=title, description=description),
+        heading=title,
+        lead=lead,
+        table_note="The table of all runs has each start and status.",
+    )
+
+
+def _spans(facts: SetFacts) -> Iterator[RunSpan]:
+    for run in facts.runs:
+        if run.result.started_ms is not None:
+            start_s, took_s = run.result.started_ms / 1e3, run.result.time_to_train_s
+            stop_s = None if took_s is None else start_s + took_s
+            kind: Literal["failed", "done"] = "failed" if run.fate == "failed" else "done"
+            yield RunSpan(label=f"run {run.label}", start_s=start_s, stop_s=stop_s, kind=kind)
+    for attempt in facts.unfinished:
+        record = attempt.record
+        start_ms, stop_ms = (epoch_ms(record.started_utc), epoch_ms(record.ended_utc)) if record else (None, None)
+        if start_ms is not None:
+            stop_s = None if stop_ms is None else max(stop_ms, start_ms) / 1e3
+            label = f"run {attempt.run_index}, try {attempt.attempt}"
+            yield RunSpan(label=label, start_s=start_ms / 1e3, stop_s=stop_s, kind="unfinished")
+
+
+def _order_lead(spans: Sequence[RunSpan], extent_s: float) -> str:
+    gaps = [after.start_s - before.stop_s for before, after in pairwise(spans) if before.stop_s is not None]
+    overlapping = sum(gap < 0 for gap in gaps)
+    text = f"{plural(len(spans), 'run or attempt', 'runs and attempts')} within {duration(extent_s)}. "
+    if overlapping:
+        return text + f"{overlapping} began before the one above had ended."
+    return text + (f"None overlap; the longest gap between two is {duration(max(gaps))}." if gaps else "")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import product
 
 from reports.charts.sweep import SweepAxes, SweepPanel, SweepPoint, sweep_figure
@@ -34,18 +35,21 @@ from reports.text.formatting import (
     throughput,
     time_unit,
 )
+from rules.records.measure import Measure
+
+_Estimate = tuple[float, tuple[float, float] | None]
+"""A value and the ends of its interval."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _Quantity:
-    """What a chart draws: the value of a row with its interval, and how it is printed."""
+    """What a chart draws of each row, and how it is printed."""
 
     key: str
     title: str
     unit: str
-    value: Callable[[SweepRow], float | None]
-    ends: Callable[[SweepRow], tuple[float, float] | None]
     words: Callable[[float], str]
+    estimate: Callable[[SweepRow], _Estimate | None]
     is_ratio: bool = True
 
 
@@ -68,7 +72,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
         *(
             _chart(sweep, quantity, f"{id_}-{quantity.key}")
             for quantity in _quantities(sweep)
-            if any(map(quantity.value, sweep.rows))
+            if any(map(quantity.estimate, sweep.rows))
         ),
     )
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
@@ -103,23 +107,20 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
             numeric(f"Score, {unit.name}", "Olympic mean"),
             lambda row: Cell(text=unit.number(row.score_s), kind="strong"),
         )
-        yield (
+        yield from _mean_columns(
             numeric(f"Time to train, {unit.name}", "geometric mean of converged runs"),
-            lambda row: _mean(row.time_to_train, unit.number),
-        )
-        yield (
-            numeric(f"95 % interval, {unit.name}", "of that mean"),
-            lambda row: _interval(row.time_to_train, unit.number),
-        )
+            unit.name, lambda row: row.time_to_train, unit.number,
+        )  # fmt: skip
         yield (
             numeric("Samples to converge", "geometric mean"),
-            lambda row: _mean(row.samples_to_converge, count),
+            lambda row: count(row.samples_to_converge.geometric_mean if row.samples_to_converge else None),
         )
     if (measure := measure_of(sweep)) is not None:
         yield from ((column, lambda row, show=show: show(row.measured)) for column, show in measured_columns(measure))
     else:
-        yield numeric("Samples/s", "geometric mean"), lambda row: _mean(row.throughput, throughput)
-        yield numeric("95 % interval, samples/s", "of that mean"), lambda row: _interval(row.throughput, throughput)
+        yield from _mean_columns(
+            numeric("Samples/s", "geometric mean"), "samples/s", lambda row: row.throughput, throughput
+        )
         yield (
             numeric("Peak memory", "of a process"),
             lambda row: sorted_cell(num_bytes(row.peak_bytes), row.peak_bytes),
@@ -134,12 +135,15 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
     yield "Against the first", lambda row: Cell(text=brief_verdict(row), note=against_first(row))
 
 
-def _mean(summary: LogSummary | None, show: Callable[[float], str]) -> str:
-    return show(summary.geometric_mean) if summary else MISSING
-
-
-def _interval(summary: LogSummary | None, show: Callable[[float], str]) -> str:
-    return bounds_text(summary.interval if summary else None, show)
+def _mean_columns(
+    mean: Column, unit: str, summary: Callable[[SweepRow], LogSummary | None], show: Callable[[float], str]
+) -> Iterator[tuple[Column, Callable[[SweepRow], str]]]:
+    """Show a geometric mean, and its interval."""
+    yield mean, lambda row: show(found.geometric_mean) if (found := summary(row)) else MISSING
+    yield (
+        numeric(f"95 % interval, {unit}", "of that mean"),
+        lambda row: bounds_text(found.interval if (found := summary(row)) else None, show),
+    )
 
 
 def _gflop_per_s(row: SweepRow) -> str:
@@ -202,9 +206,9 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
     if sweep.mode == "throughput":
         steps = f"{count(sweep.num_steps)} steps per process" if sweep.num_steps else "a number of steps not recorded"
         notes.append(f"Throughput over {steps} after a warm-up; nothing was trained to a target, nothing is a score.")
-        if any(row.data_kind == "made_up" for row in sweep.rows):
+        if any(row.data_kind in ("made_up", "synthetic") for row in sweep.rows):
             notes.append(
-                "The data was made up and in memory: reading input is not in these times. Ids follow a power law."
+                "The data was synthetic and in memory: reading input is not in these times. Ids follow a power law."
             )
         text = "" if any(row.profile for row in sweep.rows) else " 'sweep --profile' says what bounds a step."
         notes.append(f"FLOP and bytes are computed from the configuration.{text}")
@@ -223,57 +227,37 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
 
 def _quantities(sweep: SweepFacts) -> list[_Quantity]:
     if (measure := measure_of(sweep)) is not None:
-        return [
-            _Quantity(
-                key=sweep.mode,
-                title=measure.title,
-                unit=measure.name,
-                value=lambda row: row.measured.mean(measure.value) if row.measured else None,
-                ends=lambda row: measured_ends(row.measured),
-                words=lambda value: in_unit(value, measure.unit),
-                is_ratio=measure.scale == "ratio",
-            )
-        ]
-    speed = _of_means("throughput", "Throughput", "samples/s", lambda row: row.throughput, si)
-    if sweep.mode == "to_target":
-        unit = _unit(sweep)
-        return [
-            _of_means(
-                "time", "Time to train", unit.name, lambda row: row.time_to_train, "{:.4g}".format, unit.seconds
-            ),
-            speed,
-            _of_means("samples", "Samples to converge", "samples", lambda row: row.samples_to_converge, si),
-        ]
-    memory = _Quantity(
-        key="memory",
-        title="Peak memory",
-        unit="GiB",
-        value=lambda row: row.peak_bytes / 2**30 if row.peak_bytes else None,
-        ends=lambda row: None,
-        words=lambda value: f"{value:.3g}",
-    )
-    return [speed, memory]
+        words = partial(in_unit, unit=measure.unit)
+        estimate = partial(_of_processes, measure=measure)
+        return [_Quantity(sweep.mode, measure.title, measure.name, words, estimate, measure.scale == "ratio")]
+    speed = _Quantity("throughput", "Throughput", "samples/s", si, lambda row: _of_mean(row.throughput))
+    if sweep.mode != "to_target":
+        return [speed, _Quantity("memory", "Peak memory", "GiB", "{:.3g}".format, _peak_gib)]
+    unit = _unit(sweep)
+    return [
+        _Quantity(
+            "time", "Time to train", unit.name, "{:.4g}".format, lambda row: _of_mean(row.time_to_train, unit.seconds)
+        ),
+        speed,
+        _Quantity("samples", "Samples to converge", "samples", si, lambda row: _of_mean(row.samples_to_converge)),
+    ]
 
 
-def _of_means(
-    key: str,
-    title: str,
-    unit: str,
-    summary: Callable[[SweepRow], LogSummary | None],
-    words: Callable[[float], str],
-    scale: float = 1.0,
-) -> _Quantity:
-    """Geometric means with their intervals, in units of `scale`."""
+def _peak_gib(row: SweepRow) -> _Estimate | None:
+    return (row.peak_bytes / 2**30, None) if row.peak_bytes else None
 
-    def value(row: SweepRow) -> float | None:
-        found = summary(row)
-        return found.geometric_mean / scale if found else None
 
-    def ends(row: SweepRow) -> tuple[float, float] | None:
-        bounds = found.interval if (found := summary(row)) else None
-        return (bounds.low / scale, bounds.high / scale) if bounds else None
+def _of_mean(summary: LogSummary | None, scale: float = 1.0) -> _Estimate | None:
+    """A geometric mean, in units of `scale`."""
+    if summary is None:
+        return None
+    bounds = summary.interval
+    return summary.geometric_mean / scale, (bounds.low / scale, bounds.high / scale) if bounds else None
 
-    return _Quantity(key=key, title=title, unit=unit, value=value, ends=ends, words=words)
+
+def _of_processes(row: SweepRow, measure: Measure) -> _Estimate | None:
+    mean = row.measured.mean(measure.value) if row.measured else None
+    return None if mean is None else (mean, measured_ends(row.measured))
 
 
 def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
@@ -299,28 +283,25 @@ def _chart(sweep: SweepFacts, quantity: _Quantity, id_: str) -> Chart:
         from_zero=quantity.is_ratio,
     )
     return Chart(
-        figure=sweep_figure(
-            panels, axes, id_=id_, title=title, description=f"{title}. {lead}"
-        ),
+        figure=sweep_figure(panels, axes, id_=id_, title=title, description=f"{title}. {lead}"),
         heading=title,
         lead=lead,
-        table_note="The numbers stand in the table of this sweep.",
-    )  # fmt: skip
+        table_note="The table of this sweep has the numbers.",
+    )
 
 
 def _point(row: SweepRow | None, quantity: _Quantity) -> SweepPoint:
     if row is None:
         return SweepPoint(value=None, low=None, high=None, hint="not in this sweep")
-    value = quantity.value(row)
-    if value is None or value <= 0:
+    value, ends = quantity.estimate(row) or (0.0, None)
+    if value <= 0:
         return SweepPoint(value=None, low=None, high=None, hint=f"{row.label}: {row.failure or 'no value'}")
-    ends = quantity.ends(row)
-    hint = f"{row.label}: {quantity.words(value)} {quantity.unit}"
-    return SweepPoint(value=value, low=ends[0] if ends else None, high=ends[1] if ends else None, hint=hint)
+    low, high = ends or (None, None)
+    return SweepPoint(value=value, low=low, high=high, hint=f"{row.label}: {quantity.words(value)} {quantity.unit}")
 
 
 def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
-    known = [(value, row) for row in sweep.rows if (value := quantity.value(row))]
+    known = [(found[0], row) for row in sweep.rows if (found := quantity.estimate(row)) and found[0]]
     if not known:
         return "No configuration has a value."
     (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
