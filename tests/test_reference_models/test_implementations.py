@@ -1,10 +1,9 @@
 """What every implementation of one process promises: order, repeatability, no trace of warm-up, plain refusals."""
 
 from collections.abc import Callable
-from pathlib import Path
 
 import pytest
-from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
+from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same
 
 from reference_models.data.store.dataset import Batch
 from reference_models.data.store.store import StoreSplit
@@ -17,18 +16,6 @@ from reference_models.training.workload import TrainCounts, Workload, WorkloadSp
 
 IMPLEMENTATIONS = {"reference": ReferenceWorkload, "optimized": OptimizedWorkload}
 Build = Callable[[WorkloadSpec], Workload]
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    write_dataset(folder)
-    return folder
-
-
-@pytest.fixture
-def make_spec(data_dir: Path) -> MakeSpec:
-    return spec_maker(data_dir)
 
 
 @pytest.fixture(params=IMPLEMENTATIONS)

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, spec_maker, write_dataset
+from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, write_dataset
 
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.store.dataset import Batch
@@ -198,18 +198,6 @@ def test_epsilon_of_zero_leaves_padding_alone() -> None:
     assert padding.numel() > 0
     fused.train_step(next(batches(1)))
     assert torch.equal(padding, torch.zeros_like(padding))
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    write_dataset(folder)
-    return folder
-
-
-@pytest.fixture
-def make_spec(data_dir: Path) -> MakeSpec:
-    return spec_maker(data_dir)
 
 
 def build(spec: WorkloadSpec) -> OptimizedWorkload:

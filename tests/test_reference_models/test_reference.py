@@ -14,7 +14,6 @@ from toy_clicks import (
     NUM_DENSE,
     TRAIN_SAMPLES,
     MakeSpec,
-    spec_maker,
     write_dataset,
 )
 
@@ -24,18 +23,6 @@ from reference_models.process.errors import ConfigError, DatasetError, DeviceErr
 from reference_models.process.world import SingleProcess
 from reference_models.training import loop
 from reference_models.training.workload import TrainCounts, WorkloadSpec
-
-
-@pytest.fixture(scope="module")
-def data_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("toy")
-    write_dataset(folder)
-    return folder
-
-
-@pytest.fixture
-def make_spec(data_dir: Path) -> MakeSpec:
-    return spec_maker(data_dir)
 
 
 def build(spec: WorkloadSpec) -> ReferenceWorkload:

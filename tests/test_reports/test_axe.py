@@ -1,7 +1,6 @@
 """The page under axe-core in a real browser: no violation, whatever the colours, the width and the data."""
 
 import json
-from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -32,12 +31,6 @@ pytestmark = [
     pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH (apt-get install chromium)"),
     pytest.mark.skipif(find_axe() is None, reason="no axe-core (pip install '.[test]' brings axe-core-python)"),
 ]
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(find_browser() or "", tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

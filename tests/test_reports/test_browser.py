@@ -1,6 +1,5 @@
 """The page in a real browser: quiet, alone, legible everywhere, and whole without scripts."""
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,12 +15,6 @@ pytestmark = pytest.mark.skipif(
 )
 NASTY = "</script><img src=x onerror=document.title='owned'>"
 NARROW = 360
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    with Browser(find_browser() or "", tmp_path_factory.mktemp("profile")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")
