@@ -21,71 +21,49 @@ PARTS = (
 _PHASE_PARTS = (("train", "what it would take at its ceiling"), ("other", "what it takes beyond"))
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class TimeBar:
-    """One run's timed seconds by part, in the order of PARTS; the parts add up to time to train."""
-
-    label: str
-    parts_s: tuple[float, ...]
-    words: str
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PhaseBar:
-    """`share` of the step's time; `at_ceiling` is the part of that share that the ceiling explains, at most all."""
-
-    name: str
-    share: float
-    at_ceiling: float
-    words: str
-
-
 @dataclass(frozen=True, slots=True)
-class _Row:
+class Bar:
+    """One row: its parts, which add up to its length, and words at its end."""
+
     label: str
-    ends: tuple[float, ...]
-    """Where each part ends, on the axis."""
+    parts: tuple[float, ...]
     words: str
 
 
-def time_figure(bars: Sequence[TimeBar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
-    """Draw where the time goes, a bar per run."""
-    rows = [
-        _Row(bar.label, tuple(sum(bar.parts_s[: end + 1]) / unit.seconds for end in range(len(PARTS))), bar.words)
-        for bar in bars
-    ]
-    used = [any(bar.parts_s[number] > 0 for bar in bars) for number in range(len(PARTS))]
+def time_figure(bars: Sequence[Bar], unit: TimeUnit, **caption: Unpack[Caption]) -> Figure:
+    """Draw where the time goes, a bar per run with its seconds in the order of PARTS."""
+    used = [any(bar.parts[number] > 0 for bar in bars) for number in range(len(PARTS))]
     keys = [key for key, is_used in zip(_keys(PARTS), used, strict=True) if is_used]
-    return draw_both(lambda width, _: _draw(rows, f"time, {unit.name}", width, 130.0), keys, **caption)
-
-
-def phases_figure(bars: Sequence[PhaseBar], **caption: Unpack[Caption]) -> Figure:
-    """Draw the phases of one step, a bar each."""
-    rows = [
-        _Row(bar.name, (min(max(bar.at_ceiling, 0.0), bar.share) * 100, bar.share * 100), bar.words) for bar in bars
-    ]
     return draw_both(
-        lambda width, _: _draw(rows, "% of the step's time", width, 190.0), _keys(_PHASE_PARTS), **caption
+        lambda width, _: _draw(bars, 1 / unit.seconds, f"time, {unit.name}", width, 130.0), keys, **caption
     )
+
+
+def phases_figure(bars: Sequence[Bar], **caption: Unpack[Caption]) -> Figure:
+    """Draw the phases of one step, a bar each with its share of the step, in the order of _PHASE_PARTS."""
+    keys = _keys(_PHASE_PARTS)
+    return draw_both(lambda width, _: _draw(bars, 100.0, "% of the step's time", width, 190.0), keys, **caption)
 
 
 def _keys(parts: Sequence[tuple[str, str]]) -> list[Key]:
     return [Key(mark=f"part-{part}", words=words) for part, words in parts]
 
 
-def _draw(rows: Sequence[_Row], axis: str, width: float, note: float) -> Plot:
-    """Draw the rows; `note` is the room for words at the end of the bars, where the page is wide enough for it."""
+def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: float) -> Plot:
+    """Draw the rows; the axis is of `scale` times their parts, and `note` the room for words at the end of the bars,
+    where the page is wide enough for it."""
     note = note if width > 600 else 0.0
     longest_name = max((svg.text_width(row.label) for row in rows), default=0.0)
     left = max(_LEAST_LEFT, min(longest_name + 12, width / 3))
-    x = svg.Scale(0.0, max((row.ends[-1] for row in rows), default=1.0) or 1.0, left, width - note - 12)
+    x = svg.Scale(0.0, max((sum(row.parts) * scale for row in rows), default=1.0) or 1.0, left, width - note - 12)
     bottom = 8 + len(rows) * (_BAR + _GAP)
     tops = [8 + index * (_BAR + _GAP) for index in range(len(rows))]
     marks = [svg.x_axis(x, 4, bottom, axis, most=num_ticks(width))]
     corners: dict[str, list[tuple[float, float, float, float]]] = {}
     for row, top in zip(rows, tops, strict=True):
         start = 0.0
-        for (part, _), end in zip(PARTS if len(row.ends) > 2 else _PHASE_PARTS, row.ends, strict=True):
+        for (part, _), extent in zip(PARTS if len(row.parts) > 2 else _PHASE_PARTS, row.parts, strict=True):
+            end = start + extent * scale
             if end > start:
                 # A hairline of background between parts tells them apart without colour.
                 corners.setdefault(part, []).append((x(start), top, max(x(end) - x(start) - 1, 0.7), _BAR))
@@ -95,7 +73,8 @@ def _draw(rows: Sequence[_Row], axis: str, width: float, note: float) -> Plot:
     marks.append(svg.labels(names, "end"))
     if note:
         words = [
-            (svg.fit(row.words, note), x(row.ends[-1]) + 8, top + 15) for row, top in zip(rows, tops, strict=True)
+            (svg.fit(row.words, note), x(sum(row.parts) * scale) + 8, top + 15)
+            for row, top in zip(rows, tops, strict=True)
         ]
         marks.append(svg.labels(words))
     return Plot(marks, bottom + FOOT_PX, x)

@@ -8,7 +8,9 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.traffic import total_bytes
-from reports.page.figures.profile import (
+from reports.page.figures.times import bounds_text
+from reports.page.sections.measured import measured_columns
+from reports.page.sections.profile import (
     ceilings_table,
     conditions,
     evaluation_sentence,
@@ -17,8 +19,6 @@ from reports.page.figures.profile import (
     operators_table,
     phases_table,
 )
-from reports.page.figures.times import bounds_text
-from reports.page.sections.measured import measured_columns
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord

@@ -11,7 +11,7 @@ from drawing import Drawing
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reports.charts.bars import TimeBar, time_figure
+from reports.charts.bars import Bar, time_figure
 from reports.charts.convergence import QualityLine, convergence_figure, visible_quality
 from reports.charts.figure import Figure
 from reports.charts.order import RunSpan, order_figure
@@ -60,7 +60,7 @@ def blocks(*lines: tuple[tuple[float, float], ...]) -> Figure:
 
 
 def bars(*parts: tuple[float, float, float]) -> Figure:
-    return time_figure([TimeBar(label=HOSTILE, parts_s=one, words=HOSTILE) for one in parts], SECONDS, **ABOUT)
+    return time_figure([Bar(HOSTILE, part, HOSTILE) for part in parts], SECONDS, **ABOUT)
 
 
 def order(*spans: tuple[float, float | None, Literal["done", "failed", "unfinished"]]) -> Figure:

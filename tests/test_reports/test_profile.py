@@ -13,15 +13,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from report_builder import Page, write_run_set
 
-from reports.charts.bars import PhaseBar, phases_figure
+from reports.charts.bars import Bar, phases_figure
 from reports.charts.figure import Figure
 from reports.charts.roofline import RooflineCeilings, RooflineDot, roofline_figure
 from reports.document.blocks import Chart
 from reports.document.page import PageSection
 from reports.facts.profile import read_profiles
-from reports.page.figures.profile import ceilings_table, headline, limits_table, phases_table
 from reports.page.report import write_report
-from reports.page.sections.profile import profile_section
+from reports.page.sections.profile import ceilings_table, headline, limits_table, phases_table, profile_section
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
 from rules.records.profile import ProfileRecord
@@ -232,8 +231,8 @@ def test_a_roofline_stays_inside_its_drawing(
         assert -1 <= float(circle.get("cy", "nan")) <= 381
 
 
-def bar(share: float, at_ceiling: float) -> PhaseBar:
-    return PhaseBar(name="x" * 50, share=share, at_ceiling=at_ceiling, words="words " * 20)
+def bar(share: float, at_ceiling: float) -> Bar:
+    return Bar("x" * 50, (min(share, at_ceiling), max(share - at_ceiling, 0.0)), "words " * 20)
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Iterator, Sequence
 
-from reports.charts.bars import PARTS, TimeBar, time_figure
+from reports.charts.bars import PARTS, Bar, time_figure
 from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
@@ -183,7 +183,7 @@ def spread_sentence(facts: SetFacts) -> str:
 def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Timed seconds in parts, per run, or as means per configuration; None when no log has the parts."""
     unit = column_unit(sets)
-    bars = []
+    bars: list[Bar] = []
     for facts in sets:
         known = [run for run in facts.runs if run.result.time_to_train_s and run.result.train_s is not None
                  and run.result.eval_s is not None]  # fmt: skip
@@ -193,8 +193,8 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             bars.append(_time_bar(facts.label, known))
     if not bars:
         return None
-    total_s = sum(sum(bar.parts_s) for bar in bars)
-    shares = [sum(bar.parts_s[index] for bar in bars) / total_s for index in range(len(PARTS))]
+    total_s = sum(sum(bar.parts) for bar in bars)
+    shares = [sum(bar.parts[index] for bar in bars) / total_s for index in range(len(PARTS))]
     what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
     title = "Where the timed seconds go"
     lead = (
@@ -204,8 +204,8 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     rows = [
         (
             bar.label,
-            unit.number(total := sum(bar.parts_s)),
-            *(Cell(text=unit.number(part), sub=percent(part / (total or math.inf))) for part in bar.parts_s),
+            unit.number(total := sum(bar.parts)),
+            *(Cell(text=unit.number(part), sub=percent(part / (total or math.inf))) for part in bar.parts),
         )
         for bar in bars
     ]
@@ -221,7 +221,7 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     )
 
 
-def _time_bar(label: str, runs: Sequence[RunFacts]) -> TimeBar:
+def _time_bar(label: str, runs: Sequence[RunFacts]) -> Bar:
     """Means over `runs`, whose parts are known."""
     sums = [0.0, 0.0, 0.0]
     for run in runs:
@@ -229,7 +229,7 @@ def _time_bar(label: str, runs: Sequence[RunFacts]) -> TimeBar:
         evaluation = run.result.eval_s or 0.0
         for index, part in enumerate((train, evaluation, max(total - train - evaluation, 0.0))):
             sums[index] += part / len(runs)
-    return TimeBar(label=label, parts_s=tuple(sums), words=f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
+    return Bar(label, tuple(sums), f"{percent(sums[1] / (sum(sums) or math.inf))} evaluation")
 
 
 def _block_points(blocks: Sequence[BlockRecord]) -> Iterator[tuple[float, float]]:
