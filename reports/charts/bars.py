@@ -1,6 +1,6 @@
 """Stacked bars, one per row, from zero: where the time of each run goes, and where that of one step.
 
-A run's parts are those that its log tells apart; a phase's are what it would take at its ceiling, and what it takes
+A run's parts are those that its log separates; a phase's are what it would take at its ceiling, and what it takes
 beyond.
 """
 
@@ -65,7 +65,7 @@ def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: floa
         for (part, _), extent in zip(PARTS if len(row.parts) > 2 else _PHASE_PARTS, row.parts, strict=True):
             end = start + extent * scale
             if end > start:
-                # A hairline of background between parts tells them apart without colour.
+                # A hairline of background separates parts without colour.
                 corners.setdefault(part, []).append((x(start), top, max(x(end) - x(start) - 1, 0.7), _BAR))
             start = end
     marks += [svg.boxes(corners[part], f"part-{part}") for part, _ in PARTS if part in corners]

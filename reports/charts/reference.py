@@ -1,6 +1,6 @@
 """Reference convergence points: epochs to converge over batch size, and where a result is among them.
 
-Several results carry numbers that the legend names; those that would hide each other stand side by side.
+Several results carry numbers that the legend names; those that would hide each other are side by side.
 """
 
 import math
@@ -126,7 +126,7 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
 
 def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:
     is_inside = result.is_passed and len(label) < 3
-    # Above and below a result the reference's mean and limit of its batch size may lie.
+    # Above and below a result the reference's mean and limit of its batch size may be.
     words = (
         svg.text(x, y + 4, label, class_="in-counted")
         if is_inside

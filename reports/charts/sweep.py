@@ -114,7 +114,7 @@ def _point(point: SweepPoint, x: float, y: svg.AnyScale, bottom: float) -> Marku
 
 
 def _at(y: svg.AnyScale, value: float) -> float:
-    """Place a value; what is beyond the scale stands at its end."""
+    """Place a value; what is beyond the scale is at its end."""
     return y(min(max(value, y.low), y.high))
 
 

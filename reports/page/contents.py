@@ -170,6 +170,6 @@ def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
         steady = throughput_chart(group, f"{id_}-throughput")
         blocks += [steady] if steady is not None else []
     if not blocks:
-        text = "No log tells training, evaluation and the rest apart."
+        text = "No log separates training, evaluation and the rest."
         blocks.append(Prose(text=text, kind="absent"))
     return PageSection(id=f"{id_}-time-parts", heading="Where the time goes", name="Time", blocks=tuple(blocks))

@@ -64,7 +64,7 @@ def _extreme(run: RunFacts, facts: SetFacts) -> str:
 
 
 def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
-    """The colour of a configuration: its own where colours suffice to tell them apart, else one for all."""
+    """The colour of a configuration: its own where there are colours enough, else one for all."""
     return position if len(sets) <= MAX_HUES else 0
 
 

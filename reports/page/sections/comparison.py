@@ -1,13 +1,12 @@
 """Every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
 
-import math
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.comparison.comparison import compare_all
-from reports.comparison.export import circumstances, method_line, olympic_words
+from reports.comparison.export import circumstances, method_line, olympic_words, p_text
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.wording import needs, plain_sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
@@ -91,19 +90,18 @@ def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
 
 def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: str) -> Chart:
     """One bar per configuration: its whole against the baseline."""
-    bars = [
+    wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
+    bars = (
         replace(_bar(whole, is_whole=False), name=comparison.new, verdict=comparison.verdict)
-        for comparison in comparisons
-        if (whole := comparison.whole) is not None
-    ]
-    panels = [FactorPanel(label=_NAMES[whole.name], bars=tuple(bars)) for whole in (comparisons[0].whole,) if whole]
-    title, about = "Each configuration against the baseline", lead or f"Against {baseline}."
-    name = interval_name(comparisons)
-    return Chart(
-        figure=factors_figure(panels, id_=id_, title=title, description=about, interval_name=name),
-        lead=lead,
-        table_note="The comparison table has the numbers.",
+        for comparison, whole in wholes
     )
+    panels = [FactorPanel(label=_NAMES[wholes[0][1].name], bars=tuple(bars))]
+    title = "Each configuration against the baseline"
+    figure = factors_figure(
+        panels, id_=id_, title=title, description=lead or f"Against {baseline}.",
+        interval_name=interval_name(comparisons),
+    )  # fmt: skip
+    return Chart(figure=figure, lead=lead, table_note="The comparison table has the numbers.")
 
 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
@@ -116,7 +114,7 @@ def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
         )
         for comparison in comparisons
     ]
-    text = " ".join(_one_sentence(comparison) for comparison in comparisons[:MAX_WHOLE])
+    text = " ".join(map(_sentence, comparisons[:MAX_WHOLE]))
     title, about = "What the difference is made of", f"Effects on the time against {baseline}. {text}"
     name = interval_name(comparisons)
     return Chart(
@@ -130,11 +128,11 @@ def _sentences(comparisons: Sequence[Comparison]) -> list[Block]:
     """Each comparison in a sentence, where they are few."""
     if len(comparisons) > MAX_WHOLE:
         return []
-    texts = tuple(_one_sentence(comparison) for comparison in comparisons)
+    texts = tuple(_sentence(comparison) for comparison in comparisons)
     return [Prose(text=texts[0])] if len(texts) == 1 else [Bullets(items=texts, kind="list")]
 
 
-def _one_sentence(comparison: Comparison) -> str:
+def _sentence(comparison: Comparison) -> str:
     rejected = _rejected(comparison)
     return with_sign(
         f"{comparison.new}: {f'{rejected}. ' if rejected else ''}{plain_sentence(comparison, comparison.base)}"
@@ -252,7 +250,7 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, "")),
         sorted_cell(show(factor.base_value), factor.base_value, sub=str(factor.num_base)),
         sorted_cell(show(factor.new_value), factor.new_value, sub=str(factor.num_new)),
-        _p(factor.permutation_p),
+        MISSING if factor.permutation_p is None else p_text(factor.permutation_p),
         MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−"),
     )
 
@@ -265,9 +263,3 @@ def _show_values(factor: FactorComparison, unit: TimeUnit) -> Callable[[float | 
         "throughput": lambda value: f"{throughput(value)}/s",
     }
     return shown.get(factor.name, ratio)
-
-
-def _p(value: float | None) -> str:
-    if value is None or not math.isfinite(value):
-        return MISSING
-    return f"{value:.3f}" if value >= 0.0005 else "<0.001"

@@ -47,7 +47,7 @@ def _epoch_sizes(drawn: Sequence[_Drawn]) -> list[float]:
 
 
 def convergence_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
-    """All runs in one chart while colours tell configurations apart, else one small chart per configuration."""
+    """Show all runs in one chart while there are colours enough, else one small chart per configuration."""
     blocks: tuple[Block, ...]
     if len(group) <= MAX_HUES:
         chart = convergence_chart(group, f"{id_}-convergence-chart")

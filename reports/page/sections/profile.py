@@ -160,7 +160,7 @@ def _ceilings(record: ProfileRecord) -> Iterator[tuple[str, str, Rate | None, st
 def operators_table(record: ProfileRecord, id_: str = "operators") -> Table:
     measured = record.operators.measured
     share = amount(measured.outside_share)
-    outside = "" if share is None else f"; {percent(share)} lie outside of all operators"
+    outside = "" if share is None else f"; {percent(share)} are outside of all operators"
     return table_of(
         measured.table,
         (

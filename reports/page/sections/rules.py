@@ -56,7 +56,7 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
 
 
-_WHERE = "What each rule says stands at the end of the page."
+_WHERE = "The end of the page has the title of each rule."
 
 
 def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
@@ -115,7 +115,7 @@ def place(facts: SetFacts, finding: Finding) -> str:
 
 
 def rule_index(sets: Iterable[SetFacts]) -> tuple[Fact, ...]:
-    """Code and title of every rule that was applied to any set, so that each title stands on the page once."""
+    """Code and title of every rule that was applied to any set, so that each title is on the page once."""
     titles = {outcome.code: outcome.title for facts in sets for outcome in facts.verdict.outcomes}
     return tuple(Fact(name=printable(code, 20), value=printable(titles[code])) for code in sorted(titles))
 
@@ -147,11 +147,7 @@ def _opinion(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
         if group[0].status == "official":
             return (Prose(text=f"{head}the official compliance checker was not asked.", kind="note"),)
         return (
-            Prose(
-                text=f"{head}the official compliance checker does not know this benchmark, "
-                "so these rules stand alone.",
-                kind="note",
-            ),
+            Prose(text=f"{head}none; the official compliance checker does not know this benchmark.", kind="note"),
         )
     text = ", ".join(f"{number} {outcome}" for outcome, number in Counter(o.outcome for *_, o in asked).most_common())
     differing = sum(log.outcome != opinion.outcome for _, _, log, opinion in asked)

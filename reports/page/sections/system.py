@@ -138,7 +138,7 @@ def _value(entry: tuple[str, str] | None) -> Cell | str:
 
 def _alike(entry: Entries, keys: Sequence[str], empty: Sequence[str], title: str, id_: str) -> Table:
     has_source = any(entry[key][1] for key in keys)
-    # What somebody chose stands before what the definition says.
+    # What somebody chose comes before what the definition says.
     keys = sorted(keys, key=lambda key: entry[key][1].startswith("definition"))
     rows = [(key, entry[key][0], *((entry[key][1] or MISSING,) if has_source else ())) for key in keys]
     if empty:

@@ -1,4 +1,4 @@
-"""What ranks sent to each other in a step, and where tables were: of runs to the target and of throughput alone."""
+"""Traffic between ranks in a step, and the placement of tables: of runs to the target and of throughput alone."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -54,13 +54,13 @@ def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
             *_ranks_table(world, f"{id_of}-ranks"),
             *_placement_table(world.traffic, f"{id_of}-placement"),
         )
-        title = f"{world.facts.label}: bytes by kind, ranks, and where tables lie"
+        title = f"{world.facts.label}: bytes by kind, ranks, and placement of tables"
         blocks.append(Fold(summary=title, blocks=details, is_open=len(worlds) == 1))
     return PageSection(id=f"{id_}-exchange", heading="Exchange between ranks", name="Exchange", blocks=tuple(blocks))
 
 
 def measured_exchanges(measured: Sequence[MeasuredSet]) -> list[Fold]:
-    """Show of each measurement on several ranks what these sent in a step, what that took, and where tables were."""
+    """Show the traffic of a step and the placement of tables of each measurement on several ranks."""
     found = []
     for number, measurement in enumerate(measured):
         if not measurement.traffic:
@@ -200,7 +200,7 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
                 for placement in placements[0]
             ],
             id_=id_,
-            caption="Where tables lie, read from the built model"
+            caption="Placement of tables, read from the built model"
             + ("" if alike else " of the first run; others differ"),
         ),
     )

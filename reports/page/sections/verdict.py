@@ -282,14 +282,14 @@ def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
         text = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
         notes.append(
             f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
-            f"{text} (measured times lie on the grid of the evaluations, which the simulated ones do not)."
+            f"{text} (measured times fall on the grid of the evaluations, simulated ones do not)."
         )
     if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(
             "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
         )
     if len(group) > 1:
-        notes.append("The rows stand in the order of the files: no ranking.")
+        notes.append("The rows are in the order of the files: no ranking.")
     return tuple(notes)
 
 
