@@ -18,7 +18,6 @@ import msgspec
 
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
-from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, canonical_sha256
 
 REFERENCE = "reference"
@@ -78,18 +77,12 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
 
     config = entry.workload
     train = replace(
-        config.train,
-        global_batch_size=run.global_batch_size,
-        opt_base_learning_rate=run.opt_base_learning_rate,
+        config.train, global_batch_size=run.global_batch_size, opt_base_learning_rate=run.opt_base_learning_rate
     )
-    runtime = replace(config.runtime, threads=1)
-    spec = WorkloadSpec(
-        model=config.model, data=config.data, train=train, runtime=runtime, data_dir=data_dir, seed=run.seed
-    )
-    world = SingleProcess()
-    is_reference = run.model == REFERENCE
+    spec = replace(config, train=train, runtime=replace(config.runtime, threads=1)).spec(data_dir, run.seed)
     known = config.model_spec
-    workload = (known.implementations[REFERENCE].load if is_reference else known.baselines[run.model])(spec, world)
+    load = known.implementations[REFERENCE].load if run.model == REFERENCE else known.baselines[run.model]
+    workload = load(spec, SingleProcess())
     workload.build()
     steps = entry.benchmark.steps_between_evals(workload.train_samples, run.global_batch_size)
     samples_counts: list[int] = []

@@ -53,11 +53,7 @@ def describe_benchmark(name_or_path: str) -> dict[str, Any]:
 
 def _describe_problem(benchmark: Benchmark) -> dict[str, Any]:
     return {
-        "name": benchmark.name,
-        "version": benchmark.version,
-        "status": benchmark.status,
-        "title": benchmark.title,
-        "description": benchmark.description,
+        **{key: getattr(benchmark, key) for key in ("name", "version", "status", "title", "description")},
         "rounds": list(benchmark.rounds),
         "notes": list(benchmark.notes),
         "path": str(benchmark.path),

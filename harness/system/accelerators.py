@@ -67,19 +67,19 @@ def describe_accelerators(found: Accelerators) -> dict[str, Found]:
     if not found.devices:
         return fields | dict.fromkeys(_FIELDS, Found("", f"{source}: no accelerator"))
     first = found.devices[0]
-    names = {device.model_name for device in found.devices}
-    if first.model_name:
-        fields["accelerator_model_name"] = Found(", ".join(sorted(str(name) for name in names)), source)
-    if first.memory_bytes:
-        fields["accelerator_memory_capacity"] = Found(f"{first.memory_bytes / GIB:.1f} GiB", source)
-    if first.max_frequency_mhz:
-        fields["accelerator_frequency"] = Found(f"{first.max_frequency_mhz} MHz maximum", source)
-    if first.pcie_generation and first.pcie_width:
-        link = f"PCIe Gen{first.pcie_generation} x{first.pcie_width}"
-        fields["accelerator_host_interconnect"] = Found(link, source)
-    if first.num_links:
-        fields["accelerator_interconnect"] = Found(f"{first.num_links} NVLink links per device", source)
-    return fields
+    names = sorted({str(device.model_name) for device in found.devices})
+    shown = (
+        ("model_name", first.model_name, ", ".join(names)),
+        ("memory_capacity", first.memory_bytes, f"{(first.memory_bytes or 0) / GIB:.1f} GiB"),
+        ("frequency", first.max_frequency_mhz, f"{first.max_frequency_mhz} MHz maximum"),
+        (
+            "host_interconnect",
+            first.pcie_generation and first.pcie_width,
+            f"PCIe Gen{first.pcie_generation} x{first.pcie_width}",
+        ),
+        ("interconnect", first.num_links, f"{first.num_links} NVLink links per device"),
+    )
+    return fields | {f"accelerator_{name}": Found(text, source) for name, is_known, text in shown if is_known}
 
 
 def _read_nvml() -> Accelerators | None:

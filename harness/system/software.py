@@ -9,6 +9,7 @@ import platform
 import re
 import sys
 from collections.abc import Mapping
+from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -83,12 +84,7 @@ def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> 
         "instruction_sets": _instruction_sets(root),
         "container": container(root, environ),
         "virtualization": virtualization(root),
-        "num_cores": resources.num_cores,
-        "num_logical_cpus": resources.num_logical_cpus,
-        "num_affinity_cpus": resources.num_affinity_cpus,
-        "quota_cores": resources.quota_cores,
-        "physical_memory_bytes": resources.physical_memory_bytes,
-        "memory_limit_bytes": resources.memory_limit_bytes,
+        **{name: value for name, value in asdict(resources).items() if name != "available_memory_bytes"},
         "variables": environment_variables({**WORKER_VARIABLES, **(os.environ if environ is None else environ)}),
     }
 
