@@ -26,7 +26,7 @@ from reports.document.blocks import Block, text_table
 from reports.text.formatting import plural
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict, relocate
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.logs.text import printable
 from rules.tree.result_set import POWER_FOLDER
 
@@ -137,7 +137,7 @@ def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageReques
     """Ours and theirs on the finished tree. A benchmark that is not shipped is judged by the definition beside it."""
     definitions = {path for packaged in sets if (path := packaged.unshipped_definition) is not None}
     definition = next(iter(definitions)) if len(definitions) == 1 else None
-    return check_path(submission, definition, request.second_opinion, request.ruleset)[0]
+    return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]
 
 
 def _add_set(tree: Tree, packaged: PackagedSet) -> None:

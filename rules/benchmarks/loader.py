@@ -9,7 +9,6 @@ and nothing there can be judged.
 
 import hashlib
 import json
-import re
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -21,13 +20,13 @@ from msgspec import Meta, ValidationError, convert
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.errors import DefinitionError, did_you_mean
+from rules.records.codec import say_expected
 
 SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
 _SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "open")
-_WORDS = {"int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "array": "a list"}
 T = TypeVar("T")
 Count = Annotated[int, Meta(ge=0)]
 PositiveCount = Annotated[int, Meta(ge=1)]
@@ -293,7 +292,4 @@ def _expected(hint: Any, error: str) -> str:
     described = [meta.description for meta in get_args(hint)[1:] if isinstance(meta, Meta) and meta.description]
     if described:
         return described[0]
-    words = error.partition(", got ")[0].partition(" - at ")[0].removeprefix("Expected ").replace("`", "")
-    for name, word in _WORDS.items():
-        words = re.sub(rf"\b{name}\b", word, words)
-    return words.replace(" >= ", " of at least ").replace(" <= ", " of at most ")
+    return say_expected(error)

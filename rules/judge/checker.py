@@ -22,16 +22,6 @@ MANY_LOGS = 1000
 """From this many logs on, judging takes longer (about a second) than more processes take to start and to answer."""
 
 
-def check_path(
-    path: str | Path,
-    benchmark_file: str | Path | None = None,
-    second_opinion: bool = True,
-    ruleset: str | None = None,
-) -> tuple[Verdict, ...]:
-    """Judge what `path` is: a log, a set, a submission, a round, or all of these below a directory."""
-    return check_paths([path], benchmark_file, second_opinion, ruleset)
-
-
 def check_paths(
     paths: Sequence[str | Path | Inventory],
     benchmark_file: str | Path | None = None,
@@ -40,7 +30,8 @@ def check_paths(
     num_processes: int = 1,
     on_progress: Callable[[int, int], None] | None = None,
 ) -> tuple[Verdict, ...]:
-    """Judge each of several paths or inventories; verdicts come in their order, whatever `num_processes`.
+    """Judge what each of several paths or inventories is: a log, a set, a submission, a round, or all of these below
+    a directory. Verdicts come in their order, whatever `num_processes`.
 
     `on_progress` is called with how many of how many logs have been judged. Raises InputError for the first path that
     is missing or cannot be read.
@@ -86,7 +77,7 @@ def _judge_unit(
 ) -> Verdict | JudgedSet:
     if isinstance(unit, ResultSet):
         return judge_set(unit, benchmark_file, ruleset, is_one_of_many)
-    return check_log(unit, benchmark_file, ruleset, second_opinion=False, is_one_of_many=is_one_of_many)
+    return check_log(unit, benchmark_file, ruleset, is_one_of_many)
 
 
 def _assemble(target: Target, judged: Iterator[Verdict | JudgedSet]) -> Verdict:

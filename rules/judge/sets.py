@@ -45,7 +45,6 @@ def check_log(
     path: str | Path,
     benchmark_file: str | Path | None = None,
     ruleset: str | None = None,
-    second_opinion: bool = True,
     is_one_of_many: bool = False,
 ) -> Verdict:
     """Judge one log by itself. Raises InputError for an unreadable path, DefinitionError for a bad definition and,
@@ -53,8 +52,7 @@ def check_log(
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
     benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
-    verdict = _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
-    return with_second_opinion((verdict,))[0] if second_opinion else verdict
+    return _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
 
 
 def judge_sets(

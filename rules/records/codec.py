@@ -35,6 +35,15 @@ _ERROR = re.compile(r"(?s)(?P<what>.*?)(?: - at (?:`key` in )?`\$?(?P<path>[^`]*
 _STEP = re.compile(r"\.(?P<name>[^.\[\]]+)|\[(?P<index>\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"Object contains unknown field `(?P<name>[^`]*)`")
 _MISSING = re.compile(r"Object missing required field `(?P<name>[^`]*)`")
+_TYPE = re.compile(r"\b(int|float|str|bool|array|object)\b")
+_WORDS = {
+    "int": "a whole number", "float": "a number", "str": "a string", "bool": "true or false", "array": "a list",
+    "object": "an object",
+}  # fmt: skip
+_SIGNS = {
+    " | ": " or ", " of length >= ": " of length at least ", " of length <= ": " of length at most ",
+    " >= ": " of at least ", " <= ": " of at most ", " > ": " above ",
+}  # fmt: skip
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True):
@@ -239,9 +248,17 @@ def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError
     if what.startswith("Invalid enum value"):
         options = [show(option) for literal in _parts(annotation, Literal) for option in get_args(literal)]
         return DamageError(member, show(value), " or ".join(options))
-    return DamageError(
-        member, show(value), printable(what.partition(", got ")[0].removeprefix("Expected ").replace("`", ""))
-    )
+    return DamageError(member, show(value), say_expected(what))
+
+
+def say_expected(error: str) -> str:
+    """Return what a message of msgspec says was expected, in words: "Expected `int` >= 1, got `str`" gives "a whole
+    number of at least 1"."""
+    what, pattern, regex = error.partition(", got ")[0].partition(" - at ")[0].partition(" matching regex ")
+    words = _TYPE.sub(lambda name: _WORDS[name[1]], what.removeprefix("Expected ").replace("`", ""))
+    for sign, word in _SIGNS.items():
+        words = words.replace(sign, word)
+    return printable(words + pattern + regex)
 
 
 def _descend(member: str, value: Any, annotation: Any, step: re.Match[str]) -> tuple[str, Any, Any]:

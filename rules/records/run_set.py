@@ -89,8 +89,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
         """Version 1 said the kind by `throughput_steps` and `is_profile`; its first sets had no system's fields."""
         steps, is_profile = content.get("throughput_steps"), content.get("is_profile", False)
-        require(steps is None or type(steps) is int, "throughput_steps", steps, "int | null")
-        require(isinstance(is_profile, bool), "is_profile", is_profile, "bool")
+        require(steps is None or type(steps) is int, "throughput_steps", steps, "a whole number or null")
+        require(isinstance(is_profile, bool), "is_profile", is_profile, "true or false")
         system = content.get("system")
         if isinstance(system, dict):
             system = {"fields": dict.fromkeys(SYSTEM_FIELDS, ""), "provenance": {}} | system

@@ -57,7 +57,8 @@ class SweepRecord(Document, frozen=True, kw_only=True):
         mode, found = content.get("mode"), content.get("configurations")
         require(mode in ("to_target", "throughput"), "mode", mode, '"to_target" or "throughput"')
         steps = content.get("throughput_steps")
-        require(steps is None or (type(steps) is int and steps >= 1), "throughput_steps", steps, "int >= 1 | null")
+        expected = "a whole number of at least 1 or null"
+        require(steps is None or (type(steps) is int and steps >= 1), "throughput_steps", steps, expected)
         if isinstance(found, list):
             found = [{"profile_failure": None} | point if isinstance(point, dict) else point for point in found]
         kind = "throughput" if mode == "throughput" else "training"

@@ -21,7 +21,7 @@ from rules.checks.rule import judge
 from rules.checks.subject import make_log_subject
 from rules.checks.verdict import Verdict
 from rules.errors import DefinitionError, InputError
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.document import VerdictDocument, verdicts_to_json
 from rules.judge.families import RULES
 from rules.judge.sets import check_log, judge_set
@@ -92,7 +92,7 @@ def judge_log_file(data: bytes, folder: Path) -> None:
     """As `check` does it, through a file, to every form of its output."""
     path = folder / "result_0.txt"
     path.write_bytes(data)
-    assert_can_be_shown((check_log(path, second_opinion=False),))
+    assert_can_be_shown((check_log(path),))
 
 
 def judge_system_bytes(data: bytes, folder: Path) -> None:
@@ -107,7 +107,7 @@ def judge_system_bytes(data: bytes, folder: Path) -> None:
 def judge_tree(root: Path) -> None:
     """Judge and score whatever a tree is; a tree that holds nothing to judge is an InputError that says so."""
     try:
-        assert_can_be_shown(check_path(root, second_opinion=False))
+        assert_can_be_shown(check_paths([root], second_opinion=False))
         for one in find_result_sets(root):
             json.dumps(describe_score(one, judge_set(one).result))
     except (InputError, DefinitionError) as error:

@@ -14,12 +14,12 @@ from unittest.mock import patch
 
 from rules.checks.rule import Rule
 from rules.checks.verdict import Verdict
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.families import RULES
 
 
 def check(path: Path, ruleset: str | None = None) -> tuple[Verdict, ...]:
-    return check_path(path, second_opinion=False, ruleset=ruleset)
+    return check_paths([path], second_opinion=False, ruleset=ruleset)
 
 
 @dataclass(frozen=True, kw_only=True)

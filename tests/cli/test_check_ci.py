@@ -15,7 +15,7 @@ from reports.render.junit import verdicts_to_junit
 from reports.render.sarif import verdicts_to_sarif
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.families import find_rule
 
 TINY, DCNV2 = load_benchmark("dlrm_tiny"), load_benchmark("dlrm_dcnv2")
@@ -93,7 +93,7 @@ SARIF = {
 
 
 def judge(path: Path) -> tuple[Verdict, ...]:
-    return check_path(path, second_opinion=False)
+    return check_paths([path], second_opinion=False)
 
 
 @pytest.fixture

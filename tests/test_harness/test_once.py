@@ -15,7 +15,7 @@ from reports.comparison.history import read_history
 from reports.page.report import write_report
 from rules.benchmarks.loader import load_benchmark
 from rules.judge import second_opinion
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.sets import judge_set
 from rules.official.opinion import OfficialOpinion, Question
 from rules.scoring.scoring import score_runs
@@ -68,15 +68,15 @@ def test_finishing_a_set_reads_each_log_once_and_asks_once(
     assert page.stat().st_size > 0
 
 
-@pytest.mark.parametrize("use", [check_path, lambda path: write_report([path], path.parent / "page.html")])
+@pytest.mark.parametrize("use", [check_paths, lambda paths: write_report(paths, paths[0].parent / "page.html")])
 def test_check_and_report_read_each_log_once_and_ask_once(
-    use: Callable[[Path], object], tmp_path: Path, opened: Counter[Path], asked: list[int]
+    use: Callable[[list[Path]], object], tmp_path: Path, opened: Counter[Path], asked: list[int]
 ) -> None:
     folder = tmp_path / "sets"
     for name in ("a", "b"):
         write_run_set(folder / name)
     logs = [log for result_set in find_result_sets(folder) for log in result_set.logs]
-    use(folder)
+    use([folder])
     assert opened == dict.fromkeys(logs, 1)
     assert len(asked) == 1
 

@@ -241,7 +241,7 @@ def test_flood_of_broken_records_is_counted_and_not_held(
     path.write_text(":::MLLOG {bad\n" * num_broken)
     log = read_log(path)
     assert log.num_unparsed == num_counted and len(log.unparsed) <= MAX_NUM_UNPARSED + 1
-    verdict = check_log(path, second_opinion=False)
+    verdict = check_log(path)
     found = [finding.message for finding in verdict.findings if finding.code == "ST101"]
     assert len(found) == MAX_FINDINGS_PER_RULE + 1
     # The file holds no record either, which is one more.

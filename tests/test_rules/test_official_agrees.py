@@ -10,7 +10,7 @@ from mlperf_fixtures import FOLDER, NVIDIA, needs_published_results
 from official_opinion import ask_official_checker
 
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.sets import check_log, judge_set, judge_sets
 from rules.logs import keys
 from rules.tree.inventory import find_result_sets
@@ -70,7 +70,7 @@ def write(folder: Path, name: str, records: list[Record] | None) -> Path:
 
 
 def ours(path: Path) -> str:
-    return check_log(path, ruleset="6.0", second_opinion=False).outcome
+    return check_log(path, ruleset="6.0").outcome
 
 
 def test_same_verdict_where_the_official_checker_looks(tmp_path: Path) -> None:
@@ -117,7 +117,7 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
     paths = [write_log(tmp_path / "good.txt", good)]
     paths += [write_log(tmp_path / f"without_{key}.txt", without(good, key)) for key in names]
     for path, opinion in zip(paths, ask_official_checker(paths, round_name), strict=True):
-        verdict = check_log(path, ruleset=round_name, second_opinion=False)
+        verdict = check_log(path, ruleset=round_name)
         if path.stem == f"without_{keys.SUBMISSION_BENCHMARK}":
             # It then knows nothing to check; without a benchmark our log-level rules find the missing key.
             assert verdict.outcome == "invalid"
@@ -130,19 +130,19 @@ def test_compliant_logs_pass_in_every_round_and_every_needed_key_is_needed(
 
 def test_second_opinion_is_beside_ours(tmp_path: Path) -> None:
     write_set(tmp_path, DCNV2, make_runs(DCNV2, 2, ours=False), ours=False)
-    (verdict,) = check_path(tmp_path / "results")
+    (verdict,) = check_paths([tmp_path / "results"])
     opinions = [opinion for log in verdict.logs for opinion in log.official]
     assert [(opinion.checker, opinion.outcome, opinion.ruleset) for opinion in opinions] == [
         ("compliance", "valid", "6.0.0")
     ] * 2
     assert {opinion.checker for opinion in verdict.official} == {"seed", "rcp", "system"}
-    (silent,) = check_path(tmp_path / "results", second_opinion=False)
+    (silent,) = check_paths([tmp_path / "results"], second_opinion=False)
     assert not silent.official and not any(log.official for log in silent.logs)
 
 
 def test_own_benchmarks_are_not_shown_to_it(tmp_path: Path) -> None:
     write_set(tmp_path, load_benchmark("dlrm_tiny"))
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_paths([tmp_path])
     assert verdict.official == () and [log.official for log in verdict.logs] == [()] * 5
 
 

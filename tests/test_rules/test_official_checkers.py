@@ -10,7 +10,7 @@ from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_publish
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
 from rules.judge.agreement import ComparedFamily, compare_opinions, differences
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
 from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
@@ -128,7 +128,7 @@ def rows(verdict: Verdict) -> dict[str, ComparedFamily]:
 
 @needs_published_results
 def test_on_published_results_only_the_cadence_differs() -> None:
-    for verdict in check_path(FOLDER / "training_results_v5.1"):
+    for verdict in check_paths([FOLDER / "training_results_v5.1"]):
         for part in verdict.parts if verdict.level == "round" else (verdict,):
             relations = {family: row.relation for family, row in rows(part).items()}
             assert set(relations.values()) <= {"same", "ours alone"}, (part.subject, relations)
@@ -139,7 +139,7 @@ def test_on_published_results_only_the_cadence_differs() -> None:
 
 @needs_published_results
 def test_every_checker_has_its_row_for_a_submission() -> None:
-    (verdict,) = check_path(NVIDIA)
+    (verdict,) = check_paths([NVIDIA])
     assert verdict.level == "submission" and verdict.outcome == "valid"
     asked = {opinion.checker for opinion in (*verdict.official, *verdict.parts[0].official)}
     assert asked == {"package", "repo", "seed", "rcp", "system"}
@@ -156,10 +156,7 @@ def test_a_row_says_agreement_difference_and_crash(tmp_path: Path) -> None:
         "aborted": with_record(good, "run_stop", metadata={"status": "aborted"}),
         "null": with_record(good, "eval_accuracy", value=None),
     }
-    verdicts = [
-        check_log(write_log(tmp_path / f"{name}.txt", records), second_opinion=False)
-        for name, records in logs.items()
-    ]
+    verdicts = [check_log(write_log(tmp_path / f"{name}.txt", records)) for name, records in logs.items()]
     epsilon, aborted, null = with_second_opinion(verdicts)
     # A complaint is in the row that it concerns.
     assert "opt_adagrad_epsilon" in rows(epsilon)["HP"].theirs and rows(epsilon)["HP"].relation == "same"
@@ -178,12 +175,12 @@ def test_the_run_that_may_fail_is_no_difference(tmp_path: Path) -> None:
     runs = make_runs(DCNV2, ours=False)
     runs[4] = make_records(DCNV2, num_evals=20, converged=False, ours=False, seed=4, start_ms=1_790_001_500_000)
     write_set(tmp_path, DCNV2, runs, ours=False)
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_paths([tmp_path])
     row = rows(next(part for part in (verdict, *verdict.parts) if part.level == "set"))["QU"]
     assert row.relation == "same" and "which its package checker accepts" in row.theirs
 
 
 def test_own_benchmarks_have_no_table(tmp_path: Path) -> None:
     write_set(tmp_path, load_benchmark("dlrm_tiny"))
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_paths([tmp_path])
     assert compare_opinions(verdict) == () and differences(verdict) == ()

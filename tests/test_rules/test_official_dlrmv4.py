@@ -114,16 +114,14 @@ def judge(
 
 def test_both_accept_what_the_rules_allow(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return [finding for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"]
+        return [finding for finding in check_log(path).findings if finding.severity == "error"]
 
     assert judge(ACCEPTED, tmp_path, ours) == dict.fromkeys(ACCEPTED, ("valid", []))
 
 
 def test_both_reject_what_they_forbid_and_this_one_says_by_which_rule(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return {
-            finding.code for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"
-        }
+        return {finding.code for finding in check_log(path).findings if finding.severity == "error"}
 
     for name, (outcome, codes) in judge({k: v[0] for k, v in REJECTED.items()}, tmp_path, ours).items():
         assert outcome == "invalid", name
@@ -132,9 +130,7 @@ def test_both_reject_what_they_forbid_and_this_one_says_by_which_rule(tmp_path: 
 
 def test_stricter_where_the_official_checker_does_not_look(tmp_path: Path) -> None:
     def ours(path: Path) -> object:
-        return {
-            finding.code for finding in check_log(path, second_opinion=False).findings if finding.severity == "error"
-        }
+        return {finding.code for finding in check_log(path).findings if finding.severity == "error"}
 
     for name, (outcome, codes) in judge({k: v[0] for k, v in STRICTER.items()}, tmp_path, ours).items():
         assert outcome == "valid", name

@@ -169,10 +169,10 @@ def test_every_member_set_that_version_1_ever_wrote_is_read() -> None:
 @pytest.mark.parametrize(
     ("record_type", "member", "value", "expected"),
     [
-        (RunSetRecord, "throughput_steps", "7", "int | null"),
-        (RunSetRecord, "is_profile", 1, "bool"),
+        (RunSetRecord, "throughput_steps", "7", "a whole number or null"),
+        (RunSetRecord, "is_profile", 1, "true or false"),
         (SweepRecord, "mode", "both", '"to_target" or "throughput"'),
-        (SweepRecord, "throughput_steps", 0, "int >= 1 | null"),
+        (SweepRecord, "throughput_steps", 0, "a whole number of at least 1 or null"),
     ],
 )
 def test_a_member_that_only_version_1_has_is_named_as_the_file_names_it(
@@ -267,7 +267,7 @@ def test_numbers_beyond_what_a_type_holds_are_findings(tmp_path: Path) -> None:
     content = content_of(RunRecord)
     for huge in (2**63, 10**400):
         member, _, expected = damage(tmp_path, json.dumps(content | {"peak_rss_bytes": huge}))
-        assert (member, expected.startswith("int <= ")) == ("peak_rss_bytes", True)
+        assert (member, expected.startswith("a whole number of at most ")) == ("peak_rss_bytes", True)
     content["blocks"][0]["duration_s"] = 10**400
     assert damage(tmp_path, json.dumps(content))[::2] == ("blocks[0].duration_s", "Number out of range")
 

@@ -12,7 +12,7 @@ from run_record_cases import write_recorded
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.result_set.records import logs_match_records
 from rules.errors import DefinitionError, InputError
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.sets import check_log, judge_set, make_set_subject
 from rules.logs.log import read_log
 from rules.tree.inventory import find_result_sets
@@ -66,7 +66,7 @@ def test_single_log_is_a_set_of_one_and_its_name_may_say_the_round(tmp_path: Pat
     path = write_log(tmp_path / "somebody_v4.0_run.txt", make_runs(DCNV2, 1, ours=False)[0])
     (found,) = find_result_sets(path)
     assert found.logs == (path,) and found.round == "4.0"
-    assert check_log(path, second_opinion=False).ruleset == "MLPerf Training 4.0"
+    assert check_log(path).ruleset == "MLPerf Training 4.0"
 
 
 @pytest.mark.parametrize("name", ["missing", "."])
@@ -80,7 +80,7 @@ def test_system_description_of_any_content_is_judged(tmp_path: Path) -> None:
     path = tmp_path / "systems" / "example.json"
     for content in (b"", b"[]", b"{", b"\xff\xfe", b"[" * 100_000, b'{"a": 1}', b" " * (2 << 20)):
         path.write_bytes(content)
-        (verdict,) = check_path(tmp_path, second_opinion=False)
+        (verdict,) = check_paths([tmp_path], second_opinion=False)
         assert {"SY101", "SY102"} & {finding.code for finding in verdict.findings}, content[:20]
 
 
@@ -92,13 +92,13 @@ def test_own_definition_beside_the_results_is_found(tmp_path: Path) -> None:
     mine = load_benchmark(definition)
     root = tmp_path / "set"
     write_set(root, mine)
-    assert check_path(root)[0].outcome == "valid"
+    assert check_paths([root])[0].outcome == "valid"
     (root / "extra" / "definition.toml").unlink()
-    verdict = check_path(root)[0]
+    verdict = check_paths([root])[0]
     assert verdict.outcome == "invalid" and "ST110" in {finding.code for finding in verdict.findings}
-    assert check_path(root, definition)[0].outcome == "valid"
+    assert check_paths([root], definition)[0].outcome == "valid"
     definition.write_text(text.replace("opt_adagrad_epsilon = 1e-8", "opt_adagrad_epsilon = 1e-6"))
-    changed = check_path(root, definition)[0]
+    changed = check_paths([root], definition)[0]
     assert "ST111" in {finding.code for finding in changed.findings if finding.severity == "error"}
 
 
@@ -107,7 +107,7 @@ def test_file_that_takes_a_shipped_name_is_refused(tmp_path: Path) -> None:
     definition = tmp_path / "dlrm_tiny.toml"
     definition.write_text(TINY.path.read_text().replace("evals_per_epoch = 20", "evals_per_epoch = 10"))
     with pytest.raises(DefinitionError, match="Give it another name"):
-        check_path(tmp_path / "set", definition)
+        check_paths([tmp_path / "set"], definition)
 
 
 def test_definition_beside_cannot_replace_a_shipped_one(tmp_path: Path) -> None:
@@ -116,14 +116,14 @@ def test_definition_beside_cannot_replace_a_shipped_one(tmp_path: Path) -> None:
     easy = tmp_path / "easy.toml"
     easy.write_text(TINY.path.read_text().replace(f"target = {TINY.quality.target}", "target = 0.55"))
     write_set(root, load_benchmark(easy))
-    verdict = check_path(root)[0]
+    verdict = check_paths([root])[0]
     assert verdict.outcome == "invalid"
     assert {"QU102", "ST111"} <= {finding.code for finding in verdict.findings}
 
 
 def test_incomplete_set_is_incomplete_and_not_invalid(tmp_path: Path) -> None:
     write_set(tmp_path, TINY, make_runs(TINY, 3))
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_paths([tmp_path])
     assert verdict.outcome == "incomplete"
     assert {finding.severity for finding in verdict.findings} <= {"warning", "info"}
 
@@ -132,7 +132,7 @@ def test_one_run_that_did_not_converge_leaves_the_set_valid_and_its_log_rejected
     runs = [*make_runs(TINY, 4), *make_runs(TINY, 1, converged=False, start_ms=1_800_000_000_000)]
     runs[-1] = [{**record, "value": 555} if record["key"] == "seed" else record for record in runs[-1]]
     write_set(tmp_path, TINY, runs)
-    (verdict,) = check_path(tmp_path)
+    (verdict,) = check_paths([tmp_path])
     assert verdict.outcome == "valid"
     assert [log.outcome for log in verdict.logs] == ["valid"] * 4 + ["invalid"]
     assert [finding.severity for finding in verdict.findings if finding.code == "QU103"] == ["warning"]
@@ -157,7 +157,7 @@ def test_published_results_get_sensible_verdicts() -> None:
 
 @needs_published_results
 def test_published_log_of_another_launcher_is_judged() -> None:
-    verdict = check_log(FOLDER / "irregular" / "juniper_v4.0_truncated.txt", second_opinion=False)
+    verdict = check_log(FOLDER / "irregular" / "juniper_v4.0_truncated.txt")
     assert verdict.ruleset == "MLPerf Training 4.0"
     assert {finding.code for finding in verdict.findings} == {"SE102"}
 
@@ -198,12 +198,12 @@ def test_a_damaged_run_set_json_is_one_finding_that_names_the_member(tmp_path: P
     record = tmp_path / "extra" / "run_set.json"
     for changes, message, found, expected in (
         ({}, None, None, None),
-        ({"num_runs": "5"}, "num_runs is not as expected", '"5"', "int"),
+        ({"num_runs": "5"}, "num_runs is not as expected", '"5"', "a whole number"),
         ({"config": {"a.b": {"value": 1}}}, 'config["a.b"].source is not as expected', "nothing", "a value"),
         ({"schema_version": 3}, "schema_version is not as expected", "3", "at most 2"),
     ):
         record.write_text(json.dumps(run_set_content(**changes)))
-        (verdict,) = check_path(tmp_path, second_opinion=False)
+        (verdict,) = check_paths([tmp_path], second_opinion=False)
         findings = [finding for finding in verdict.findings if finding.code == "RS112"]
         assert len(findings) == (message is not None)
         for finding in findings:

@@ -17,7 +17,7 @@ from mlperf_fixtures import NVIDIA
 from harness.cli import main
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError
-from rules.judge.checker import check_path
+from rules.judge.checker import check_paths
 from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.logs.log import read_log
@@ -249,7 +249,7 @@ def test_what_is_rightly_tolerated_changes_nothing(base: str, tmp_path: Path) ->
     for name, content in forms.items():
         path = tmp_path / "result_0.txt"
         path.write_bytes(content)
-        verdict = check_log(path, ruleset="6.0", second_opinion=False)
+        verdict = check_log(path, ruleset="6.0")
         assert (verdict.outcome, verdict.count("error"), verdict.count("warning")) == ("valid", 0, 0), (
             name,
             verdict.findings,
@@ -260,7 +260,7 @@ def test_retired_benchmark_is_refused_by_name(tmp_path: Path) -> None:
     path = tmp_path / "result_0.txt"
     path.write_text(to_text(BASES["made"]))
     with pytest.raises(DefinitionError, match=r"ruleset 6\.1 has no benchmark 'dlrm_dcnv2'; it was in 3\.0"):
-        check_log(path, ruleset="6.1", second_opinion=False)
+        check_log(path, ruleset="6.1")
     with pytest.raises(SystemExit) as leaving:
         main(["check", str(path), "--ruleset", "6.1"])
     assert leaving.value.code == 2
@@ -271,7 +271,7 @@ def test_division_flipped_in_one_log_of_a_set_is_found(tmp_path: Path) -> None:
     runs = make_runs(DCNV2, ours=False)
     runs[4] = with_record(runs[4], keys.SUBMISSION_DIVISION, value="open")
     write_set(tmp_path / "Example", DCNV2, runs, ours=False)
-    findings = [finding for verdict in check_path(tmp_path, second_opinion=False) for finding in verdict.findings]
+    findings = [finding for verdict in check_paths([tmp_path], second_opinion=False) for finding in verdict.findings]
     assert [(Path(finding.path).name, finding.severity) for finding in findings if finding.code == "RS104"] == [
         ("result_4.txt", "error")
     ]
