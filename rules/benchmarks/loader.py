@@ -20,7 +20,7 @@ from msgspec import Meta, ValidationError, convert
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.errors import DefinitionError, did_you_mean
-from rules.records.codec import say_expected
+from rules.records.codec import Count, PositiveCount, say_expected
 
 SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
@@ -28,8 +28,6 @@ _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
 _SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "open")
 T = TypeVar("T")
-Count = Annotated[int, Meta(ge=0)]
-PositiveCount = Annotated[int, Meta(ge=1)]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

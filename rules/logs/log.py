@@ -14,9 +14,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import Any, NamedTuple
 
 from rules.errors import InputError, why_no_json
 from rules.logs.text import printable
@@ -32,8 +31,6 @@ _EXCERPT_CHARS = 120
 _PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
 _EXACT = 2**53
-_HELD_BYTES = 64 << 10
-"""Logs smaller than this are read at once, as most published ones are. Larger ones are read line by line."""
 _TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
 _BEGINNINGS = (b":::MLLOG ", b":::MLLOG\t", b":::MLLOG{")
@@ -126,37 +123,32 @@ def read_log(path: str | Path) -> RunLog:
     if not path.is_file():
         what = "is not a regular file" if path.exists() else "no such file"
         raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
-    digest = hashlib.sha256()
-    num_bytes = 0
+    try:
+        with path.open("rb") as stream:
+            return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
 
-    def chunks(stream: IO[bytes]) -> Iterator[bytes]:
+
+def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
+    """Parse a log from its lines, those longer than MAX_RECORD_BYTES in pieces. `path` is only named in records."""
+    digest, num_bytes = hashlib.sha256(), 0
+
+    def counted() -> Iterator[bytes]:
         nonlocal num_bytes
-        while chunk := stream.readline(MAX_RECORD_BYTES):
+        for chunk in chunks:
             digest.update(chunk)
             num_bytes += len(chunk)
             yield chunk
 
-    try:
-        with path.open("rb") as stream:
-            if len(data := stream.read(_HELD_BYTES)) < _HELD_BYTES:
-                found = _collect(BytesIO(data), str(path))
-                return _run_log(str(path), *found, hashlib.sha256(data).hexdigest(), len(data))
-            stream.seek(0)
-            found = _collect(chunks(stream), str(path))
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
-    return _run_log(str(path), *found, digest.hexdigest(), num_bytes)
-
-
-def _run_log(
-    path: str, lines: list[LogLine], unparsed: list[Unparsed], num_unparsed: int, sha256: str, num_bytes: int
-) -> RunLog:
+    lines, unparsed, num_unparsed = _collect(counted(), path)
     by_key: dict[str, list[LogLine]] = defaultdict(list)
     for line in lines:
         by_key[line.key].append(line)
     return RunLog(
-        path=path, lines=tuple(lines), unparsed=tuple(unparsed), num_unparsed=num_unparsed, sha256=sha256,
-        num_bytes=num_bytes, by_key={key: tuple(found) for key, found in by_key.items()},
+        path=path, lines=tuple(lines), unparsed=tuple(unparsed), num_unparsed=num_unparsed,
+        sha256=digest.hexdigest(), num_bytes=num_bytes,
+        by_key={key: tuple(found) for key, found in by_key.items()},
     )  # fmt: skip
 
 

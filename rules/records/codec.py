@@ -95,10 +95,8 @@ class DamageError(ValueError):
 
 def decode(path: Path, record_type: type[T], clean: Callable[[Any], Any] | None = None) -> T | Damage:
     """Read a file as a record. `clean` is applied to its JSON value before types are checked."""
-    content = read_object(path)
-    if isinstance(content, Damage):
-        return content
     try:
+        content = _parse(_read(path))
         return convert(content if clean is None else clean(content), record_type)
     except DamageError as damage:
         return damage.at(path)

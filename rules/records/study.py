@@ -14,7 +14,7 @@ Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "giv
 """Where the numbers of a column come from; every column's head says it."""
 Source = Literal["given", "default", "definition", "file", "measured"]
 Scalar = bool | int | float | str | None
-Cell = bool | int | float | str | None | tuple[int, ...]
+Cell = Scalar | tuple[int, ...]
 """None is not known; several integers are, say, the devices that share a table."""
 
 

@@ -60,14 +60,6 @@ class Inventory:
         """Return whether there is something to show that is in no log."""
         return bool(self.sweeps or any(self.measurements.values()))
 
-    @property
-    def profiles(self) -> tuple[Path, ...]:
-        return self.measurements.get("profile", ())
-
-    @property
-    def throughput(self) -> tuple[Path, ...]:
-        return self.measurements.get("throughput", ())
-
     def require_result_sets(self) -> tuple[ResultSet, ...]:
         """Return the result sets. Raises InputError where there are none, or where a directory could not be read."""
         self.require_readable()

@@ -5,15 +5,15 @@ test changes them and turns them into text with `to_text`. `write_set` lays out 
 """
 
 import copy
-import hashlib
 import json
 from collections.abc import Iterable, Sequence
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
-from rules.logs.log import RunLog, _collect, _run_log
+from rules.logs.log import RunLog, parse_log
 from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS
 
@@ -182,8 +182,7 @@ def to_text(records: Iterable[Record]) -> str:
 def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
     """Parse a log held in memory, each of its lines as a whole; `path` is only named in findings."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    found = _collect((part + b"\n" for part in data.split(b"\n")), path)
-    return _run_log(path, *found, hashlib.sha256(data).hexdigest(), len(data))
+    return parse_log(BytesIO(data), path)
 
 
 def to_log(records: Iterable[Record], path: str = "result_0.txt") -> RunLog:

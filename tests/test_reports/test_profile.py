@@ -255,6 +255,6 @@ def test_bars_have_no_negative_extent(make: Callable[[], Figure]) -> None:
 def test_logs_and_profiles_are_both_found_below_a_folder_of_sets(tmp_path: Path) -> None:
     write_run_set(tmp_path / "one")
     write_profile(tmp_path / "two", document())
-    assert take_inventory(tmp_path).profiles == (tmp_path / "two",)
+    assert take_inventory(tmp_path).measurements["profile"] == (tmp_path / "two",)
     page = Page(write_report([tmp_path], tmp_path / "page.html").read_text(encoding="utf-8"))
     assert "Profile: dlrm_tiny" in page.text and "Every run" in page.text

@@ -40,7 +40,7 @@ def test_every_kind_of_thing_is_found(tree: Path) -> None:
     assert [result_set.root for result_set in found.result_sets] == [tree / "a" / "set"]
     assert found.run_sets == (tree / "a" / "set", tree / "sweep" / "c1", tree / "unfinished")
     assert found.sweeps == (tree / "sweep",)
-    assert found.profiles == found.throughput == (tree / "sweep" / "c1",)
+    assert found.measurements["profile"] == found.measurements["throughput"] == (tree / "sweep" / "c1",)
     assert [skipped.path.name for skipped in find_skipped(found)] == ["evening.log", "c1", "unfinished"]
 
 
@@ -82,7 +82,7 @@ def test_a_directory_or_a_pipe_named_like_a_record_is_none(name: str, tmp_path: 
     pipe.parent.mkdir(parents=True)
     os.mkfifo(pipe)
     found = take_inventory(tmp_path)
-    assert (found.run_sets, found.sweeps, found.profiles, found.throughput) == ((), (), (), ())
+    assert (found.run_sets, found.sweeps, found.holds_measurements) == ((), (), False)
 
 
 def test_what_is_below_a_run_sets_extra_or_hidden_is_not_entered(tmp_path: Path) -> None:
