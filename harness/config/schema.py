@@ -1,5 +1,7 @@
-"""JSON Schema of a definition, from the very records that read one."""
+"""JSON Schema of a benchmark's definition, from the records that read one: python -m harness.config.schema MODEL."""
 
+import json
+import sys
 from typing import Any
 
 import msgspec
@@ -8,6 +10,7 @@ from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.data.registry import DATA_SECTIONS
 from reference_models.registry import find_model
 from rules.benchmarks.loader import SCHEMA_VERSION, Head, Quality, Score
+from rules.records.codec import in_order
 
 _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of bounds.'}
 
@@ -24,7 +27,7 @@ def definition_schema(model: str) -> dict[str, Any]:
         "runtime": (RuntimeConfig,),
     }
     kinds = [kind for each in sections.values() for kind in each]
-    schemas, records = msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}")
+    schemas, records = in_order(msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}"))
     by_kind = dict(zip(kinds, schemas, strict=True))
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
@@ -39,3 +42,7 @@ def definition_schema(model: str) -> dict[str, Any]:
         },
         "$defs": {name: {**record, "additionalProperties": False} for name, record in records.items()},
     }
+
+
+if __name__ == "__main__":
+    print(json.dumps(definition_schema(*sys.argv[1:2] or ["dlrm"]), indent=1))

@@ -129,7 +129,7 @@ def encode(record: Record) -> str:
 
 def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
     """Return the JSON Schema (draft 2020-12) of what is written: with every member, and no other."""
-    schema = _in_order(msgspec.json.schema(record_type))
+    schema = in_order(msgspec.json.schema(record_type))
     for definition in schema["$defs"].values():
         for member in definition["properties"].values():
             member.pop("default", None)
@@ -137,13 +137,13 @@ def json_schema(record_type: type[msgspec.Struct]) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
-def _in_order(schema: Any) -> Any:
-    """The schema with its enumerations sorted: msgspec holds them in sets."""
+def in_order(schema: Any) -> Any:
+    """Return a schema of msgspec's with its enumerations sorted, which it holds in sets; tuples become lists."""
     if isinstance(schema, list | tuple):
-        return [_in_order(part) for part in schema]
+        return [in_order(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
-    return {key: sorted(part, key=str) if key == "enum" else _in_order(part) for key, part in schema.items()}
+    return {key: sorted(part, key=str) if key == "enum" else in_order(part) for key, part in schema.items()}
 
 
 def require(condition: bool, member: str, value: object, expected: str) -> None:

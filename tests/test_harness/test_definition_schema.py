@@ -1,5 +1,8 @@
 """The schema of definitions takes every shipped one, and refuses what their reader refuses."""
 
+import json
+import subprocess
+import sys
 from copy import deepcopy
 from pathlib import Path
 from typing import Any
@@ -24,8 +27,10 @@ def test_every_shipped_definition_fits(name: str) -> None:
         jsonschema.Draft202012Validator(SCHEMA).validate(read_toml(benchmark.path))
 
 
-def test_the_schema_is_one() -> None:
+def test_the_schema_is_one_and_is_printed() -> None:
     jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    command = [sys.executable, "-m", "harness.config.schema", "dlrm"]
+    assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == SCHEMA
 
 
 @pytest.mark.parametrize(
