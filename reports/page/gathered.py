@@ -32,13 +32,13 @@ def gather_everything(
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
     swept = {folder.resolve() for found in inventories for folder in found.sweeps}
-    profiles = read_profiles(_outside(swept, [folder for found in inventories for folder in found.profiles]))
-    measured = (
-        # Broken ones are left out of the page.
-        find_measured(folder, kind, [])
-        for kind in IN_PROCESSES
-        for folder in _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
-    )
+
+    def outside(kind: str) -> list[Path]:
+        return _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
+
+    profiles = read_profiles(outside("profile"))
+    # Broken ones are left out of the page.
+    measured = (find_measured(folder, kind, []) for kind in IN_PROCESSES for folder in outside(kind))
     known = tuple(measurement for measurement in measured if measurement is not None)
     if not (sets or sweeps or profiles or known):
         for found in inventories:

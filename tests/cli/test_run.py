@@ -164,7 +164,7 @@ def test_a_locked_set_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Pat
         (None, "not a run set"),
         ("{", "JSON"),
         ('{"schema_version": 99}', "99"),
-        ('{"schema_version": 1}', "system: found null, expected object"),
+        ('{"schema_version": 1}', "system: found null, expected an object"),
     ],
 )
 def test_resume_of_what_is_no_run_set_exits_8(
