@@ -3,22 +3,20 @@
 import shutil
 import sys
 import tempfile
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
-from typing import TextIO
 
 import click
 
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.status_line import StatusLine
 from rules.logs.text import printable
 from rules.tree.inventory import MAX_MENTIONED, Skipped, find_result_sets, find_skipped, take_inventory
 
 STANDARD_INPUT = Path("-")
-_PLAIN_EVERY_S = 5.0
-_WIDTH = 30
 
 _BENCHMARK = click.option(
     "--benchmark",
@@ -87,10 +85,10 @@ def check(
             not no_second_opinion,
             ruleset,
             usable_cores(),
-            JudgingProgress(MANY_LOGS).report,
+            partial(show_judging, StatusLine(), MANY_LOGS),
         )
-    spooled = [path for path in given if path not in paths]
-    verdicts = [relocate(one, str(spooled[0]), str(STANDARD_INPUT)) if spooled else one for one in found]
+    spooled = [str(path) for path in given if path not in paths]
+    verdicts = [relocate(verdict, spooled[0], "-") for verdict in found] if spooled else found
     skipped = [item for inventory in inventories for item in find_skipped(inventory)]
     if form == "json":
         show_json(verdicts_to_json(verdicts, skipped))
@@ -107,7 +105,9 @@ def check(
     else:
         show(verdict_blocks(verdicts, max_places=None if verbose or form == "md" else MAX_PLACES), form)
     echo_skipped(skipped)
-    is_refused = any(one.outcome == "invalid" or (fail_on == "warning" and one.count("warning")) for one in verdicts)
+    is_refused = any(
+        verdict.outcome == "invalid" or (fail_on == "warning" and verdict.count("warning")) for verdict in verdicts
+    )
     return ExitCode.COMPLIANCE if is_refused else ExitCode.DONE
 
 
@@ -158,7 +158,7 @@ def score(
 
 @contextmanager
 def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
-    """The paths with '-' replaced by a file that holds standard input, as long as the block lasts.
+    """Replace '-' by a file that holds standard input, as long as the block lasts.
 
     A file, because a log is read as a stream of any length and the official checkers read files only.
     """
@@ -177,33 +177,15 @@ def spooled_input(paths: Sequence[Path]) -> Iterator[tuple[Path, ...]]:
 
 
 def echo_skipped(skipped: Sequence[Skipped]) -> None:
-    """A line on standard error for each thing that looks like a result and was passed over."""
+    """Name on standard error each thing that looks like a result and was passed over."""
     for item in skipped:
         click.echo(f"not judged: {printable(str(item.path))}: {item.reason}; {item.remedy}.", err=True)
     if len(skipped) >= MAX_MENTIONED:
         click.echo("not judged: perhaps more, which are not listed.", err=True)
 
 
-class JudgingProgress:
-    """A bar on a terminal once there are many logs; elsewhere a line every few seconds."""
-
-    def __init__(self, least: int, stream: TextIO | None = None) -> None:
-        self._stream = sys.stderr if stream is None else stream
-        self._least, self._is_terminal = least, self._stream.isatty()
-        self._last_line_s = time.monotonic()
-
-    def report(self, num_done: int, num_logs: int) -> None:
-        if num_logs < self._least:
-            return
-        text = f"{num_done} of {num_logs} logs judged"
-        if self._is_terminal:
-            filled = _WIDTH * num_done // max(1, num_logs)
-            bar = f"[{'#' * filled}{'.' * (_WIDTH - filled)}]"
-            self._write("\r\x1b[2K" + ("" if num_done >= num_logs else f"{bar} {text}"))
-        elif time.monotonic() - self._last_line_s >= _PLAIN_EVERY_S:
-            self._last_line_s = time.monotonic()
-            self._write(text + "\n")
-
-    def _write(self, text: str) -> None:
-        self._stream.write(text)
-        self._stream.flush()
+def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> None:
+    """Show how many logs are judged, where there are at least `least`; nothing is left on the line in the end."""
+    if num_logs >= least:
+        bar = f"{line.bar(num_done / num_logs)}{num_done} of {num_logs} logs judged"
+        line.show("" if line.is_terminal and num_done >= num_logs else bar)

@@ -1,6 +1,5 @@
 """`data generate`, `data prepare`, `data verify`: datasets, outside of results and shared between runs."""
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.options import DATA
+from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
     from reference_models.config.sections import DataConfig
@@ -45,7 +45,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     sha256, they are held against it. Prints the dataset's folder.
     """
     from harness.config.catalog import load_entry
-    from harness.run_sets.dataset import dataset_lock
+    from harness.run_sets.dataset import dataset_lock, how_to_get
     from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
     from reference_models.data.click_log import generate as generate_click_log
@@ -53,7 +53,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 
     config = load_entry(benchmark).workload.data
     if config.kind != "click_log":
-        raise click.UsageError(f"{benchmark}: its data is not generated. {_other_way(config)}")
+        raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config)}")
     folder = locate_dataset(config, data_root)
     with dataset_lock(folder):
         if _is_ready(folder, config, may_replace=folder != data_root):
@@ -122,26 +122,17 @@ def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
     return True
 
 
-def _other_way(config: "DataConfig") -> str:
-    from harness.run_sets.dataset import how_to_get
-
-    return how_to_get(config)
-
-
 @contextmanager
 def _byte_progress(name: str, total: int) -> Iterator[Callable[[int], None]]:
-    stream = sys.stderr
-    done = 0
+    line, done = StatusLine(), 0
 
     def on_bytes(num_bytes: int) -> None:
         nonlocal done
         done += num_bytes
-        if stream.isatty():
-            stream.write(f"\r\x1b[2Kverifying {name}: {done / max(1, total):4.0%}")
-            stream.flush()
+        if line.is_terminal:
+            line.show(f"verifying {name}: {done / max(1, total):4.0%}")
 
-    if not stream.isatty():
-        stream.write(f"verifying {name}: {total:,} bytes\n")
+    if not line.is_terminal:
+        line.finish(f"verifying {name}: {total:,} bytes")
     yield on_bytes
-    if stream.isatty():
-        stream.write("\r\x1b[2K")
+    line.finish()

@@ -1,6 +1,7 @@
 """Options that several verbs share."""
 
 import os
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypedDict, TypeVar
@@ -22,6 +23,8 @@ TIMEOUT = click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take."
 )
 
+_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
+_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
 _CONFIGURATION = (
     click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file of values."),
     click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable."),
@@ -41,6 +44,31 @@ _CONFIGURATION = (
     ),
     click.option("--submitter", help="Organisation named in log and system description."),
 )
+
+
+class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Bytes, or bytes per second, as people write them: 141GB, 96GiB; 4.8TB/s, 450GB.
+
+    A number alone is refused, unless plain bytes are meant.
+    """
+
+    def __init__(self, *, is_rate: bool = False, takes_bytes: bool = False) -> None:
+        self.name = "size/s" if is_rate else "size"
+        self._is_rate, self._takes_bytes = is_rate, takes_bytes
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        if isinstance(value, int):
+            return value
+        text = str(value).strip()
+        like = "450GB/s or 4.8TB/s" if self._is_rate else "141GB or 96GiB"
+        if not self._takes_bytes and re.fullmatch(r"(?a:\d+\.?\d*|\.\d+)", text):
+            self.fail(f"{text!r} has no unit. Write it like {like}.", param, ctx)
+        match = _SIZE.fullmatch(text)
+        if match is not None and float(match[1]) <= 0:
+            self.fail(f"{text!r} must be more than nothing.", param, ctx)
+        if match is None or (match[3] and not self._is_rate):
+            self.fail(f"{text!r} is not a number with a unit. Write it like {like}.", param, ctx)
+        return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 def output_option(text: str) -> Callable[[F], F]:
@@ -76,27 +104,23 @@ class Configured(TypedDict):
     submitter: str | None
 
 
+_SECTIONS = {
+    **dict.fromkeys(("device", "threads", "implementation", "ranks", "sharding", "comm", "grad_comm"), "runtime"),
+    "submitter": "submission",
+}
+"""The section that an option's value belongs to, under the option's name."""
+
+
 def collect_overrides(configured: Configured, launched_ranks: int | None = None) -> list[Override]:
     """Collect all overrides, weakest first: file, environment, --set, option, an external launcher's ranks."""
     config_file = configured["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)
     overrides += [read_set_option(text) for text in configured["assignments"]]
-    options = {
-        "runtime.device": configured["device"],
-        "runtime.threads": configured["threads"],
-        "runtime.implementation": configured["implementation"],
-        "runtime.ranks": configured["ranks"],
-        "runtime.sharding": configured["sharding"],
-        "runtime.comm": configured["comm"],
-        "runtime.grad_comm": configured["grad_comm"],
-        "submission.submitter": configured["submitter"],
-    }
-    overrides += [
-        Override(key=key, value=value, source=f"option --{key.partition('.')[2].replace('_', '-')}")
-        for key, value in options.items()
-        if value is not None
-    ]
+    for name, value in configured.items():
+        if value is not None and (section := _SECTIONS.get(name)) is not None:
+            source = f"option --{name.replace('_', '-')}"
+            overrides.append(Override(key=f"{section}.{name}", value=value, source=source))
     if launched_ranks is not None:
         overrides.append(Override(key="runtime.ranks", value=launched_ranks, source=WORLD_SOURCE))
     return overrides

@@ -1,19 +1,16 @@
 """`plan`: what a run would do, need and break."""
 
-import re
 from collections.abc import Callable
 from typing import Any, TypeVar, Unpack
 
 import click
 from click.core import ParameterSource
 
-from harness.cli.options import BENCHMARK, Configured, collect_overrides, configuration
+from harness.cli.options import BENCHMARK, Configured, Size, collect_overrides, configuration
 from harness.cli.output import form_option, show, show_json
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
-_UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
 
 
 class PlanOptions(Configured):
@@ -26,28 +23,6 @@ class PlanOptions(Configured):
     devices_per_host: int
     intra_host_bandwidth: int
     inter_host_bandwidth: int
-
-
-class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """Bytes, or bytes per second, as people write them: 141GB, 96GiB; 4.8TB/s, 450GB. A number alone has no unit."""
-
-    def __init__(self, *, is_rate: bool = False) -> None:
-        self.name = "size/s" if is_rate else "size"
-        self._is_rate = is_rate
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
-        if isinstance(value, int):
-            return value
-        text = str(value).strip()
-        like = "450GB/s or 4.8TB/s" if self._is_rate else "141GB or 96GiB"
-        if text.replace(".", "", 1).isascii() and text.replace(".", "", 1).isdigit():
-            self.fail(f"{text!r} has no unit. Write it like {like}.", param, ctx)
-        match = _SIZE.fullmatch(text)
-        if match is not None and float(match[1]) <= 0:
-            self.fail(f"{text!r} must be more than nothing.", param, ctx)
-        if match is None or (match[3] and not self._is_rate):
-            self.fail(f"{text!r} is not a number with a unit. Write it like {like}.", param, ctx)
-        return int(float(match[1]) * _UNITS[(match[2] or "").upper()])
 
 
 _DEVICES = (

@@ -1,22 +1,17 @@
 """`data prepare`: the user's Criteo text files become the dataset of a benchmark."""
 
-import re
 import shlex
-import sys
-import time
 from pathlib import Path
-from typing import TextIO
 
 import click
 
-from harness.cli.options import DATA, QUIET
+from harness.cli.options import DATA, QUIET, Size
 from harness.config.catalog import load_entry
+from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock
 from reference_models.data.registry import locate_dataset
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]?)(i?)B?\Z", re.IGNORECASE)
 _MANY_VALUED = ("--train", "--eval")
-_PLAIN_EVERY_S = 5.0
 
 
 class ManyFilesCommand(click.Command):
@@ -39,37 +34,16 @@ def spread_values(args: list[str]) -> list[str]:
     return spread
 
 
-def parse_size(ctx: click.Context, param: click.Parameter, value: str) -> int:
-    """Bytes, with an optional unit: 2GiB, 800MB, 1073741824."""
-    match = _SIZE.match(value.strip())
-    if match is None:
-        raise click.BadParameter(f"{value!r} is no size. Give bytes or a unit, such as 2GiB or 800MB.", ctx, param)
-    power = "KMGT".find(match[2].upper()) + 1 if match[2] else 0
-    return int(float(match[1]) * (1024 if match[3] else 1000) ** power)
+class StageProgress:
+    """Stages of the preparation on standard error, each with its share done."""
 
-
-class PrepareProgress:
-    """Stages on stderr: a bar on a terminal, plain lines otherwise."""
-
-    def __init__(self, stream: TextIO) -> None:
-        self._stream, self._is_terminal = stream, stream.isatty()
-        self._stage, self._last_s = "", 0.0
+    def __init__(self, line: StatusLine) -> None:
+        self._line, self._stage = line, ""
 
     def on_progress(self, stage: str, share: float) -> None:
-        now_s, is_new = time.monotonic(), stage != self._stage
-        if not is_new and now_s - self._last_s < (0.2 if self._is_terminal else _PLAIN_EVERY_S):
-            return
-        self._stage, self._last_s = stage, now_s
-        filled = round(20 * share)
-        bar = f"[{'#' * filled}{'.' * (20 - filled)}] " if self._is_terminal else ""
-        self._stream.write(("\r\x1b[2K" if self._is_terminal else "") + f"{stage}: {bar}{share:4.0%}")
-        self._stream.write("" if self._is_terminal else "\n")
-        self._stream.flush()
-
-    def finish(self) -> None:
-        if self._is_terminal:
-            self._stream.write("\r\x1b[2K")
-            self._stream.flush()
+        """Show how far a stage is; a new one at once."""
+        is_new, self._stage = stage != self._stage, stage
+        self._line.show(f"{stage}: {self._line.bar(share)}{share:4.0%}", now=is_new)
 
 
 @click.command(
@@ -92,7 +66,7 @@ class PrepareProgress:
     help="Share of lines that may be malformed; they are left out.",
 )  # fmt: skip
 @click.option(
-    "--memory", "memory_bytes", callback=parse_size, default="1GiB", show_default=True, metavar="SIZE",
+    "--memory", "memory_bytes", type=Size(takes_bytes=True), default="1GiB", show_default=True, metavar="SIZE",
     help="Upper bound of the memory used.",
 )  # fmt: skip
 @QUIET
@@ -113,7 +87,7 @@ def prepare(
 
     data = load_entry(benchmark).workload.data
     folder = locate_dataset(data, data_root)
-    progress = PrepareProgress(sys.stderr)
+    line = StatusLine(quiet=quiet)
     with dataset_lock(folder):
         prepared = prepare_tsv(
             train_files,
@@ -122,9 +96,9 @@ def prepare(
             folder,
             max_malformed=max_malformed,
             memory_bytes=memory_bytes,
-            on_progress=None if quiet else progress.on_progress,
+            on_progress=StageProgress(line).on_progress,
         )
-    progress.finish()
+    line.finish()
     unused = f", {prepared.num_unused:,} more of the last day unused" if prepared.num_unused else ""
     total_s = sum(prepared.stages_s.values())
     parsing_s = prepared.stages_s["parsing"]

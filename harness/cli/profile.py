@@ -8,7 +8,7 @@ import click
 
 from harness.cli.options import BENCHMARK, QUIET, Configured, collect_overrides, configuration, output_option
 from harness.cli.output import form_option, show
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 
 
 @click.command()
@@ -37,54 +37,39 @@ def profile(
 
     Nothing is trained to its target and nothing is scored; any value may be changed with --set.
     """
-    from harness.config.run_config import resolve
-    from harness.run_sets.prepare import (
-        prepare_data,
-        refuse_impossible,
-        refuse_too_large_batch,
-        refuse_unprofilable,
-    )
+    from harness.foundation.files import read_record
+    from harness.measure.profile.job import KIND
+    from harness.run_sets.prepare import prepare, refuse_impossible, refuse_unprofilable, resolve_for
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
-    from reports.facts.records import read_record
     from reports.views.measurement import profile_blocks
     from rules.records.profile import ProfileRecord
 
-    config = resolve(benchmark, collect_overrides(configured), configured["name"], derived_suffix="_profile")
+    config = resolve_for(KIND, benchmark, collect_overrides(configured), configured["name"])
     refuse_unprofilable(config.workload)
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
-        raise HarnessError(f"--trace {trace}: there is no such folder; make it first.", ExitCode.USAGE)
-    data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
-    refuse_too_large_batch(data_dir, config.workload)
+        raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
+    prepared = prepare(config.workload, configured["data_root"], quiet=quiet)
     request = RunRequest(
         num_runs=1,
         base_seed=None,
         division=configured["division"],
         timeout_s=None,
-        data_dir=data_dir,
         output=output,
-        num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
-        kind="profile",
+        kind=KIND.name,
     )
-    run_set, record = find_or_start_set(config, request)
-    path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=_be_silent if quiet else _say)
+
+    def say(doing: str) -> None:
+        if not quiet:
+            click.echo(f"profile: {doing}", err=True)
+
+    run_set, record = find_or_start_set(config, prepared, request)
+    path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)
         return
-    problems: list[str] = []
-    profile = read_record(path, ProfileRecord, problems)
-    if profile is None:
-        raise HarnessError("; ".join(problems), ExitCode.INPUT)
-    show(profile_blocks(profile), form)
+    show(profile_blocks(read_record(path, ProfileRecord)), form)
     if form == "table":
         click.echo(f"\nfile   {path}" + (f"\ntrace  {trace}" if trace is not None else ""))
-
-
-def _say(doing: str) -> None:
-    click.echo(f"profile: {doing}", err=True)
-
-
-def _be_silent(doing: str) -> None:
-    """Where progress goes under --quiet."""

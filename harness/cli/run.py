@@ -59,14 +59,12 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
-    from harness.config.run_config import resolve
     from harness.run_sets.prepare import (
-        num_processes,
-        prepare_data,
+        num_runs_of,
+        prepare,
         refuse_disturbed_environment,
         refuse_impossible,
-        refuse_too_large_batch,
-        refuse_without_target,
+        resolve_for,
     )
     from harness.run_sets.runner import RunRequest, start_set
 
@@ -76,31 +74,19 @@ def run(
         raise click.UsageError(
             f"--ranks is {given['ranks']}, but {launched_ranks} ranks were started. Leave --ranks out."
         )
-    suffix = None if kind.is_scored else f"_{kind.name}"
-    config = resolve(
-        benchmark,
-        collect_overrides(given, launched_ranks),
-        given["name"],
-        derived_suffix=suffix,
-        needs_labels=kind.needs_labels,
-    )
-    if kind.is_scored:
-        refuse_without_target(config)
+    config = resolve_for(kind, benchmark, collect_overrides(given, launched_ranks), given["name"])
     refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
-    data_dir, num_threads = prepare_data(config.workload, given["data_root"], quiet=quiet)
-    size = refuse_too_large_batch(data_dir, config.workload)
+    prepared = prepare(config.workload, given["data_root"], quiet=quiet)
     request = RunRequest(
-        num_runs=(num_runs or config.benchmark.score.num_runs) if kind.is_scored else num_processes(kind, num_runs),
+        num_runs=num_runs_of(kind, config, num_runs),
         base_seed=seed,
         division=given["division"],
         timeout_s=timeout_s,
         kind=kind.name,
-        options=kind.fit(options, [size]),
-        data_dir=data_dir,
+        options=kind.fit(options, [prepared.size]),
         output=output,
-        num_threads=num_threads,
         command=["dlrmbench", *sys.argv[1:]],
         quiet=quiet,
     )
@@ -108,17 +94,17 @@ def run(
         from harness.run_sets.external import run_in_world
 
         click.get_current_context().find_root().obj["is_rank"] = True
-        if summary := run_in_world(config, request, output, run_index):
+        if summary := run_in_world(config, prepared, request, run_index):
             click.echo(summary)
         return
-    run_set = start_set(config, request)
+    run_set = start_set(config, prepared, request)
     if not kind.is_scored:
         measure_and_show(run_set.folder, quiet=quiet)
         return
     if not quiet:
         click.echo(
             f"{config.benchmark.name}: {request.num_runs} runs to AUC {config.benchmark.quality.target:g} on "
-            f"{config.workload.runtime.device}, {num_threads} threads, in {run_set.folder}",
+            f"{config.workload.runtime.device}, {prepared.num_threads} threads, in {run_set.folder}",
             err=True,
         )
     complete_and_finish(run_set.folder, quiet=quiet)

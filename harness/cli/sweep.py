@@ -1,9 +1,8 @@
 """`sweep`: a matrix of configurations, run interleaved, in one table."""
 
 import sys
-from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import TYPE_CHECKING, Unpack
 
 import click
 
@@ -19,7 +18,7 @@ from harness.cli.options import (
     output_option,
 )
 from harness.cli.output import form_option, show, show_json
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import ExitCode
 
 if TYPE_CHECKING:
     from reports.comparison.sweep import SweepFacts
@@ -76,40 +75,40 @@ def sweep(
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
-    from harness.config.axes import make_points, read_axis, refuse_other_problems
-    from harness.config.run_config import resolve
+    from harness.config.axes import make_points, overrides_of, read_axis, refuse_other_problems
     from harness.config.seeds import draw_base_seed
-    from harness.run_sets.prepare import num_processes, refuse_disturbed_environment, refuse_without_target
+    from harness.run_sets.prepare import (
+        num_runs_of,
+        refuse_disturbed_environment,
+        refuse_impossible,
+        refuse_unprofilable,
+        resolve_for,
+    )
     from harness.run_sets.runner import RunRequest
-    from harness.run_sets.sweep import start_sweep
+    from harness.run_sets.sweep import prepare_configuration, start_sweep
 
     kind, options = asked_kind(given, timeout_s)
     overrides = collect_overrides(given)
-    suffix = None if kind.is_scored else f"_{kind.name}"
-    base = resolve(benchmark, overrides, given["name"], derived_suffix=suffix, needs_labels=kind.needs_labels)
+    base = resolve_for(kind, benchmark, overrides, given["name"])
     axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
     points = make_points(axes)
     for override in overrides:
         if override.key in {axis.key for axis in axes}:
             raise click.UsageError(f"{override.key} is set by {override.source} and by --axis; give it once.")
     if kind.is_scored:
-        refuse_without_target(base)
         refuse_other_problems(axes, base.benchmark)
-        num_runs = num_runs or base.benchmark.score.num_runs
-    else:
-        num_runs = num_processes(kind, num_runs)
+    num_runs = num_runs_of(kind, base, num_runs)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
-    configurations = _configure(
-        benchmark,
-        points,
-        overrides,
-        suffix,
-        given,
-        needs_labels=kind.needs_labels,
-        with_profile=with_profile,
-        quiet=quiet,
-    )
+    configs = [resolve_for(kind, benchmark, [*overrides, *overrides_of(point)], given["name"]) for point in points]
+    for config in configs:
+        refuse_impossible(config.workload)
+        if with_profile:
+            refuse_unprofilable(config.workload)
+    configurations = [
+        prepare_configuration(point, config, given["data_root"], quiet=quiet)
+        for point, config in zip(points, configs, strict=True)
+    ]
     folder = start_sweep(
         axes,
         configurations,
@@ -119,10 +118,8 @@ def sweep(
             division=given["division"],
             timeout_s=timeout_s,
             kind=kind.name,
-            options=kind.fit(options, [entry.size for entry in configurations if entry.size is not None]),
-            data_dir=configurations[0].data_dir,
+            options=kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None]),
             output=output,
-            num_threads=configurations[0].num_threads,
             command=["dlrmbench", *sys.argv[1:]],
         ),
         with_profile=with_profile,
@@ -132,62 +129,12 @@ def sweep(
     complete_and_show(folder, form=form, quiet=quiet)
 
 
-def _configure(
-    benchmark: str,
-    points: Sequence[Any],
-    overrides: Sequence[Any],
-    suffix: str | None,
-    configured: Configured,
-    *,
-    needs_labels: bool,
-    with_profile: bool,
-    quiet: bool,
-) -> list[Any]:
-    """Resolve every point before anything is written; what only one configuration cannot do becomes its problem."""
-    from harness.config.axes import overrides_of
-    from harness.config.run_config import resolve
-    from harness.run_sets.prepare import (
-        prepare_data,
-        refuse_impossible,
-        refuse_too_large_batch,
-        refuse_unprofilable,
-    )
-    from harness.run_sets.sweep import Configuration
-
-    configs = []
-    for point in points:
-        config = resolve(
-            benchmark,
-            [*overrides, *overrides_of(point)],
-            configured["name"],
-            derived_suffix=suffix,
-            needs_labels=needs_labels,
-        )
-        refuse_impossible(config.workload)
-        if with_profile:
-            refuse_unprofilable(config.workload)
-        configs.append(config)
-    found = []
-    for point, config in zip(points, configs, strict=True):
-        data_dir, num_threads = prepare_data(config.workload, configured["data_root"], quiet=quiet)
-        problem, size = None, None
-        try:
-            size = refuse_too_large_batch(data_dir, config.workload)
-        except HarnessError as error:
-            problem = (str(error), error.exit_code)
-        found.append(
-            Configuration(
-                point=point, config=config, num_threads=num_threads, data_dir=data_dir, size=size, problem=problem
-            )
-        )
-    return found
-
-
 def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Run what is missing, then print the table and write the page; exits with the worst code of all."""
     from harness.run_sets.runner import resume_command
     from harness.run_sets.sweep import Progress, complete_sweep
     from reports.comparison.sweep import read_sweep_facts
+    from reports.page.report import write_report
 
     def on_run(progress: Progress) -> None:
         if not quiet:
@@ -202,19 +149,13 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
         raise
     facts = read_sweep_facts(folder)
     _show(facts, form)
-    page = _write_page(folder)
+    page = write_report([folder], folder / "report.html")
     if form == "table":
         click.echo(f"results  {folder}")
         click.echo(f"report   {page}")
     else:
         click.echo(f"report: {page}", err=True)
     click.get_current_context().exit(int(_exit_code(completed, facts)))
-
-
-def _write_page(folder: Path) -> Path:
-    from reports.page.report import write_report
-
-    return write_report([folder], folder / "report.html")
 
 
 def _show(facts: "SweepFacts", form: str) -> None:

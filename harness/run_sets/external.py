@@ -24,6 +24,7 @@ from harness.launch.rank import COLLECTIVE_TIMEOUT_S
 from harness.measure.job import measure, write_job
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, locked, open_run_set, record_interrupted
+from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
 from harness.run_sets.runner import RunRequest, make_training_job, start_set
 from reference_models.distributed.process_group import ProcessGroup, join
@@ -32,26 +33,28 @@ from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 
-def run_in_world(config: RunConfig, request: RunRequest, folder: Path, index: int) -> str:
-    """Be one rank of run `index` of the set in `folder`; returns how it ended on rank 0, nothing elsewhere."""
+def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, index: int) -> str:
+    """Be one rank of run `index` of the set `request.output`; return how it ended on rank 0, nothing elsewhere."""
     if index >= request.num_runs:
         raise HarnessError(f"--run-index is {index}, but the set has {request.num_runs} runs, counted from 0.")
     adopt_slurm(os.environ)
-    runtime = config.workload.runtime
+    runtime, folder = config.workload.runtime, request.output
     meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting)
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
-        refuse_difference(world, _asked(config, request, folder, index))
-        prepared = _prepare(config, request, folder, index, held) if world.rank == 0 else None
-        if isinstance(prepared, Prepared):
-            heartbeat.on_end = prepared.record
-        shared: Any = world.broadcast(asdict(prepared.job) if isinstance(prepared, Prepared) else prepared)
+        refuse_difference(world, _asked(config, request, index))
+        begun = _begin(config, prepared, request, index, held) if world.rank == 0 else None
+        if isinstance(begun, BegunRun):
+            heartbeat.on_end = begun.record
+        shared: Any = world.broadcast(asdict(begun.job) if isinstance(begun, BegunRun) else begun)
         if isinstance(shared, HarnessError):
             raise RefusedByAllError(str(shared), shared.exit_code)
-        summary = shared if isinstance(shared, str) else _train(world, TrainingJob(**shared), request)
+        summary = (
+            shared if isinstance(shared, str) else _train(world, TrainingJob(**shared), prepared, quiet=request.quiet)
+        )
         world.barrier()
-        if isinstance(prepared, Prepared):
-            prepared.run_set.recover(index)
+        if isinstance(begun, BegunRun):
+            begun.run_set.recover(index)
             summary = f"run {index}: {summary}, in {folder}. After the last run: dlrmbench resume {folder}"
     world.leave()
     return summary if world.rank == 0 else ""
@@ -61,13 +64,13 @@ def _report_waiting(line: str) -> None:
     sys.stderr.write(f"{line}\n")
 
 
-def _train(world: ProcessGroup, job: TrainingJob, request: RunRequest) -> str:
-    """Do the run itself; returns its status on rank 0. The dataset is where this rank's machine has it."""
-    job = replace(job, data_dir=str(request.data_dir.resolve()))
+def _train(world: ProcessGroup, job: TrainingJob, prepared: Prepared, *, quiet: bool) -> str:
+    """Do the run itself; return its status on rank 0. The dataset is where this rank's machine has it."""
+    job = replace(job, data_dir=str(prepared.data_dir.resolve()))
     benchmark, workload = job.parse()
     agree(world, job, workload)
     quality = benchmark.quality
-    progress = RunProgress(f"run {job.run_index}", quality.max_epochs, quality.target, quiet=request.quiet)
+    progress = RunProgress(f"run {job.run_index}", quality.max_epochs, quality.target, quiet=quiet)
     with _quiet_libraries():
         record = measure(KIND, job, world, progress.on_event)
     return record.status if isinstance(record, RunRecord) else ""
@@ -93,11 +96,11 @@ def _quiet_libraries() -> Iterator[None]:
         tracing.setLevel(level)
 
 
-def _asked(config: RunConfig, request: RunRequest, folder: Path, index: int) -> dict[str, Any]:
+def _asked(config: RunConfig, request: RunRequest, index: int) -> dict[str, Any]:
     """Collect what the command line asks for, which must be the same on all ranks."""
     return {
         "--run-index": index,
-        "--output": str(folder),
+        "--output": str(request.output),
         "--runs": request.num_runs,
         "--seed": request.base_seed,
         "--name": config.label,
@@ -108,7 +111,7 @@ def _asked(config: RunConfig, request: RunRequest, folder: Path, index: int) -> 
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Prepared:
+class BegunRun:
     """A run that is about to begin, as rank 0 keeps it; the other ranks get its job."""
 
     run_set: RunSet
@@ -121,28 +124,29 @@ class Prepared:
             record_interrupted(attempt, index=index, reason=reason, exit_code=exit_code)
 
 
-def _prepare(
-    config: RunConfig, request: RunRequest, folder: Path, index: int, held: ExitStack
-) -> Prepared | str | HarnessError:
-    """Prepare the run to begin; returns a summary when there is nothing to do, or why it cannot begin."""
+def _begin(
+    config: RunConfig, prepared: Prepared, request: RunRequest, index: int, held: ExitStack
+) -> BegunRun | str | HarnessError:
+    """Prepare the run to begin; return a summary when there is nothing to do, or why it cannot begin."""
+    folder = request.output
     try:
         if not (folder / "extra").exists():
-            start_set(config, replace(request, output=folder.parent, name=folder.name))
+            start_set(config, prepared, replace(request, output=folder.parent, name=folder.name))
         run_set, record = open_run_set(folder)
         held.enter_context(locked(run_set))
-        _refuse_other(record, config, request, folder)
+        _refuse_other(record, config, request)
         if run_set.recover(index):
             return f"run {index} is there already, in {folder}."
         job = make_training_job(run_set, record, index, run_set.new_attempt(index))
         write_job(KIND, job)
-        return Prepared(run_set=run_set, job=job)
+        return BegunRun(run_set=run_set, job=job)
     except HarnessError as error:
         return error
     except OSError as error:
         return HarnessError(message_of(error), exit_code_of(error) or ExitCode.INPUT)
 
 
-def _refuse_other(record: RunSetRecord, config: RunConfig, request: RunRequest, folder: Path) -> None:
+def _refuse_other(record: RunSetRecord, config: RunConfig, request: RunRequest) -> None:
     """Refuse a run of another configuration, or of another number of runs, than its set began with."""
     begun = {key: entry.value for key, entry in record.config.items()}
     begun |= {"--runs": record.num_runs, "--seed": record.base_seed}
@@ -153,6 +157,6 @@ def _refuse_other(record: RunSetRecord, config: RunConfig, request: RunRequest, 
         if begun.get(key) != asked.get(key):
             of = " " if key.startswith("--") else " = "
             raise HarnessError(
-                f"{folder}: was begun with {key}{of}{begun.get(key)!r}, this run has {asked.get(key)!r}. Give every "
-                "run of a set the same values, or another -o."
+                f"{request.output}: was begun with {key}{of}{begun.get(key)!r}, this run has {asked.get(key)!r}. "
+                "Give every run of a set the same values, or another -o."
             )

@@ -1,11 +1,12 @@
 """Before anything is written: what run, sweep and profile refuse alike, and their data and threads made ready."""
 
 import shlex
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import RunConfig
+from harness.config.run_config import Override, RunConfig, resolve
 from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import MeasurementKind
@@ -19,30 +20,52 @@ from reference_models.registry import outside_names, refuse_impossible_runtime
 from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
-def prepare_data(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> tuple[Path, int]:
-    """The folder of the dataset, made where it can be, and the threads of one process. Raises DatasetError."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Prepared:
+    """What one configuration's processes find ready: their data and their threads."""
+
+    data_dir: Path
+    num_threads: int
+    size: tuple[int, int]
+    """Global batch size and training samples."""
+
+
+def prepare(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> Prepared:
+    """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
     runtime = workload.runtime
     num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
     with generation_progress(workload.data, quiet=quiet) as on_progress:
         folder = ensure_dataset(workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
-    return folder, num_threads
+    num_samples = open_dataset(folder, hold_in_memory(workload, 1).data).train.num_samples
+    batch_size = workload.train.global_batch_size
+    if batch_size > num_samples:
+        raise HarnessError(
+            f"train.global_batch_size is {batch_size}, but {folder} has only {num_samples} training samples. "
+            "Use a smaller batch."
+        )
+    return Prepared(data_dir=folder, num_threads=num_threads, size=(batch_size, num_samples))
 
 
-def num_processes(kind: MeasurementKind, num_runs: int | None) -> int:
-    """Of a measurement in several processes, by -n. Raises HarnessError (exit 2)."""
+def resolve_for(kind: MeasurementKind, benchmark: str, overrides: Iterable[Override], label: str | None) -> RunConfig:
+    """Resolve a benchmark as the kind may change it: to train to the target, it must have one."""
+    suffix = None if kind.is_scored else f"_{kind.name}"
+    config = resolve(benchmark, overrides, label, derived_suffix=suffix, needs_labels=kind.needs_labels)
+    if kind.is_scored:
+        _ = config.benchmark.quality  # raises for a workload
+        refuse_synthetic_target(config.workload.data)
+    return config
+
+
+def num_runs_of(kind: MeasurementKind, config: RunConfig, num_runs: int | None) -> int:
+    """Return -n, or the runs that the benchmark, or the processes that the kind, asks for. HarnessError where few."""
+    if kind.is_scored:
+        return num_runs or config.benchmark.score.num_runs
     if num_runs is not None and num_runs < kind.min_processes:
         raise HarnessError(
             f"-n is {num_runs}, but --{kind.name} measures in at least {kind.min_processes} processes, to tell what "
-            "they differ by. Leave -n out, or give more.",
-            ExitCode.USAGE,
+            "they differ by. Leave -n out, or give more."
         )
     return num_runs or kind.min_processes
-
-
-def refuse_without_target(config: RunConfig) -> None:
-    """A workload, or data with nothing to learn in it, is for throughput only."""
-    _ = config.benchmark.quality  # raises for a workload
-    refuse_synthetic_target(config.workload.data)
 
 
 def refuse_impossible(workload: WorkloadConfig) -> None:
@@ -54,8 +77,7 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
     if runtime.threads is not None and runtime.threads > num_cpus:
         raise HarnessError(
             f"runtime.threads is {runtime.threads}, but this process may use {num_cpus} CPUs. "
-            "More threads than CPUs wait for one another; give at most that many.",
-            ExitCode.USAGE,
+            "More threads than CPUs wait for one another; give at most that many."
         )
     if runtime.device != "cpu":
         from reference_models.training.devices import find_device  # imports torch
@@ -76,8 +98,7 @@ def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) ->
     if missing:
         raise HarnessError(
             f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
-            f"dlrmbench resume {shlex.quote(str(folder))} {' '.join(missing)}",
-            ExitCode.USAGE,
+            f"dlrmbench resume {shlex.quote(str(folder))} {' '.join(missing)}"
         )
 
 
@@ -88,22 +109,8 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
     raise HarnessError(
         f"implementation {workload.runtime.implementation!r} does not report its phases and cannot be profiled. "
-        + (f"Use {' or '.join(others)}." if others else ""),
-        ExitCode.USAGE,
+        + (f"Use {' or '.join(others)}." if others else "")
     )
-
-
-def refuse_too_large_batch(data_dir: Path, workload: WorkloadConfig) -> tuple[int, int]:
-    """An epoch must hold at least one batch; returns the global batch size and the training samples."""
-    workload = hold_in_memory(workload, 1)
-    num_samples = open_dataset(data_dir, workload.data).train.num_samples
-    if workload.train.global_batch_size > num_samples:
-        raise HarnessError(
-            f"train.global_batch_size is {workload.train.global_batch_size}, but {data_dir} has only {num_samples} "
-            "training samples. Use a smaller batch.",
-            ExitCode.USAGE,
-        )
-    return workload.train.global_batch_size, num_samples
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:

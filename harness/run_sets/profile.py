@@ -5,27 +5,28 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.run_config import RunConfig
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from harness.measure.profile.job import KIND
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, locked, open_run_set
 from harness.run_sets.measurement import launch
+from harness.run_sets.prepare import Prepared
 from harness.run_sets.runner import RunRequest, start_set
 from rules.records.run_set import RunSetRecord
 
 PROFILE_FILE = "profile.json"
 
 
-def find_or_start_set(config: RunConfig, request: RunRequest) -> tuple[RunSet, RunSetRecord]:
-    """The run set that `output` is, where it is one of the same configuration; else a new one below it."""
+def find_or_start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> tuple[RunSet, RunSetRecord]:
+    """Open the run set that `output` is, where it is one of the same configuration; else a new one below it."""
     if (request.output / "extra" / RUN_SET_FILE).is_file():
         run_set, record = open_run_set(request.output)
-        refuse_other_configuration(request.output, config, request.num_threads, record)
+        refuse_other_configuration(request.output, config, prepared.num_threads, record)
         return run_set, record
-    return open_run_set(start_set(config, request).folder)
+    return open_run_set(start_set(config, prepared, request).folder)
 
 
 def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int, record: RunSetRecord) -> None:
-    """A profile beside runs must be of what the runs did. Raises HarnessError (exit 2)."""
+    """Refuse (HarnessError, exit 2) a profile of something else than what the runs beside it did."""
     here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
     there = {key: entry.value for key, entry in record.config.items() if key != "runtime.threads"}
     other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
@@ -34,8 +35,7 @@ def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int
     if other:
         raise HarnessError(
             f"{folder}: is a run set of another configuration ({', '.join(other[:5])} differ). Give the same "
-            "values, or the folder above it for a set of its own.",
-            ExitCode.USAGE,
+            "values, or the folder above it for a set of its own."
         )
 
 

@@ -20,6 +20,7 @@ from harness.measure.job import write_job
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
+from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
 from harness.system.description import describe_system, system_slug, write_system_json
 from harness.system.preflight import run_checks
@@ -39,9 +40,7 @@ class RunRequest:
     base_seed: int | None
     division: str | None
     timeout_s: float | None
-    data_dir: Path
     output: Path
-    num_threads: int
     command: list[str]
     quiet: bool = False
     kind: str = "training"
@@ -51,7 +50,7 @@ class RunRequest:
     """Of the set and its folder, where not made of benchmark, configuration and time."""
 
 
-def start_set(config: RunConfig, request: RunRequest) -> RunSet:
+def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> RunSet:
     """Create the folder of a new run set with everything that `complete_set` needs."""
     benchmark = config.benchmark
     division = request.division or default_division(benchmark)
@@ -84,12 +83,12 @@ def start_set(config: RunConfig, request: RunRequest) -> RunSet:
         "timeout_s": request.timeout_s,
         "kind": request.kind,
         "options": dict(request.options),
-        "num_threads": request.num_threads,
-        "dataset": _dataset_record(request.data_dir),
+        "num_threads": prepared.num_threads,
+        "dataset": _dataset_record(prepared.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
-        "preflight": [structs.asdict(check) for check in run_checks(request.data_dir, request.output)],
+        "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
     write_system_json(run_set.folder / "systems", system, name=slug)

@@ -18,11 +18,12 @@ from msgspec.structs import replace as change
 
 from harness.config.axes import Axis, Point
 from harness.config.run_config import RunConfig
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.measurement import gather_processes, is_measured, measure_process
+from harness.run_sets.prepare import Prepared, prepare
 from harness.run_sets.profile import PROFILE_FILE, profile_set
 from harness.run_sets.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
 from rules.records.run_set import RunSetRecord
@@ -33,15 +34,12 @@ SWEEP_FILE = "sweep.json"
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Configuration:
-    """One point of the matrix, ready to be run; `problem` is why it cannot be, with its exit code."""
+    """One point of the matrix, ready to be run; `failure` is why it cannot be."""
 
     point: Point
     config: RunConfig
-    num_threads: int
-    data_dir: Path
-    size: tuple[int, int] | None = None
-    """Global batch size and training samples."""
-    problem: tuple[str, ExitCode] | None = None
+    prepared: Prepared | None
+    failure: FailureRecord | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,12 +55,21 @@ class Progress:
 OnRun = Callable[[Progress], None]
 
 
+def prepare_configuration(point: Point, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Configuration:
+    """Make a configuration's data; what only one cannot do becomes its failure. Raises DatasetError."""
+    try:
+        prepared = prepare(config.workload, data_root, quiet=quiet)
+    except HarnessError as error:
+        return Configuration(point=point, config=config, prepared=None, failure=_failure(error, None))
+    return Configuration(point=point, config=config, prepared=prepared)
+
+
 def start_sweep(
     axes: Sequence[Axis], configurations: Sequence[Configuration], request: RunRequest, *, with_profile: bool = False
 ) -> Path:
     """Create the sweep's folder with a run set per configuration; sweep.json comes last, so one with it is whole.
 
-    `request` holds for all; its data folder and threads are each configuration's own. Its base seed must be drawn.
+    `request` holds for all; data folder and threads are each configuration's own. Its base seed must be drawn.
     `with_profile` says that each configuration is profiled once, when all runs are made.
     """
     first = configurations[0].config
@@ -91,21 +98,12 @@ def start_sweep(
 
 
 def _create(folder: Path, index: int, configuration: Configuration, request: RunRequest) -> ConfigurationRecord:
-    point, failure, name = configuration.point, None, None
-    if configuration.problem is not None:
-        reason, code = configuration.problem
-        failure = FailureRecord(reason=reason, exit_code=int(code), run_index=None)
-    else:
-        own = replace(
-            request,
-            output=folder,
-            name=f"{index + 1:02d}-{point.folder_name}",
-            num_threads=configuration.num_threads,
-            data_dir=configuration.data_dir,
-        )
-        name = start_set(configuration.config, own).folder.name
+    point, name = configuration.point, None
+    if configuration.prepared is not None:
+        own = replace(request, output=folder, name=f"{index + 1:02d}-{point.folder_name}")
+        name = start_set(configuration.config, configuration.prepared, own).folder.name
     return ConfigurationRecord(
-        label=point.label, values=point.texts, folder=name, failure=failure, profile_failure=None
+        label=point.label, values=point.texts, folder=name, failure=configuration.failure, profile_failure=None
     )
 
 
@@ -139,10 +137,7 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
             try:
                 _advance(run_set, record, run_index, quiet=quiet)
             except HarnessError as error:
-                failure = FailureRecord(
-                    reason=_first_line(error), exit_code=int(error.exit_code), run_index=run_index
-                )
-                configurations[position] = change(configuration, failure=failure)
+                configurations[position] = change(configuration, failure=_failure(error, run_index))
                 write_record(folder / SWEEP_FILE, change(sweep, configurations=tuple(configurations)))
         measured = [
             (position, folder / entry.folder)
@@ -174,6 +169,10 @@ def _why_not_profiled(folder: Path, progress: Progress, on_run: OnRun | None) ->
     except HarnessError as error:
         return _first_line(error)
     return None
+
+
+def _failure(error: HarnessError, run_index: int | None) -> FailureRecord:
+    return FailureRecord(reason=_first_line(error), exit_code=int(error.exit_code), run_index=run_index)
 
 
 def _first_line(error: HarnessError) -> str:

@@ -13,7 +13,8 @@ from log_builder import make_records, make_runs, to_text, without, write_log, wr
 from submission_builder import DCNV2, set_folder, write, write_submission
 
 from harness.cli import main
-from harness.cli.check import JudgingProgress
+from harness.cli.check import show_judging
+from harness.foundation.status_line import StatusLine
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.document import VerdictDocument
 from rules.records.codec import json_schema
@@ -118,13 +119,13 @@ def test_progress_is_a_bar_on_a_terminal_and_silent_for_few_logs() -> None:
 
     for least, shown in ((10, True), (11, False)):
         stream = Terminal()
-        progress = JudgingProgress(least, stream)
+        line = StatusLine(stream=stream)
         for num_done in (5, 10):
-            progress.report(num_done, 10)
+            show_judging(line, least, num_done, 10)
         assert ("5 of 10 logs judged" in stream.getvalue()) is shown
         assert stream.getvalue().endswith("\x1b[2K") is shown  # nothing is left on the line
     plain = io.StringIO()
-    JudgingProgress(1, plain).report(5, 10)
+    show_judging(StatusLine(stream=plain), 1, 5, 10)
     assert plain.getvalue() == ""
 
 

@@ -7,14 +7,14 @@ import sys
 from itertools import pairwise
 from pathlib import Path
 
-import click
 import pytest
 from click.testing import CliRunner, Result
 from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.prepare import parse_size, prepare, spread_values
+from harness.cli.options import Size
+from harness.cli.prepare import prepare, spread_values
 
 ROOT = Path(__file__).parents[2]
 DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
@@ -67,7 +67,7 @@ def test_the_summary_says_what_was_made_where_and_what_to_do_next(tmp_path: Path
         ((DEFINITION,), 2, "--train"),
         (("dlrm_kagle", "--train", DEFINITION), 2, "Did you mean 'dlrm_kaggle'"),
         (("dlrm_dcnv2", "--train", DEFINITION), 2, "only 'criteo' datasets are prepared from text files"),
-        ((DEFINITION, "--train", DEFINITION, "--memory", "lots"), 2, "'lots' is no size"),
+        ((DEFINITION, "--train", DEFINITION, "--memory", "lots"), 2, "'lots' is not a number with a unit"),
         ((DEFINITION, "--train", DEFINITION, "--max-malformed", "2"), 2, "max-malformed"),
     ],
 )
@@ -122,5 +122,4 @@ def test_values_after_an_option_belong_to_it(train: list[str], evaluation: list[
     [("1073741824", 2**30), ("1GiB", 2**30), ("1.5 GiB", 3 * 2**29), ("800MB", 800_000_000), ("2g", 2 * 10**9)],
 )
 def test_sizes_have_units(text: str, num_bytes: int) -> None:
-    context = click.Context(prepare)
-    assert parse_size(context, prepare.params[0], text) == num_bytes
+    assert Size(takes_bytes=True).convert(text, None, None) == num_bytes

@@ -12,6 +12,7 @@ from waiting import HANG_S
 
 from harness.config.run_config import read_set_option, resolve
 from harness.foundation.errors import HarnessError
+from harness.run_sets.prepare import Prepared
 from harness.run_sets.profile import find_or_start_set
 from harness.run_sets.runner import RunRequest
 from reference_models.dlrm.phases import Phase
@@ -84,10 +85,10 @@ def test_a_profile_can_be_beside_runs_of_the_same_configuration_only(profiled: t
     def find(*assignments: str, num_threads: int = 1) -> Path:
         config = resolve("dlrm_tiny", [read_set_option(text) for text in assignments])
         request = RunRequest(
-            num_runs=1, base_seed=None, division=None, timeout_s=None, data_dir=data_dir,
-            output=folder, num_threads=num_threads, command=["dlrmbench"],
+            num_runs=1, base_seed=None, division=None, timeout_s=None, output=folder, command=["dlrmbench"]
         )  # fmt: skip
-        return find_or_start_set(config, request)[0].folder
+        prepared = Prepared(data_dir=data_dir, num_threads=num_threads, size=(1, 1))
+        return find_or_start_set(config, prepared, request)[0].folder
 
     assert find() == folder
     with pytest.raises(HarnessError, match=r"another configuration \(train.global_batch_size differ"):

@@ -9,9 +9,9 @@ from ranks_builder import needs_torchrec
 
 from harness.config.run_config import Override, resolve
 from harness.measure.throughput import train_steps
-from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.folder import open_run_set
 from harness.run_sets.measurement import measure_process
+from harness.run_sets.prepare import prepare
 from harness.run_sets.runner import RunRequest, start_set
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
@@ -44,13 +44,12 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     """One process of the measurement: two ranks, whose samples are counted once."""
     given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
     config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
-    data_dir = ensure_dataset(config.workload.data, data_root, num_threads=1)
+    prepared = prepare(config.workload, data_root, quiet=True)
     request = RunRequest(
         num_runs=5, base_seed=1, division=None, timeout_s=None, kind="throughput",
-        options={"num_steps": 6}, data_dir=data_dir,
-        output=tmp_path, num_threads=1, command=["dlrmbench"],
+        options={"num_steps": 6}, output=tmp_path, command=["dlrmbench"],
     )  # fmt: skip
-    run_set, record = open_run_set(start_set(config, request).folder)
+    run_set, record = open_run_set(start_set(config, prepared, request).folder)
     (measured,) = measure_process(run_set, record, 0).repetitions()
     assert measured.num_samples == 6 * config.workload.train.global_batch_size
     assert measured.hyperparameters["world_size"] == 2
