@@ -12,7 +12,7 @@ import click
 
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 
-# verb -> (module, attribute, one line of help); the help stands here so that --help imports nothing else
+# verb -> (module, attribute, one line of help); the help is here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
     "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, or a sweep."),
@@ -104,7 +104,7 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def main(argv: list[str] | None = None) -> NoReturn:
-    """Entry point and the single error boundary: every error becomes one message and a documented exit code."""
+    """Run the command line; the single error boundary: every error becomes one message and a documented exit code."""
     arguments = sys.argv[1:] if argv is None else argv
     state: dict[str, Any] = {}
 

@@ -104,7 +104,7 @@ def verify(what: str, data_root: Path | None) -> None:
 
 
 def _is_ready(folder: Path, config: "DataConfig", *, may_replace: bool) -> bool:
-    """Whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then."""
+    """Return whether the dataset is there. A damaged one is not, unless it may not be replaced: DatasetError then."""
     from reference_models.data.registry import open_dataset
     from reference_models.data.store.manifest import MANIFEST
     from reference_models.process.errors import DatasetError

@@ -33,14 +33,14 @@ class Measured(TypedDict):
 
 
 def measurements(command: F) -> F:
-    """--throughput and --quality."""
+    """Add --throughput and --quality."""
     for name, (_, unit, text) in reversed(_KINDS.items()):
         command = click.option(f"--{name}", type=click.IntRange(min=1), metavar=unit, help=text)(command)
     return command
 
 
 def asked_kind(measured: Measured, timeout_s: float | None) -> "tuple[MeasurementKind, dict[str, int]]":
-    """The kind that is asked for, and what of it. Raises UsageError where two are, or a --timeout for one."""
+    """Return the kind that is asked for, and what of it. Raises UsageError where two are, or a --timeout for one."""
     from harness.measure.kinds import find_kind
 
     asked = {name: value for name in _KINDS if (value := measured[name]) is not None}  # type: ignore[literal-required]

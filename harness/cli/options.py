@@ -72,7 +72,7 @@ class Size(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 
 def output_option(text: str) -> Callable[[F], F]:
-    """-o, a folder in which results are made: ./results by default."""
+    """Make -o, a folder in which results are made: ./results by default."""
     return click.option(
         "-o", "--output", type=click.Path(path_type=Path), default=Path("results"), show_default=True,
         envvar="DLRMBENCH_OUTPUT", help=text,
@@ -80,7 +80,7 @@ def output_option(text: str) -> Callable[[F], F]:
 
 
 def configuration(command: F) -> F:
-    """-c, --set, --name and the options that stand for one configuration key."""
+    """Add -c, --set, --name and the options of one configuration key each."""
     for option in reversed(_CONFIGURATION):
         command = option(command)
     return command

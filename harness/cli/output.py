@@ -19,7 +19,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def form_option(*forms: str, text: str = "Output form.") -> Callable[[F], F]:
-    """--format, of `forms`; the first is the default."""
+    """Make --format, of `forms`; the first is the default."""
     return click.option("--format", "form", type=click.Choice(forms), default=forms[0], show_default=True, help=text)
 
 

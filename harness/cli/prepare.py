@@ -22,7 +22,7 @@ class ManyFilesCommand(click.Command):
 
 
 def spread_values(args: list[str]) -> list[str]:
-    """`--train a b` as `--train a --train b`."""
+    """Write `--train a b` as `--train a --train b`."""
     spread: list[str] = []
     option: str | None = None
     for position, word in enumerate(args):

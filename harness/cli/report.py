@@ -78,7 +78,7 @@ def report(
 
 
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
-    """The tables alone: all that an exported file can be turned into, and all that Parquet holds."""
+    """Write the tables alone: all that an exported file can be turned into, and all that Parquet holds."""
     from reports.page.report import write_whole
     from reports.tables.columns import frame_csv
     from reports.tables.documents import json_text, read_documents

@@ -1,1 +1,1 @@
-"""Starting processes and ranks, watching over them, and agreeing before the clock starts."""
+"""Start processes and ranks, watch over them, and compare configurations before the clock starts."""

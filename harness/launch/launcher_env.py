@@ -28,7 +28,7 @@ def adopt_slurm(environ: MutableMapping[str, str]) -> None:
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:
-    """Return who has certainly started this process as one of several ranks; None where nobody has, or nothing tells.
+    """Return who has certainly started this process as one of several ranks; None where nobody has, or it is unknown.
 
     The shell of a Slurm job knows SLURM_NTASKS and SLURM_PROCID too, but is in no step with several tasks.
     """

@@ -1,4 +1,4 @@
-"""Launching one worker and following it until it ends."""
+"""Launch one worker and follow it until it ends."""
 
 import json
 import os
@@ -109,7 +109,7 @@ def _last_words(stderr_path: Path) -> str:
 
 
 def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
-    """Explain why a worker ended before its work did, and the exit code that stands for it."""
+    """Explain why a worker ended before its work did, and which exit code means it."""
     who = "the worker" if end.rank is None else f"rank {end.rank}"
     if end.exit_code < 0:
         try:

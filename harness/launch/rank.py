@@ -1,4 +1,4 @@
-"""One rank of a job of several, of any kind: from meeting the others to the job's end.
+"""One rank of a job of several, of any kind: from the rendezvous to the job's end.
 
 Started by `harness.launch.torchrun` as `python -m harness.launch.rank SPEC.json`, once per rank. Rank 0 writes the
 log and the record; every rank's stderr goes to a file of its own in the job's folder.
@@ -18,7 +18,7 @@ from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
 
 COLLECTIVE_TIMEOUT_S = 300.0
-"""How long one collective call waits for a rank that is alive."""
+"""How long one collective call waits for a rank that still sends its heartbeat."""
 
 
 def stderr_path(folder: Path, rank: int) -> Path:
@@ -26,7 +26,7 @@ def stderr_path(folder: Path, rank: int) -> Path:
 
 
 def run_rank(spec_path: Path) -> None:
-    """Meet the other ranks, make sure that all are about to do the same, and do it."""
+    """Join the other ranks, make sure that all are about to do the same, and do it."""
     kind, job = read_job(spec_path)
     _, config = job.parse()
     runtime = config.runtime

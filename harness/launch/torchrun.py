@@ -1,4 +1,4 @@
-"""Starting the ranks of one run with torchrun's launcher, and naming to the parent which one failed first.
+"""Start the ranks of one job with torchrun's launcher, and name to the parent which one failed first.
 
 Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json`; each rank is `harness.launch.rank SPEC.json`.
 """

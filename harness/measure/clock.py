@@ -21,11 +21,11 @@ class Clock:
     _start_ns: int = field(default_factory=time.monotonic_ns)
 
     def elapsed_s(self) -> float:
-        """Seconds since this clock was made, devices synchronised."""
+        """Return the seconds since this clock was made, devices synchronised."""
         self.synchronize()
         return (time.monotonic_ns() - self._start_ns) / 1e9
 
     def time_ms(self) -> int:
-        """The stamp of a log line: milliseconds since the Unix epoch, devices synchronised."""
+        """Return the stamp of a log line: milliseconds since the Unix epoch, devices synchronised."""
         self.synchronize()
         return (self._wall_ns + time.monotonic_ns() - self._start_ns) // 1_000_000

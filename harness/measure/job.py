@@ -25,7 +25,7 @@ SPEC_FILE = "spec.json"
 
 
 def write_job(kind: MeasurementKind, job: Job) -> Path:
-    """The file that a child is started with, in the job's folder."""
+    """Write the file that a child is started with, in the job's folder."""
     path = Path(job.folder) / SPEC_FILE
     content = {key: value for key, value in asdict(job).items() if key != "folder"}
     write_json(path, {"kind": kind.name, **content})
@@ -33,7 +33,7 @@ def write_job(kind: MeasurementKind, job: Job) -> Path:
 
 
 def read_job(path: Path) -> tuple[MeasurementKind, Any]:
-    """The kind and the job in a file that `write_job` made."""
+    """Read the kind and the job from a file that `write_job` made."""
     content = read_json(path)
     kind = find_kind(content.pop("kind"))
     return kind, kind.job(**content, folder=str(path.parent))
@@ -48,7 +48,7 @@ def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) ->
 
 
 def send_to_parent(event: Mapping[str, Any]) -> None:
-    """One line of progress."""
+    """Send one line of progress."""
     sys.stdout.write(json.dumps(event) + "\n")
     sys.stdout.flush()
 
@@ -65,7 +65,7 @@ def watch_parent() -> None:
 
 
 def explain_and_end(attempt: Callable[[], object]) -> int:
-    """The exit code of an attempt; an error that users can do something about goes to stderr in one line."""
+    """Return the exit code of an attempt; an error that users can do something about goes to stderr in one line."""
     try:
         attempt()
     except KeyboardInterrupt:
@@ -86,7 +86,7 @@ def _interrupt(signum: int, frame: FrameType | None) -> NoReturn:
 
 
 def main(spec_path: str) -> int:
-    """Do one job alone; the exit code tells the parent how it ended, and stderr why."""
+    """Do one job alone; the exit code says to the parent how it ended, and stderr why."""
     signal.signal(signal.SIGTERM, _interrupt)
     watch_parent()
     return explain_and_end(lambda: measure(*read_job(Path(spec_path)), SingleProcess(), send_to_parent))

@@ -1,4 +1,4 @@
-"""Writing one run's log in MLPerf's format: context managers, so that every start has its stop."""
+"""Write one run's log in MLPerf's format: context managers, so that every start has its stop."""
 
 import logging
 import os
@@ -50,35 +50,23 @@ class TrainingBlock:
 
 
 @dataclass(slots=True)
-class Reached:
-    """How far a block has come, in samples since the run's start."""
-
-    samples_count: int
-
-
 class RunOutcome:
-    """How the run ends; `aborted` unless something says otherwise."""
+    """How far the run has come, in samples since its start and in epochs, and how it ends: aborted, with a reason."""
 
-    def __init__(self) -> None:
-        self.status = keys.ABORTED
-        self.reason: str | None = "interrupted"
-        self.samples_count = 0
-        self.epoch_num: float = 0.0
-
-    def reach(self, samples_count: int, epoch_num: float) -> None:
-        self.samples_count, self.epoch_num = samples_count, epoch_num
+    status: str = keys.ABORTED
+    reason: str | None = "interrupted"
+    samples_count: int = 0
+    epoch_num: float = 0.0
 
     def succeed(self) -> None:
+        """End the run with the target met."""
         self.status, self.reason = keys.SUCCESS, None
-
-    def give_up(self, reason: str) -> None:
-        self.status, self.reason = keys.ABORTED, reason
 
 
 class RunLogWriter:
     """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end.
 
-    Without a path nothing is written: the other ranks go through the same motions.
+    Without a path nothing is written, as on the other ranks.
     """
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
@@ -115,7 +103,7 @@ class RunLogWriter:
 
     @contextmanager
     def run(self) -> Iterator[RunOutcome]:
-        """run_start … run_stop. Status aborted unless the body calls `succeed`; errors close the log too."""
+        """Write run_start … run_stop. Status aborted unless the body calls `succeed`; errors close the log too."""
         self._start(keys.RUN_START)
         outcome = RunOutcome()
         try:
@@ -132,14 +120,14 @@ class RunLogWriter:
             self._sync()
 
     @contextmanager
-    def block(self, block: TrainingBlock) -> Iterator[Reached]:
-        """block_start … block_stop, the latter with the samples that the body really reached."""
-        self._start(keys.BLOCK_START, block.metadata(block.first_sample))
-        reached = Reached(block.first_sample)
+    def block(self, block: TrainingBlock, run: RunOutcome) -> Iterator[None]:
+        """Write block_start … block_stop, the latter with the samples that the run really reached."""
+        run.samples_count = block.first_sample
+        self._start(keys.BLOCK_START, block.metadata(run.samples_count))
         try:
-            yield reached
+            yield
         finally:
-            self._end(keys.BLOCK_STOP, block.metadata(reached.samples_count))
+            self._end(keys.BLOCK_STOP, block.metadata(run.samples_count))
 
     @contextmanager
     def eval(self, block: TrainingBlock) -> Iterator[None]:
@@ -172,7 +160,7 @@ class RunLogWriter:
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
-    """Blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc)."""
+    """Make blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc)."""
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
     steps_per_epoch = train_samples // global_batch_size
     max_steps = int(benchmark.quality.max_epochs * steps_per_epoch)

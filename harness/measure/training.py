@@ -78,7 +78,7 @@ class Monitor:
             self._meter.start()
 
     def decide(self, value: T) -> T:
-        """Rank 0's value: what depends on the time must be the same on every rank."""
+        """Return rank 0's value: what depends on the time must be the same on every rank."""
         return self._world.broadcast(value)
 
     def check_deadline(self) -> None:
@@ -96,7 +96,7 @@ def run_once(
     clock: Clock,
     monitor: Monitor,
 ) -> RunOutcome:
-    """init -> run_start -> train and evaluate -> target met? -> run_stop (training_rules.adoc, "Run Results")."""
+    """Do init -> run_start -> train and evaluate -> target met? -> run_stop (training_rules.adoc, "Run Results")."""
     with log.init():
         log.events(describe)
         workload.build()  # off the clock: may not touch the dataset
@@ -117,16 +117,16 @@ def run_once(
                 if index >= 1 and quality < NOT_LEARNING_BELOW:
                     raise _GiveUp("not_learning")
                 monitor.check_deadline()
-            run.give_up("max_epochs")
+            run.reason = "max_epochs"
         except NotFiniteError:
-            run.give_up("not_finite")
+            run.reason = "not_finite"
         except _GiveUp as reason:
-            run.give_up(str(reason))
+            run.reason = str(reason)
     return run
 
 
 def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
-    """Names of the weights that the official log wants to see initialised."""
+    """Name the weights that the official log wants to see initialised."""
     if benchmark.status != "official" or not is_model(benchmark.model):
         return ()
     model = find_model(benchmark.model)
@@ -137,7 +137,7 @@ def _train_block(
     workload: Workload, block: TrainingBlock, log: RunLogWriter, clock: Clock, monitor: Monitor, run: RunOutcome
 ) -> None:
     """Train one block in chunks of about half a second, so that progress shows and a deadline holds."""
-    with log.block(block) as reached:
+    with log.block(block, run):
         started_s = clock.elapsed_s()
         remaining, chunk = block.num_steps, max(1, min(block.num_steps, 4))
         while remaining:
@@ -146,15 +146,15 @@ def _train_block(
             if counts.num_steps == 0:
                 raise RuntimeError("the workload trained no step")
             remaining -= counts.num_steps
-            reached.samples_count += counts.num_samples
-            run.reach(reached.samples_count, block.epoch_num(reached.samples_count))
+            run.samples_count += counts.num_samples
+            run.epoch_num = block.epoch_num(run.samples_count)
             took_s = clock.elapsed_s() - chunk_started_s
-            monitor.send("train", samples=reached.samples_count, samples_per_s=counts.num_samples / max(took_s, 1e-9))
+            monitor.send("train", samples=run.samples_count, samples_per_s=counts.num_samples / max(took_s, 1e-9))
             chunk = monitor.decide(max(1, round(chunk * min(4.0, _PROGRESS_EVERY_S / max(took_s, 1e-9)))))
             if remaining:
                 monitor.check_deadline()
         duration_s = clock.elapsed_s() - started_s
-    num_samples = reached.samples_count - block.first_sample
+    num_samples = run.samples_count - block.first_sample
     monitor.blocks.append({"first_sample": block.first_sample, "num_samples": num_samples, "duration_s": duration_s})
     log.throughput(num_samples / duration_s, block)
 
@@ -173,10 +173,7 @@ def _evaluate(workload: Workload, block: TrainingBlock, log: RunLogWriter, clock
 
 
 def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord | None:
-    """One attempt: clear the cache, build, train to target; writes log.txt.
-
-    In a world of several ranks all of them train, and rank 0 writes.
-    """
+    """Make one attempt: clear the cache, build, train to the target; of several ranks, rank 0 writes log.txt."""
     folder = Path(spec.folder)
     started = datetime.now(UTC)
     benchmark, config = spec.parse()

@@ -1,4 +1,4 @@
-"""Having a benchmark's dataset ready before any clock starts."""
+"""Have a benchmark's dataset ready before any clock starts; run, sweep, profile, calibrate and data use it."""
 
 import fcntl
 import os
@@ -14,7 +14,7 @@ from reference_models.process.errors import DatasetError
 def ensure_dataset(
     data: DataConfig, root: Path | None, *, num_threads: int, on_progress: Callable[[int], None] | None = None
 ) -> Path:
-    """The folder of a dataset that is ready: generated here if it can be, else checked. Raises DatasetError."""
+    """Return the folder of a dataset, generated here if it can be, else checked. Raises DatasetError."""
     folder = locate_dataset(data, root)
     if data.kind == "made_up":
         return folder  # made in memory by whoever reads it
@@ -31,6 +31,7 @@ def ensure_dataset(
 
 
 def how_to_get(data: DataConfig) -> str:
+    """Say how to get a dataset that cannot be generated."""
     if data.kind == "criteo":
         return "Make it from your files with: dlrmbench data prepare BENCHMARK --train FILE…"
     return "Give the folder of the preprocessed files with --data DIR; its layout is described in the README."
@@ -38,7 +39,7 @@ def how_to_get(data: DataConfig) -> str:
 
 @contextmanager
 def dataset_lock(folder: Path) -> Iterator[None]:
-    """One process at a time makes a dataset; a second one waits and then finds it finished."""
+    """Let one process at a time make a dataset; a second one waits and then finds it finished."""
     folder.mkdir(parents=True, exist_ok=True)
     descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
     try:

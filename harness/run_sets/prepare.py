@@ -1,4 +1,4 @@
-"""Before anything is written: what run, sweep and profile refuse alike, and their data and threads made ready."""
+"""What run, sweep and profile do alike before anything is written: resolve, refuse, make data and threads ready."""
 
 import shlex
 from collections.abc import Collection, Iterable, Mapping
@@ -86,7 +86,7 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
 
 
 def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) -> None:
-    """Before a stored set runs code of another package, its name has to be given again: a set may be anyone's."""
+    """Refuse to run another package's code for a stored set, which may be anyone's, without its name given again."""
     missing: dict[str, None] = {}
     for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
         tables = read_toml(path)
@@ -103,7 +103,7 @@ def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) ->
 
 
 def refuse_unprofilable(workload: WorkloadConfig) -> None:
-    """Before anything is written: an implementation whose step has no phases to time."""
+    """Refuse, before anything is written, an implementation whose step has no phases to time."""
     if workload.implementation.reports_phases:
         return
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
@@ -114,7 +114,7 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
-    """Under --strict-env a warning of the environment check is an error (exit 6)."""
+    """Raise HarnessError (exit 6) where the environment check warns, for --strict-env."""
     warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
     if warnings:
         lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)

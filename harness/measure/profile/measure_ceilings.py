@@ -1,4 +1,4 @@
-"""Measuring ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
+"""Measure ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
 
 import statistics
 import time

@@ -82,7 +82,7 @@ class StepTimes:
 
     @property
     def step_s(self) -> float:
-        """Median over blocks without instrumentation."""
+        """Return the median over blocks without instrumentation."""
         return statistics.median(self.plain_s)
 
     def phase_times_s(self) -> dict[str, float]:
