@@ -21,7 +21,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),
     "package": ("harness.cli.package", "package", "Build a submission tree from results, and judge it."),
     "compare": ("harness.cli.compare", "compare", "Compare results by the factors of their time, with verdicts."),
-    "diff": ("harness.cli.compare", "diff", "Show what two configurations have set and found differently."),
+    "diff": ("harness.cli.compare", "diff", "Show what differs between two results."),
     "history": ("harness.cli.compare", "history", "List past run sets of a directory."),
     "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),

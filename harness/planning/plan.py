@@ -281,8 +281,8 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     if made.data_problem is not None:
         blocks.append(Prose(text=f"Dataset: {made.data_problem}"))
     if made.problems:
-        return (*blocks, Prose(text="Would break or keep from a score:"), Bullets(items=made.problems))
-    return (*blocks, Prose(text="Breaks no rule that is known now."))
+        return (*blocks, Prose(text="Problems:"), Bullets(items=made.problems))
+    return (*blocks, Prose(text="No problem found."))
 
 
 def _short(value: object, limit: int = 60) -> str:

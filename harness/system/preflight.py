@@ -20,7 +20,7 @@ from packaging.specifiers import SpecifierSet
 from packaging.version import Version
 
 from harness.system.accelerators import NOWHERE, Accelerators, read_accelerators
-from harness.system.hardware import format_bytes, virtualization
+from harness.system.hardware import format_bytes, read_processors, virtualization
 from harness.system.page_cache import can_clear, clear_page_cache
 from harness.system.resources import ROOT, cgroup_folders, filesystem_type, free_disk_bytes, read_resources, read_text
 from harness.system.software import container, version_of
@@ -95,13 +95,17 @@ def check_load(load_1min: float, num_cpus: int) -> Check:
     )
 
 
+def _not_visible(root: Path) -> str:
+    return "not visible in this virtual machine" if read_processors(root).is_virtual else "not visible"
+
+
 def check_governor(root: Path = ROOT) -> Check:
     """Look how the kernel chooses the CPUs' clocks."""
     files = (root / "sys/devices/system/cpu").glob("cpu[0-9]*/cpufreq/scaling_governor")
     governors = sorted({text for file in files if (text := read_text(file))})
     return _judge(
         "governor",
-        ", ".join(governors) or "not shown",
+        ", ".join(governors) or _not_visible(root),
         warns=any(name != "performance" for name in governors),
         is_known=bool(governors),
         why="Other governors than 'performance' raise the clock only after load has come.",
@@ -116,7 +120,7 @@ def check_boost(root: Path = ROOT) -> Check:
     is_on = no_turbo == "0" if no_turbo is not None else None if boost is None else boost == "1"
     return _judge(
         "boost",
-        "not shown" if is_on is None else "on" if is_on else "off",
+        _not_visible(root) if is_on is None else "on" if is_on else "off",
         warns=is_on is True,
         is_known=is_on is not None,
         why="Boosted clocks depend on temperature and on how many cores work, so later runs can be slower.",
@@ -129,7 +133,7 @@ def check_smt(root: Path = ROOT) -> Check:
     active = read_text(root / "sys/devices/system/cpu/smt/active")
     return _judge(
         "smt",
-        {"1": "on, one thread per core is used", "0": "off"}.get(active or "", "not shown"),
+        {"1": "on, one thread per core is used", "0": "off"}.get(active or "", _not_visible(root)),
         is_known=active in ("0", "1"),
         why="Two threads of one core share its units; more threads than cores make training slower.",
     )
@@ -224,7 +228,7 @@ def check_huge_pages(root: Path = ROOT) -> Check:
     mode = text.partition("[")[2].partition("]")[0]
     return _judge(
         "huge_pages",
-        mode or "not shown",
+        mode or _not_visible(root),
         warns=mode == "never",
         is_known=bool(mode),
         why="Random rows of large embedding tables miss the TLB far less on huge pages.",

@@ -43,7 +43,7 @@ def why_refused(base: Side, new: Side) -> str | None:
     twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)
-        return f"{number} of the runs are on both sides (equal logs); a run is not compared with itself"
+        return f"{number} of the runs are on both sides (equal logs): did a pattern match twice?"
     return None
 
 

@@ -167,8 +167,8 @@ def _finish(draft: _Draft, levels: Mapping[int, float], share_level: float | Non
             factors.append(_distrust(_judge(factor, difference, level, draft), draft))
         elif factor.base_value is not None:
             text = (
-                f"fewer than {MIN_RUNS} runs (base {factor.num_base}, new {factor.num_new}); "
-                f"at least {MIN_RUNS} per side are needed to be judged"
+                f"too few runs (base {factor.num_base}, new {factor.num_new}): "
+                f"a verdict takes at least {MIN_RUNS} per side"
             )
             factors.append(replace(factor, reason=text))
         else:
@@ -198,6 +198,8 @@ def _judge(factor: FactorComparison, difference: Difference, level: float, draft
     found: Verdict = str(decide(difference, np.asarray(level), margin))  # type: ignore[assignment]
     # Slower is a difference above zero.
     verdict = kind.more if found == "slower" else kind.less if found == "faster" else found
+    if factor.name == "samples_to_converge" and pairing.is_identical(factor.name):
+        verdict = "identical"
     factor = replace(
         factor,
         adjusted_interval=_interval(factor, difference, level, pairing),

@@ -9,7 +9,7 @@ import pandas as pd
 from reports.comparison.comparison import DRIFT_REACH
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
-from reports.comparison.wording import difference_text, effect_text, sentence
+from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
 from reports.document.glossary import status_line
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import record_frame, shared_members
@@ -60,7 +60,18 @@ def _ends(name: str, interval: Interval | None) -> dict[str, Any]:
     return {f"{name}_{part}": getattr(interval, part) for part in ("low", "high", "confidence")}
 
 
-FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "perm. p", "delta", "verdict")
+FACTOR_COLUMNS = ("factor", "base", "new", "new / base (interval)", "verdict")
+
+
+def mean_words(comparison: Comparison) -> str:
+    """What the values of both sides are means of; of runs to the target, why the score is another number."""
+    whole = comparison.whole
+    if whole is None:
+        return ""
+    mean = "geometric means" if factor_of(whole.name).is_ratio else "means"
+    if whole.name != "time_to_train":
+        return f"base, new: {mean} of the processes"
+    return f"base, new: {mean} of the runs that converged; a score is an Olympic mean, without fastest and slowest"
 
 
 def factor_cells(factor: FactorComparison) -> list[str | None]:
@@ -75,9 +86,7 @@ def factor_cells(factor: FactorComparison) -> list[str | None]:
         None if factor.base_value is None else kind.show(factor.base_value),
         None if factor.new_value is None else kind.show(factor.new_value),
         None if change is None else f"{words(change)}{reach}",
-        None if factor.permutation_p is None else p_text(factor.permutation_p),
-        None if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}",
-        factor.verdict,
+        verdict_text(factor),
     ]
 
 
@@ -106,12 +115,6 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
         texts.append("cross-system: the sides' systems are described or named differently.")
     if comparison.is_paired:
         texts.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
-        least_p = 2.0 / 2**comparison.num_shared_seeds
-        if comparison.factors and least_p > 1.0 - comparison.confidence:
-            texts.append(
-                f"perm. p: cannot fall below {least_p:.4g} with {plural(comparison.num_shared_seeds, 'pair')}, "
-                "however far apart they are."
-            )
     return (*texts, *(f"{note}." for note in comparison.notes))
 
 
@@ -143,13 +146,20 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
         what = "difference, new minus base" if unit else "ratio, new over base"
         return (
             f"Intervals of the {what}: {'; '.join(methods)}; the process is the unit. {which} A verdict goes by the "
-            f"interval and by a smallest effect of {effect_text(effect, factors[0])}{unit}. The permutation test's p "
-            "and Cliff's delta decide nothing."
+            f"interval and by a smallest effect of {effect_text(effect, factors[0])}{unit}."
         )
     return (
         f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
         "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
         f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, they must also lie "
-        f"{DRIFT_REACH:g} standard deviations of single runs' speed apart, samples to converge excepted. The "
-        "permutation test's p and Cliff's delta decide nothing."
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed apart, samples to converge excepted."
     )
+
+
+def permutation_note(comparisons: Sequence[Comparison]) -> str:
+    """What to know of the permutation test's p and of Cliff's delta, where those are shown."""
+    pairs = [comparison.num_shared_seeds for comparison in comparisons if comparison.is_paired and comparison.factors]
+    least_p = 2.0 / 2 ** min(pairs, default=1000)
+    too_few = comparisons and least_p > 1.0 - comparisons[0].confidence
+    limit = f" With {plural(min(pairs), 'pair')} p cannot fall below {least_p:.4g}." if too_few else ""
+    return f"The permutation test's p and Cliff's delta decide nothing.{limit}"

@@ -61,6 +61,11 @@ class Pairing:
         """
         return _compared(self.base, factor), _compared(self.new, factor)
 
+    def is_identical(self, factor: str) -> bool:
+        """Whether every pair has equal values, as settings that change no update have of samples to converge."""
+        base, new = self.compared(factor)
+        return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
+
     def steps(self, factor: str) -> tuple[float, float]:
         """The grid of both sides' logarithms."""
         return _step(self.base, factor), _step(self.new, factor)

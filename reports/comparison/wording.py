@@ -14,7 +14,7 @@ _FACTOR = re.compile(r"(?<=[\d∞])x\b")
 def sentence(comparison: Comparison) -> str:
     """'1.60x slower: 1.56x from throughput; convergence: not shown.' Labels are not in it.
 
-    What compares with a set that the rules reject says so first: no verdict on it stands by itself.
+    A comparison with a set that the rules reject says so first.
     """
     text = plain_sentence(comparison)
     names = " and ".join(comparison.invalid_sides)
@@ -35,7 +35,7 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     if not factor_of(whole.name).is_of_time:
         return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
-        return f"Inconclusive: {whole.reason or 'not measured'}; {converged}."
+        return f"Not decided: {whole.reason or 'not measured'}; {converged}."
     made_of = _parts(comparison)
     if comparison.verdict in ("faster", "slower"):
         return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}."
@@ -44,26 +44,28 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
             f"No difference of {percent(comparison.min_effect, 0)} or more in {FACTORS[whole.name].title}: "
             f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
         )
-    settled = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
-    but = ", ".join(_settled(factor) for factor in settled)
-    text = f"Inconclusive in {FACTORS[whole.name].title}: {speed(whole.time_ratio)}, {_why_inconclusive(whole)}."
-    return f"{text} Settled: {but}." if but else text
+    decided = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
+    but = "; ".join(_decided(factor) for factor in decided)
+    of_what = "" if whole.name == "time_to_train" else f" in {FACTORS[whole.name].title}"
+    bounds = whole.time_interval if whole.adjusted_interval else None
+    ends = None if bounds is None else (speed(bounds.low), speed(bounds.high))
+    text = f"Not decided. Measured {speed(whole.time_ratio)}{of_what}; {_what_it_takes(whole, ends)}."
+    return f"{text} Decided: {but}." if but else text
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
     """'Better: AUC +0.00120, +0.00100 to +0.00140 (95 % interval, Holm-adjusted).'"""
     name, interval, change = factor_of(whole.name).title, whole.adjusted_interval, change_text(whole)
     if change is None or interval is None:
-        return f"Inconclusive: {whole.reason or 'not measured'}."
+        return f"Not decided: {whole.reason or 'not measured'}."
     words = times if factor_of(whole.name).is_ratio else difference_text
-    between = (
-        f"{words(interval.low)} to {words(interval.high)} ({percent(interval.confidence)} interval, Holm-adjusted)"
-    )
+    low, high = words(interval.low), words(interval.high)
+    between = f"{low} to {high} ({percent(interval.confidence)} interval, Holm-adjusted)"
     if comparison.verdict == "no difference shown":
         return f"No difference of {effect_text(comparison.min_effect, whole)} or more in {name}: {between}."
     apart = f"{name} {change}"
     if comparison.verdict == "inconclusive":
-        return f"Inconclusive: {apart}, and {between} is possible; {needs(whole)}."
+        return f"Not decided. Measured {apart}; {_what_it_takes(whole, (low, high))}."
     return f"{_capital(comparison.verdict)}: {apart}, {between}."
 
 
@@ -84,11 +86,11 @@ def difference_text(value: float) -> str:
     return f"{value:+.5f}".replace("-", "−")
 
 
-def _settled(factor: FactorComparison) -> str:
+def _decided(factor: FactorComparison) -> str:
     """Overhead counts relative to the training time: it weighs less where the steps are slower."""
     ratio = factor.time_ratio or 1.0
     if factor.name != "overhead":
-        return f"{FACTORS[factor.name].cause} is {speed(ratio)}"
+        return f"{FACTORS[factor.name].cause}, {speed(ratio)}"
     return f"{FACTORS['overhead'].cause} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
 
 
@@ -116,16 +118,22 @@ def times(factor: float, digits: int = 2) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """What would settle an inconclusive verdict."""
+    """How many runs an inconclusive verdict takes."""
     if factor.runs_needed is None:
-        return f"more than {MAX_RUNS:,} runs per side would be needed to tell"
-    return f"about {factor.runs_needed} runs per side would tell"
+        return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
+    return f"about {factor.runs_needed} runs per side should decide"
 
 
-def _why_inconclusive(whole: FactorComparison) -> str:
-    if whole.reason is None:
-        return f"and {_range(whole)} is possible; {needs(whole)}"
-    return whole.reason
+def _what_it_takes(whole: FactorComparison, ends: tuple[str, str] | None) -> str:
+    """Why there is no verdict: a reason, or what fits the measurements and how many runs would narrow it."""
+    if whole.reason is not None or ends is None:
+        return whole.reason or "no interval"
+    return f"anything from {ends[0]} to {ends[1]} fits. {_capital(needs(whole))}"
+
+
+def verdict_text(factor: FactorComparison) -> str:
+    """A factor's verdict; of identical values in how many pairs: 'identical in all 5 pairs'."""
+    return f"identical in all {factor.num_base} pairs" if factor.verdict == "identical" else factor.verdict
 
 
 def _range(whole: FactorComparison) -> str:
@@ -139,8 +147,8 @@ def _range(whole: FactorComparison) -> str:
 def _parts(comparison: Comparison) -> str:
     """The factors with a verdict, largest effect first, then the others that make half a percent or more.
 
-    One that works against the whole is given by its own size: '1.18x the other way from convergence' divides. What no
-    verdict supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
+    One that works against the whole is given by its own size: 'convergence took back 1.18x' divides. What no verdict
+    supports is named without its size; nothing is said where no factor has a verdict, and none is the cause.
     """
     whole = comparison.whole
     is_faster = whole is not None and whole.time_ratio is not None and whole.time_ratio < 1
@@ -149,14 +157,14 @@ def _parts(comparison: Comparison) -> str:
     settled = [entry for entry in known if entry[0].verdict in ("faster", "slower")]
     if not settled:
         return "the cause is not shown" if known and comparison.verdict in ("faster", "slower") else ""
-    shown = [_part(1 / ratio if is_faster else ratio, FACTORS[factor.name].cause) for factor, ratio in settled]
+    parts = [(FACTORS[factor.name].cause, 1 / ratio if is_faster else ratio) for factor, ratio in settled]
+    with_it = [f"{times(share)} from {cause}" for cause, share in parts if share >= 1]
+    undid = "took back" if is_faster else "made up for"
+    against = [f"{cause} {undid} {times(1 / share)}" for cause, share in parts if share < 1]
     visible = [factor for factor, ratio in known if abs(math.log(ratio)) >= 0.005]
     others = [FACTORS[factor.name].cause for factor in visible if factor.verdict not in ("faster", "slower")]
-    return ", ".join(shown) + (f"; {', '.join(others)}: not shown" if others else "")
-
-
-def _part(share: float, cause: str) -> str:
-    return f"{times(share)} from {cause}" if share >= 1 else f"{times(1 / share)} the other way from {cause}"
+    not_shown = f"{', '.join(others)}: not shown" if others else ""
+    return "; ".join(filter(None, (", ".join(with_it), ", ".join(against), not_shown)))
 
 
 def _capital(text: str) -> str:

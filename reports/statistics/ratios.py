@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 Floats = NDArray[np.float64]
-Verdict = Literal["faster", "slower", "better", "worse", "no difference shown", "inconclusive"]
-"""Of times and speeds faster or slower, of quality better or worse."""
+Verdict = Literal["faster", "slower", "better", "worse", "no difference shown", "inconclusive", "identical"]
+"""Of times and speeds faster or slower, of quality better or worse; identical in every pair, where that is all."""
 
 _TINY = 1e-12
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import astuple
 
-from reports.comparison.export import FACTOR_COLUMNS, factor_cells, method_line, remarks
+from reports.comparison.export import FACTOR_COLUMNS, factor_cells, mean_words, method_line, remarks
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Block, Bullets, Heading, Part, Prose, text_table
@@ -29,7 +29,7 @@ def _comparison(comparison: Comparison) -> list[Block]:
     if comparison.refusal is not None:
         return blocks
     factors = [factor_cells(factor) for factor in comparison.factors]
-    blocks.append(text_table(FACTOR_COLUMNS, factors, numbers=("base", "new", "perm. p", "delta")))
+    blocks.append(text_table(FACTOR_COLUMNS, factors, numbers=("base", "new"), caption=mean_words(comparison)))
     if comparison.changes:
         blocks.append(text_table(("differs", "base", "new"), map(astuple, comparison.changes[:_MAX_CHANGES])))
         if (num_hidden := len(comparison.changes) - _MAX_CHANGES) > 0:

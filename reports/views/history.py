@@ -9,7 +9,8 @@ from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
 _COLUMNS = (
     "when (UTC)",
     "benchmark",
-    "name, config",
+    "name",
+    "config",
     "outcome",
     numeric("runs"),
     numeric("score"),
@@ -41,7 +42,8 @@ def _row(past: PastSet) -> tuple[str, ...]:
     return (
         utc(epoch_ms(past.created_utc)).removesuffix(" UTC").rpartition(":")[0] or MISSING,
         past.benchmark or MISSING,
-        " ".join(word for word in (past.name, past.config_digest) if word) or MISSING,
+        past.name or MISSING,
+        past.config_digest or MISSING,
         (past.outcome if past.kind == "runs" else past.kind) or MISSING,
         f"{done}/{total}",
         duration(past.score_s),

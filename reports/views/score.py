@@ -5,11 +5,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
-from reports.statistics.intervals import coverage_words, log_summary, olympic_interval
+from reports.statistics.intervals import log_summary, olympic_interval
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.rule import SEVERITIES
@@ -77,7 +78,7 @@ def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
         return None
     if num_times < len(result.runs):
         return "a run did not converge, and resampling it would make infinite means"
-    return f"{len(result.runs)} runs are too few to be resampled"
+    return f"too few to be resampled: {plural(len(result.runs), 'run')}"
 
 
 def _standing(benchmark: str | None) -> str | None:
@@ -146,7 +147,7 @@ def _score(record: Record) -> str:
 
 def _verdict(record: Record) -> str:
     is_invalid = record["verdict"] == "invalid"
-    return f"INVALID: {record['num_errors']} errors; see 'dlrmbench check'" if is_invalid else ""
+    return f"INVALID: {plural(record['num_errors'], 'error')}; see 'dlrmbench check'" if is_invalid else ""
 
 
 def _olympic_mean(record: Record) -> str:
@@ -158,10 +159,8 @@ def _olympic_mean(record: Record) -> str:
 def _bounds(record: Record) -> str:
     if record["interval_low_s"] is None:
         return f"none: {record['no_interval_reason']}" if record["no_interval_reason"] else ""
-    coverage = record["interval_coverage"]
-    simulated = f"; {coverage_words(coverage, record['num_runs'])}" if coverage is not None else ""
     low, high = duration(record["interval_low_s"]), duration(record["interval_high_s"])
-    return f"{low} to {high} (bootstrap over runs{simulated})"
+    return f"{low} to {high} (bootstrap)"
 
 
 def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[Record], str]:
@@ -177,6 +176,11 @@ def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[Record], 
     return text
 
 
+def _overhead(record: Record) -> str:
+    summary = record["overhead_ratio"]
+    return "" if summary is None else f"{overhead_share(summary['geometric_mean'])} of the time to train"
+
+
 def _cost(record: Record) -> str:
     if record["cost_to_train"] is None:
         return ""
@@ -187,8 +191,10 @@ def _cost(record: Record) -> str:
 def _rcp(record: Record) -> str:
     if not record["rcp_outcome"]:
         return ""
-    factor = f"; factor {record['rcp_factor']:.10g}" if record["rcp_factor"] is not None else ""
-    return f"{record['rcp_outcome']}{factor} ({record['rcp_reason']})"
+    word = {"passed": "allowed", "failed": "not allowed"}.get(record["rcp_outcome"], "not tested")
+    factor = record["rcp_factor"]
+    scaled = "" if factor is None else "; score not scaled" if factor == 1 else f"; score scaled by {factor:.10g}"
+    return f"{word} ({record['rcp_reason']}){scaled}"
 
 
 _SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
@@ -200,10 +206,9 @@ _SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
     ("95% interval", _bounds),
     ("samples to converge", _mean("samples_to_converge", count)),
     ("throughput", _mean("throughput_samples_per_s", throughput_text)),
-    ("evaluation, overhead", _mean("overhead_s", duration)),
-    ("overhead factor", _mean("overhead_ratio", lambda value: "" if value is None else f"{value:.4f}")),
+    ("evaluation, overhead", _overhead),
     ("cost to train", _cost),
-    ("RCP", _rcp),
+    ("convergence vs reference", _rcp),
 )
 _COLUMNS = (
     "path", "benchmark", "round", "standing", "verdict", "num_runs", "num_runs_required", "num_converged", "score_s",

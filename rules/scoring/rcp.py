@@ -183,12 +183,12 @@ def judge_epochs(
     limit = point.mean / point.max_speedup
     digits = 4 if unit == "epochs" else 0
     reason = (
-        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {point.global_batch_size}, "
-        f"limit {limit:.{digits}f}"
+        f"mean {mean:.{digits}f} {unit}, reference {point.mean:.{digits}f} at batch size {point.global_batch_size}; "
+        f"fewer than {limit:.{digits}f} would be suspicious"
     )
     status: RcpStatus = "passed" if mean >= limit else "missing" if how == "smallest" else "failed"
     if status == "passed":
-        reason = f"point {how}: {reason}"
+        reason = f"point {how}: {reason}" if how != "found" else reason
     elif status == "missing":
         reason = (
             f"batch size {batch_size} is below all reference points and converges faster than the smallest: {reason}"

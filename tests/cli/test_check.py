@@ -196,7 +196,7 @@ def test_score_of_a_set(command: Any, good: Path) -> None:
     assert (code, err) == (0, "")
     assert "5 of 5 reached the target" in out and "95% interval" in out
     assert "not an MLPerf result" in out
-    for row in ("samples to converge", "throughput", "overhead factor", "dropped: "):
+    for row in ("samples to converge", "throughput", "evaluation, overhead", "dropped: "):
         assert row in out
 
 

@@ -81,7 +81,7 @@ def test_inconclusive_fails_only_where_asked(command: Any, base: Path, tmp_path:
     code, out, _ = command("compare", base, tmp_path / "few", "--fail-on", "inconclusive")
     assert code == 7
     assert "INCONCLUSIVE" in out
-    assert "fewer than 5 runs (base 10, new 4)" in " ".join(out.split())
+    assert "too few runs (base 10, new 4)" in " ".join(out.split())
 
 
 def test_a_wider_smallest_effect_calls_less_a_difference(command: Any, base: Path, slow: Path) -> None:

@@ -18,7 +18,6 @@ from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.facts.facts import gather
 from reports.facts.sides import Side
-from reports.text.formatting import percent
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -103,9 +102,8 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.verdict == "inconclusive"
     assert comparison.is_regression
     assert sentence(comparison) == (
-        "Inconclusive in time to train: 1.050x slower, and 1.012x faster to 1.12x slower "
-        f"({percent(whole.adjusted_interval.confidence)} interval, Holm-adjusted) is possible; "
-        f"about {whole.runs_needed} runs per side would tell. Settled: throughput is 1.050x slower."
+        "Not decided. Measured 1.050x slower; anything from 1.012x faster to 1.12x slower fits. "
+        f"About {whole.runs_needed} runs per side should decide. Decided: throughput, 1.050x slower."
     )
 
 
@@ -121,7 +119,7 @@ def test_less_overhead_does_not_excuse_slower_steps_but_faster_convergence_does(
     }  # fmt: skip
     assert comparison.is_regression
     assert sentence(comparison).endswith(
-        "Settled: throughput is 1.10x slower, evaluation and overhead weigh 1.031x less."
+        "Decided: throughput, 1.10x slower; evaluation and overhead weigh 1.031x less."
     )
     traded = compare(
         make_side("a", LUCK, RATES), make_side("c", [one / 1.1 for one in LUCK], [rate / 1.1 for rate in RATES])
@@ -171,8 +169,8 @@ def test_fewer_than_five_runs_are_inconclusive_whatever_they_say(number: int) ->
         # Five runs allow a verdict; how many it takes to reach one is not known.
         assert (one.adjusted_interval, one.runs_needed) == (None, None)
     text = sentence(comparison)
-    assert f"fewer than 5 runs (base {number}, new 10); at least 5 per side are needed to be judged" in text
-    assert "would tell" not in text
+    assert f"too few runs (base {number}, new 10): a verdict takes at least 5 per side" in text
+    assert "should decide" not in text
 
 
 def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
@@ -183,13 +181,13 @@ def test_more_runs_are_not_promised_to_settle_what_drift_may_explain() -> None:
     whole = comparison.whole
     assert whole is not None and (whole.verdict, whole.runs_needed) == ("inconclusive", None)
     assert "a disturbed system may explain it" in str(whole.reason)
-    assert "would tell" not in sentence(comparison)
+    assert "should decide" not in sentence(comparison)
 
 
 @pytest.mark.parametrize(
     ("fewer_epochs", "expected"),
     [
-        (1.1, "1.36x slower: 1.50x from throughput, 1.10x the other way from convergence."),
+        (1.1, "1.36x slower: 1.50x from throughput; convergence made up for 1.10x."),
         # No verdict, no cause.
         (1.02, "1.47x slower: 1.50x from throughput; convergence: not shown."),
         (1.004, "1.49x slower: 1.50x from throughput."),

@@ -9,7 +9,7 @@ from records_builder import run_set_content
 from report_builder import write_run_set
 
 from reports.comparison.comparison import compare_sides
-from reports.comparison.export import factor_cells, method_line, remarks
+from reports.comparison.export import factor_cells, method_line, permutation_note
 from reports.comparison.records import Comparison
 from reports.comparison.wording import sentence
 from reports.document.blocks import Chart, Fold, Prose, Table, in_portions
@@ -17,6 +17,7 @@ from reports.facts.facts import gather
 from reports.facts.records import software_of
 from reports.facts.sides import Side
 from reports.page.sections.comparison import comparison_sections
+from reports.views.comparison import comparison_blocks
 from rules.records.codec import convert
 from rules.records.run_set import RunSetRecord
 
@@ -27,6 +28,10 @@ SLOW = [rate / 1.05 for rate in reversed(RATES)]
 
 def compare(base: Side, new: Side) -> Comparison:
     return compare_sides(base, [new])[0]
+
+
+def verdicts(comparison: Comparison) -> dict[str, str]:
+    return {factor.name: factor.verdict for factor in comparison.factors}
 
 
 def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
@@ -51,12 +56,12 @@ def test_the_page_says_the_method_and_the_circumstances_as_the_terminal_does(tmp
     comparisons = compare_sides(make_side(base.label, LUCK, RATES), news)
     _, section = comparison_sections((), base, comparisons, "g")
     remarks_shown = [block.text for block in section.blocks if isinstance(block, Prose)]
-    assert remarks_shown[-1] == method_line(comparisons)
+    assert remarks_shown[-1] == f"{method_line(comparisons)} {permutation_note(comparisons)}"
     assert "b: cross-system: the sides' systems are described or named differently." in remarks_shown
     assert "b: the rules reject this set; 'dlrmbench check' says why." in remarks_shown
     (table,) = [block for block in section.blocks if isinstance(block, Table)]
     assert [row[1].sub for row in table.rows][::4][0].startswith("INVALID by the rules;")
-    assert "fewer than 5 runs" in table.rows[4][1].sub
+    assert "too few runs" in table.rows[4][1].sub
 
 
 def test_of_many_comparisons_the_first_chart_has_one_bar_each_and_counts_the_verdicts(tmp_path: Path) -> None:
@@ -86,7 +91,8 @@ def test_a_permutation_p_that_cannot_be_small_is_mentioned(number: int, is_menti
         make_side(label, LUCK[:number], rates[:number], seeds=range(number))
         for label, rates in (("a", RATES), ("b", SLOW))
     ]
-    assert any("cannot fall below 0.0625 with 5 pairs" in one for one in remarks(compare(*sides))) == is_mentioned
+    note = permutation_note([compare(*sides)])
+    assert ("With 5 pairs p cannot fall below 0.0625." in note) == is_mentioned
 
 
 def test_a_missing_description_is_no_other_system() -> None:
@@ -102,3 +108,25 @@ def test_other_software_is_listed_among_what_differs() -> None:
     base = make_side("a", LUCK, RATES, settings=(("dlrmbench", "0.1.0"), ("commit", "abc")))
     comparison = compare(base, make_side("b", LUCK, SLOW, settings=software_of(record)))
     assert [astuple(change) for change in comparison.changes] == [("dlrmbench", "0.1.0", "0.2.0")]
+
+
+def test_equal_convergence_of_every_pair_is_identical_and_not_inconclusive() -> None:
+    """A setting that changes no update leaves the samples to converge of every seed as they are."""
+    seeds = range(len(LUCK))
+    paired = compare(make_side("a", LUCK, RATES, seeds=seeds), make_side("b", LUCK, SLOW, seeds=seeds))
+    assert verdicts(paired)["samples_to_converge"] == "identical"
+    factor = paired.factor("samples_to_converge")
+    assert factor is not None and factor_cells(factor)[-1] == "identical in all 10 pairs"
+    assert "convergence" not in sentence(paired)
+    one_differs = [*LUCK[:-1], LUCK[-1] + 0.05]
+    other = compare(make_side("a", LUCK, RATES, seeds=seeds), make_side("b", one_differs, SLOW, seeds=seeds))
+    unpaired = compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))
+    assert "identical" not in (*verdicts(other).values(), *verdicts(unpaired).values())
+
+
+def test_the_printed_means_say_that_a_score_is_another_mean() -> None:
+    comparison = compare(make_side("a", LUCK, RATES), make_side("b", LUCK[::-1], SLOW))
+    tables = [block for block in comparison_blocks([comparison]) if isinstance(block, Table)]
+    assert "geometric means" in tables[0].caption and "a score is an Olympic mean" in tables[0].caption
+    overhead = next(row for row in tables[0].rows if row[0].text == "overhead")
+    assert overhead[1].text == "1.100 (9.1 %)"

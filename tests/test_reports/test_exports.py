@@ -59,7 +59,7 @@ def test_markdown_is_exactly_this(pair: Path) -> None:
         "| Final AUC (mean) | Runs (converged / needed) | RCP | Batch size |\n"
         "|:--|:--|--:|--:|--:|--:|--:|:--|--:|\n"
         "| mine (8 × as built) | ◐ INCOMPLETE (0 errors, 1 warning) | 6.06 (no score) | 0.548 (CV 12.9 %) "
-        "| 10,000 (CV 0.0 %) | 0.75050 | 2 / 5 | no RCP | 500 (rate 0.1) |\n"
+        "| 10,000 (CV 0.0 %) | 0.75050 | 2 / 5 | no RCP | 500 (learning rate 0.1) |\n"
     )
 
 

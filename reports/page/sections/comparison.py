@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
 from reports.comparison.comparison import compare_all
-from reports.comparison.export import circumstances, method_line, olympic_words, p_text
+from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
+from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
-from reports.comparison.wording import needs, plain_sentence, with_sign
+from reports.comparison.wording import needs, plain_sentence, verdict_text, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
@@ -172,7 +173,7 @@ def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -
         blocks.append(Fold(summary=f"All factors of all {len(comparisons)} comparisons", blocks=(table,)))
     blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
     if method := method_line(comparisons):
-        blocks.append(Prose(text=method, kind="note"))
+        blocks.append(Prose(text=f"{method} {permutation_note(comparisons)}", kind="note"))
     return PageSection(
         id=f"{id_}-comparison", heading="Comparison with the baseline", name="Comparison", blocks=tuple(blocks)
     )
@@ -236,6 +237,7 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
     hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
     is_whole = factor is comparison.whole
     verdict = comparison.verdict if is_whole else factor.verdict
+    words = verdict_text(factor) if verdict == factor.verdict else verdict
     if is_whole and comparison.verdict != factor.verdict:
         hint = f"by the runs that reach the target: {comparison.num_new_converged} of {comparison.num_new}, against "
         hint += f"{comparison.num_base_converged} of {comparison.num_base}"
@@ -246,7 +248,7 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
     whole = Cell(text=comparison.new, sub=quantity, kind="whole")
     return (
         whole if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
-        Cell(text=verdict, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
+        Cell(text=words, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
         Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, "")),
         sorted_cell(show(factor.base_value), factor.base_value, sub=str(factor.num_base)),
         sorted_cell(show(factor.new_value), factor.new_value, sub=str(factor.num_new)),
@@ -261,5 +263,6 @@ def _show_values(factor: FactorComparison, unit: TimeUnit) -> Callable[[float | 
         "time_to_train": unit.text,
         "samples_to_converge": count,
         "throughput": lambda value: f"{throughput(value)}/s",
+        "overhead": lambda value: ratio(value) + (f" ({overhead_share(value)})" if value else ""),
     }
     return shown.get(factor.name, ratio)

@@ -270,7 +270,7 @@ def _spread(fraction: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return "" if value is None else f"rate {learning_rate(value)}"
+    return "" if value is None else f"learning rate {learning_rate(value)}"
 
 
 def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
