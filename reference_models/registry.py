@@ -2,12 +2,20 @@
 
 Other packages add theirs by entry points, which are looked at only for names that are not ours: a `ModelSpec` in
 the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
-MODEL.IMPLEMENTATION.
+MODEL.IMPLEMENTATION. An implementation may also be an object in a file, `path/file.py:object`: an `Implementation` or
+what makes a workload of a specification and a world. The file is pinned by its digest before it is used.
 """
 
+import hashlib
+import re
+import sys
 from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from importlib import import_module
+from importlib.abc import ExecutionLoader
 from importlib.metadata import EntryPoints, entry_points
+from importlib.util import decode_source, module_from_spec, spec_from_loader
+from pathlib import Path
 from typing import TypeVar
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
@@ -20,11 +28,56 @@ MODELS: Mapping[str, str] = {
 }
 """Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"
+_PLACE = re.compile(r"(?P<path>.+\.py):(?P<name>[^\W\d]\w*)(@(?P<sha256>[0-9a-f]{64}))?", re.DOTALL)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FilePlace:
+    """An object in a Python file: `path.py:name`, and `@sha256` of the file where it is pinned."""
+
+    path: Path
+    name: str
+    sha256: str | None
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.name}" + (f"@{self.sha256}" if self.sha256 else "")
+
+    @property
+    def label(self) -> str:
+        """What logs and tables call it: without its folder, and with the begin of the file's digest."""
+        return f"{self.path.name}:{self.name}" + (f"@{self.sha256[:12]}" if self.sha256 else "")
 
 
 def is_model(name: str) -> bool:
     """Return whether a model of that name can be trained here. Imports nothing."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
+
+
+def parse_place(implementation: str) -> FilePlace | None:
+    """Read 'path/file.py:object'; None for what is a name."""
+    match = _PLACE.fullmatch(implementation)
+    return match and FilePlace(path=Path(match["path"]), name=match["name"], sha256=match["sha256"])
+
+
+def label_of(implementation: str) -> str:
+    """Return what logs and tables call an implementation: its name, or its file's with the begin of its digest."""
+    place = parse_place(implementation)
+    return implementation if place is None else place.label
+
+
+def without_digest(implementation: str) -> str:
+    """Return an implementation as it is given on a command."""
+    place = parse_place(implementation)
+    return implementation if place is None else str(replace(place, sha256=None))
+
+
+def pin_implementation(implementation: str) -> str:
+    """Add to an object in a file the file's full path and digest; names stay. Raises ConfigError without the file."""
+    place = parse_place(implementation)
+    if place is None:
+        return implementation
+    path = place.path.absolute()
+    return str(FilePlace(path=path, name=place.name, sha256=_read_pinned(path, place.sha256)[1]))
 
 
 def find_model(name: str) -> ModelSpec:
@@ -43,11 +96,13 @@ def find_model(name: str) -> ModelSpec:
 def find_implementation(model: str, name: str) -> Implementation:
     """Find an implementation of a model, which may need what is not installed.
 
-    Raises ConfigError, with a suggestion, when there is none of that name.
+    Raises ConfigError, with a suggestion, when there is none of that name, and where its file cannot be used.
     """
     implementations = find_model(model).implementations
     if name in implementations:
         return implementations[name]
+    if (place := parse_place(name)) is not None:
+        return _load_file(place)
     points = entry_points(group=IMPLEMENTATION_GROUP, name=f"{model}.{name}")
     if not points:
         others = entry_points(group=IMPLEMENTATION_GROUP).names
@@ -67,6 +122,63 @@ def _load(points: EntryPoints, what: str, kind: type[T]) -> T:
     if not isinstance(found, kind):
         raise ConfigError(f"{what} ({places[0]}) is a {type(found).__name__}, expected a {kind.__name__}.")
     return found
+
+
+class _SourceLoader(ExecutionLoader):
+    """Runs source that has been read already, so that nothing else than what was hashed is run."""
+
+    def __init__(self, path: Path, source: bytes) -> None:
+        self._path, self._source = path, source
+
+    def get_filename(self, fullname: str) -> str:
+        return str(self._path)
+
+    def get_source(self, fullname: str) -> str:
+        return decode_source(self._source)
+
+
+def _load_file(place: FilePlace) -> Implementation:
+    source, digest = _read_pinned(place.path, place.sha256)
+    name = f"dlrmbench_file_{digest}"
+    if name not in sys.modules:
+        spec = spec_from_loader(name, _SourceLoader(place.path, source))
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            raise ConfigError(f"{place.path} cannot be loaded: {type(error).__name__}: {error}") from error
+    module = sys.modules[name]
+    if not hasattr(module, place.name):
+        known = [found for found, value in vars(module).items() if callable(value) and not found.startswith("_")]
+        raise ConfigError(f"{place.path} has no {place.name!r}.{did_you_mean(place.name, known)}")
+    found = getattr(module, place.name)
+    if isinstance(found, Implementation):
+        return found
+    if not callable(found):
+        raise ConfigError(
+            f"{place.label} is a {type(found).__name__}, expected an Implementation, or a function or class that "
+            "makes a workload of a WorkloadSpec and a World."
+        )
+    return Implementation(load=found)
+
+
+def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
+    """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
+    try:
+        source = path.read_bytes()
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read: {error.strerror}. Give --implementation PATH.py:OBJECT."
+        ) from None
+    digest = hashlib.sha256(source).hexdigest()
+    if sha256 not in (None, digest):
+        raise ConfigError(
+            f"{path} has changed: its sha256 is {digest}, that of the runs {sha256}. What belongs together runs the "
+            "same code: put the file back, or start anew."
+        )
+    return source, digest
 
 
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:

@@ -16,7 +16,7 @@ from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.registry import find_model, is_model
+from reference_models.registry import find_model, is_model, parse_place, pin_implementation
 from rules.benchmarks.loader import (
     Benchmark,
     canonical_sha256,
@@ -115,6 +115,7 @@ def resolve(
             closed[key] = override.value  # another benchmark, and this is its value
         tables.setdefault(section, {})[key] = override.value
         sources[override.key] = override.source
+    _pin_code(original.path, tables, sources)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
@@ -131,6 +132,16 @@ def resolve(
     return RunConfig(
         benchmark=effective, workload=workload, tables=tables, sources=sources, label=label, submission=submission
     )
+
+
+def _pin_code(path: Path, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
+    """Pin an implementation in a file by its digest. Raises ConfigError for one that the definition itself names."""
+    key, given = "runtime.implementation", tables.get("runtime", {}).get("implementation")
+    if not isinstance(given, str) or parse_place(given) is None:
+        return
+    if key not in sources:
+        raise ConfigError(f"{path}: {key} is {given!r}. Code in a file is given by its user, as --implementation.")
+    tables["runtime"] = {**tables["runtime"], "implementation": pin_implementation(given)}
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

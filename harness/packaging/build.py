@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import sync_folder
-from harness.packaging.code import has_source, implementation_of, source_files, system_files
+from harness.packaging.code import file_of, has_source, implementation_of, is_unchanged, source_files, system_files
 from harness.packaging.sets import (
     PackagedSet,
     distinct_sets,
@@ -156,7 +156,9 @@ def _add_set(tree: Tree, packaged: PackagedSet) -> None:
         tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / packaged.benchmark))
         return
     if has_source(packaged.record):
-        tree.add_all(f"{benchmarks}/implementations/{implementation_of(packaged.record)}", source_files())
+        tree.add_all(
+            f"{benchmarks}/implementations/{implementation_of(packaged.record)}", source_files(packaged.record)
+        )
     files = system_files(packaged.record, load_benchmark(definition), definition, packaged.system)
     tree.add_all(f"{benchmarks}/{packaged.system}", files)
 
@@ -170,6 +172,13 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
                 num_files=0,
                 reason=f"the runs were of dlrmbench {printable(packaged.record.harness_version)}, another version is "
                 "installed here",
+            )
+        place = None if packaged.record is None else file_of(packaged.record)
+        if place is not None and not is_unchanged(place):
+            yield LeftOut(
+                place=f"{printable(place.label)} for {where}",
+                num_files=0,
+                reason=f"{printable(str(place.path))} has changed since the runs or is gone",
             )
         if packaged.record is None and not any(
             path.split("/")[1:3] == ["benchmarks", packaged.benchmark] for path in tree.sums

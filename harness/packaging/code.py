@@ -4,6 +4,7 @@ submission_rules.adoc asks for the source of everything between the data and the
 setup.sh, init_datasets.sh and run_and_time.sh of each system (5.6).
 """
 
+import hashlib
 import json
 import re
 import shlex
@@ -17,6 +18,7 @@ import tomli_w
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
+from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable, show
 from rules.records.run_set import RunSetRecord
@@ -29,6 +31,8 @@ _NOT_MLPERF = (
     "target than any benchmark of MLPerf's; its times may not be compared with MLPerf results.\n\n"
 )
 _PLAIN_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,99}\Z")
+_OWN_FOLDER = "own"
+"""Of the user's file, inside the implementation's folder."""
 Files = Iterator[tuple[str, str | Path]]
 """Paths inside the package, each with its text or the file it is a copy of."""
 
@@ -40,7 +44,26 @@ def has_source(record: RunSetRecord) -> bool:
 
 def implementation_of(record: RunSetRecord) -> str:
     """Return the name of the implementation's folder in a package."""
-    return f"{PRODUCT}-{record.config['runtime.implementation'].value}"
+    place = file_of(record)
+    name = _given_implementation(record) if place is None else f"{place.path.stem}-{str(place.sha256)[:12]}"
+    return f"{PRODUCT}-{name}"
+
+
+def file_of(record: RunSetRecord) -> FilePlace | None:
+    """Return the object in a file that trained; None for an implementation with a name."""
+    return parse_place(_given_implementation(record))
+
+
+def is_unchanged(place: FilePlace) -> bool:
+    """Say whether the file is there and still what ran."""
+    try:
+        return hashlib.sha256(place.path.read_bytes()).hexdigest() == place.sha256
+    except OSError:
+        return False
+
+
+def _given_implementation(record: RunSetRecord) -> str:
+    return str(record.config["runtime.implementation"].value)
 
 
 def read_run_set(root: Path) -> RunSetRecord:
@@ -48,14 +71,16 @@ def read_run_set(root: Path) -> RunSetRecord:
     path = root / "extra" / RUN_SET_FILE
     record = read_record(path, RunSetRecord)
     entry = record.config.get("runtime.implementation")
-    if entry is None or not _PLAIN_NAME.match(str(entry.value)):
+    place = None if entry is None else parse_place(str(entry.value))
+    name = "" if entry is None else str(entry.value) if place is None else place.path.stem
+    if entry is None or not _PLAIN_NAME.match(name):
         found = "missing" if entry is None else f"{show(entry.value)}, no plain name"
         raise HarnessError(f"{path}: config.runtime.implementation is {found}.", ExitCode.INPUT)
     return record
 
 
-def source_files() -> Files:
-    """Return the installed product's four packages, and what pip needs to install them."""
+def source_files(record: RunSetRecord) -> Files:
+    """Yield the installed product's four packages, what pip needs to install them, and the user's own file."""
     root = Path(__file__).resolve().parents[2]
     folders = []
     for package in PACKAGES:
@@ -84,6 +109,9 @@ def source_files() -> Files:
         },
     }
     yield "pyproject.toml", tomli_w.dumps(project)
+    place = file_of(record)
+    if place is not None and is_unchanged(place):
+        yield f"{_OWN_FOLDER}/{place.path.name}", place.path
 
 
 def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
@@ -213,8 +241,12 @@ def _init_datasets(benchmark: Benchmark) -> str:
 def _run_and_time(record: RunSetRecord) -> str:
     arguments = [
         "--runs", str(record.num_runs), "--seed", str(record.base_seed), "--division", record.division,
-        "--threads", str(record.num_threads), "--implementation", str(record.config["runtime.implementation"].value),
+        "--threads", str(record.num_threads),
     ]  # fmt: skip
+    place, code = file_of(record), shlex.quote(_given_implementation(record))
+    if place is not None:
+        inner = f"/../implementations/{implementation_of(record)}/{_OWN_FOLDER}/{place.path.name}:{place.name}"
+        code = f'"$here"{shlex.quote(inner)}'
     if (device := record.config.get("runtime.device")) is not None:
         arguments += ["--device", str(device.value)]
     if record.timeout_s is not None:
@@ -224,6 +256,6 @@ def _run_and_time(record: RunSetRecord) -> str:
         + _COMMAND
         + f"# recorded: {printable(record.command)}\n"
         + 'exec dlrmbench run "$here/definition.toml" --config "$here/submission.toml" \\\n'
-        + f"  {shlex.join(arguments)} \\\n"
+        + f"  {shlex.join(arguments)} --implementation {code} \\\n"
         + '  --data "${DATA:-data}" --output "${OUTPUT:-results}" "$@"\n'
     )

@@ -16,7 +16,13 @@ from harness.system.preflight import run_checks
 from harness.system.resources import read_resources
 from reference_models.config.sections import parse_runtime
 from reference_models.data.registry import open_dataset
-from reference_models.registry import outside_names, refuse_impossible_runtime
+from reference_models.registry import (
+    label_of,
+    outside_names,
+    pin_implementation,
+    refuse_impossible_runtime,
+    without_digest,
+)
 from rules.benchmarks.loader import parse_benchmark, read_toml
 
 
@@ -86,15 +92,18 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
 
 
 def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) -> None:
-    """Refuse to run another package's code for a stored set, which may be anyone's, without its name given again."""
+    """Refuse to run code of another package or a file that only the set names: a set may be anyone's."""
+    allowed = {what: [without_digest(pin_implementation(name)) for name in names] for what, names in allowed.items()}
     missing: dict[str, None] = {}
     for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
         tables = read_toml(path)
         model = parse_benchmark(tables, path).model
         names = outside_names(model, parse_runtime(tables.get("runtime", {})).implementation)
-        missing |= {
-            f"--{what} {shlex.quote(name)}": None for what, name in names.items() if name not in allowed[what]
-        }
+        for what, name in names.items():
+            if without_digest(name) in allowed[what]:
+                pin_implementation(name)  # raises where its file has changed since
+            else:
+                missing[f"--{what} {shlex.quote(without_digest(name))}"] = None
     if missing:
         raise HarnessError(
             f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
@@ -107,8 +116,9 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
     if workload.implementation.reports_phases:
         return
     others = [repr(name) for name, other in workload.model_spec.implementations.items() if other.reports_phases]
+    name = label_of(workload.runtime.implementation)
     raise HarnessError(
-        f"implementation {workload.runtime.implementation!r} does not report its phases and cannot be profiled. "
+        f"implementation {name!r} does not report its phases and cannot be profiled. "
         + (f"Use {' or '.join(others)}." if others else "")
     )
 

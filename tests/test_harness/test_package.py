@@ -1,5 +1,6 @@
 """package: a submission of copies, all of it or nothing, and never of what the logs do not say."""
 
+import hashlib
 import json
 import os
 import subprocess
@@ -190,6 +191,7 @@ def test_missing_pieces_are_named(tmp_path: Path) -> None:
     [
         {"config": {}}, {"num_runs": "many"}, {"submission": []}, {"environment": None}, {"dataset": 5},
         {"config": {"runtime.implementation": {"value": "../../x", "source": "s"}}},
+        {"config": {"runtime.implementation": {"value": "/a/$(x).py:load", "source": "s"}}},
     ],
 )  # fmt: skip
 def test_a_damaged_record_is_an_error_with_its_place(change: dict[str, Any], tmp_path: Path) -> None:
@@ -219,6 +221,28 @@ def test_scripts_hold_hostile_records_as_text(tmp_path: Path) -> None:
     assert not trap.exists()
     assert heard[:2] == ["run", str(here / "definition.toml")] and heard[-1] == "-q"
     assert heard[heard.index("--device") + 1] == f"cpu'; touch {trap}; '"
+
+
+def test_an_implementation_in_a_file_is_packed_with_its_file_where_that_is_what_ran(tmp_path: Path) -> None:
+    plain = tmp_path / "mine.py"
+    plain.write_text("def load(spec, world): ...\n")
+    digest = hashlib.sha256(plain.read_bytes()).hexdigest()
+    config = run_set_record()["config"] | {
+        "runtime.implementation": {"value": f"{plain}:load@{digest}", "source": "option --implementation"}
+    }
+    source = make_set(tmp_path / "set", config=config)
+    made = package([source], tmp_path / "out")
+    inner = f"implementations/dlrmbench-mine-{digest[:12]}"
+    here = made.submission / "benchmarks" / "dlrm_tiny"
+    assert (here / inner / "own" / "mine.py").read_bytes() == plain.read_bytes()
+    assert (here / inner / "harness" / "cli" / "__init__.py").is_file()
+    script = (here / "example" / "run_and_time.sh").read_text()
+    assert f'--implementation "$here"/../{inner}/own/mine.py:load ' in script
+    plain.write_text("changed")
+    again = package([source], tmp_path / "again")
+    assert not (again.submission / "benchmarks" / "dlrm_tiny" / inner / "own").exists()
+    (reason,) = (item.reason for item in again.left_out if item.place.startswith("mine.py:load@"))
+    assert reason == f"{plain} has changed since the runs or is gone"
 
 
 def test_scripts_are_what_a_shell_reads_and_call_commands_that_exist(tmp_path: Path) -> None:

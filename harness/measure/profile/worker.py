@@ -17,6 +17,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
+from reference_models.registry import label_of
 from reference_models.training.devices import find_device
 from reference_models.training.phases import ReportsPhases
 from reference_models.training.workload import Workload
@@ -41,7 +42,7 @@ def profile(
     benchmark, workload_config = spec.parse()
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
-    name = config.runtime.implementation
+    name = label_of(config.runtime.implementation)
     workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
     if not isinstance(workload, ReportsPhases):
         raise ConfigError(

@@ -1,0 +1,139 @@
+"""An implementation in a file of the user's: trained, on record by its digest, and never run unasked."""
+
+import hashlib
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from command import Command
+
+from harness.config.run_config import Override, resolve
+from reference_models.process.errors import ConfigError
+from reference_models.registry import find_implementation, label_of, parse_place, pin_implementation
+
+ROOT = Path(__file__).parents[2]
+LOADER = """
+from reference_models.dlrm.reference import ReferenceWorkload
+
+def load(spec, world):
+    return ReferenceWorkload(spec, world)
+"""
+
+
+@pytest.fixture
+def mine(tmp_path: Path) -> Path:
+    path = tmp_path / "mine.py"
+    path.write_text(LOADER)
+    return path
+
+
+def digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def given(implementation: str) -> list[Override]:
+    return [Override(key="runtime.implementation", value=implementation, source="option --implementation")]
+
+
+def test_the_example_of_the_readme_trains_and_is_named_by_its_digest(dlrmbench: Command, tmp_path: Path) -> None:
+    text = (ROOT / "README.md").read_text()
+    (source,) = re.findall(r"```python\n# small_start.py\n(.*?)```", text, flags=re.DOTALL)
+    (line,) = re.findall(r"`dlrmbench (run [^`]*small_start[^`]*)`", text)
+    path = tmp_path / "small_start.py"
+    path.write_text(source)
+    done = dlrmbench(*shlex.split(line), "-q")
+    assert done.returncode in (0, 4), done.stderr
+    (log,) = (tmp_path / "results").rglob("result_0.txt")
+    assert f'"implementation", "value": "small_start.py:SmallStart@{digest(path)[:12]}"' in log.read_text()
+    (record,) = (tmp_path / "results").rglob("run_set.json")
+    entry = json.loads(record.read_text())["config"]["runtime.implementation"]
+    assert entry["value"] == f"{path}:SmallStart@{digest(path)}"
+
+
+def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
+    dlrmbench: Command, mine: Path, tmp_path: Path
+) -> None:
+    place = f"{mine}:load"
+    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--implementation", place, "-o", tmp_path / "results", "-q")
+    assert done.returncode in (0, 4), done.stderr
+    (folder,) = (tmp_path / "results").iterdir()
+    (log,) = folder.rglob("result_0.txt")
+    log.unlink()
+    shutil.rmtree(folder / "extra" / "run_0")
+    refused = dlrmbench("resume", folder)
+    assert refused.returncode == 2
+    assert f"dlrmbench resume {folder} --implementation {place}" in refused.stderr
+    mine.write_text(LOADER + "# changed\n")
+    changed = dlrmbench("resume", folder, "--implementation", place)
+    assert (changed.returncode, "has changed" in changed.stderr) == (2, True), changed.stderr
+    mine.write_text(LOADER)
+    assert dlrmbench("resume", folder, "--implementation", place).returncode in (0, 4)
+    assert log.is_file()
+
+
+@pytest.mark.parametrize("verb", ["check", "score", "report"])
+def test_judging_runs_no_file_that_a_set_names(verb: str, dlrmbench: Command, tmp_path: Path) -> None:
+    shutil.copytree(ROOT / "tests" / "data" / "version_1" / "runs", tmp_path / "runs")
+    (tmp_path / "bomb.py").write_text("import os\nos._exit(99)\n")
+    bomb = f"{tmp_path}/bomb.py:load"
+    for definition in (tmp_path / "runs").rglob("definition.toml"):
+        definition.write_text(
+            re.sub(r"(?m)^\[runtime\]$", f'[runtime]\nimplementation = "{bomb}"', definition.read_text())
+        )
+        assert bomb in definition.read_text()
+    for record in (tmp_path / "runs").rglob("run_set.json"):
+        content = json.loads(record.read_text())
+        content["config"]["runtime.implementation"]["value"] = bomb
+        record.write_text(json.dumps(content))
+    assert dlrmbench(verb, tmp_path / "runs").returncode not in (1, 99)
+
+
+def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
+    text = (ROOT / "rules/benchmarks/dlrm_tiny.toml").read_text()
+    definition = tmp_path / "tiny.toml"
+    definition.write_text(f'{text}implementation = "{mine}:load"\n')
+    with pytest.raises(ConfigError, match="given by its user, as --implementation"):
+        resolve(definition, [])
+    config = resolve(definition, given(f"{mine}:load"))
+    assert config.workload.runtime.implementation == f"{mine}:load@{digest(mine)}"
+
+
+@pytest.mark.parametrize(
+    ("source", "name", "message"),
+    [
+        (LOADER, "lode", "Did you mean 'load'"),
+        ("load = 3", "load", "is a int, expected an Implementation"),
+        ("import nowhere_at_all", "load", "cannot be loaded: ModuleNotFoundError"),
+        ("def load(:", "load", "cannot be loaded: SyntaxError"),
+        ("raise SystemExit(3)", "load", "cannot be loaded: SystemExit"),
+    ],
+)
+def test_what_is_no_implementation_is_an_error_in_one_line(
+    source: str, name: str, message: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    with pytest.raises(ConfigError, match=message):
+        find_implementation("dlrm", pin_implementation(f"{path}:{name}"))
+
+
+def test_what_is_run_is_what_was_pinned(mine: Path) -> None:
+    pinned = pin_implementation(f"{mine}:load")
+    assert find_implementation("dlrm", pinned).load is find_implementation("dlrm", pinned).load
+    mine.write_text(LOADER + "x = 1\n")
+    with pytest.raises(ConfigError, match=f"has changed: its sha256 is {digest(mine)}"):
+        find_implementation("dlrm", pinned)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"gone\.py: cannot be read: No such file"):
+        pin_implementation(f"{tmp_path}/gone.py:load")
+
+
+@pytest.mark.parametrize("name", ["reference", "torchrec", "a.py", "a.py:", "a.py:b c", "a.txt:load"])
+def test_names_are_no_places(name: str) -> None:
+    assert parse_place(name) is None
+    assert (label_of(name), pin_implementation(name)) == (name, name)
