@@ -32,7 +32,7 @@ _CONFIGURATION = (
     DATA,
     click.option("--device", help="cpu, cuda or cuda:N."),
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
-    click.option("--implementation", help="Which implementation trains.  [default: reference]"),
+    click.option("--implementation", help="reference, optimized, torchrec, or FILE.py:OBJECT.  [default: reference]"),
     click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
     click.option("--sharding", help="How tables are sharded over ranks (torchrec).  [default: auto]"),
     click.option("--comm", help="Precision in which embeddings are sent (torchrec).  [default: fp32]"),

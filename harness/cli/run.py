@@ -136,7 +136,12 @@ def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") ->
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path))
 @click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
-@click.option("--implementation", "implementations", multiple=True, help="An implementation of the set, likewise.")
+@click.option(
+    "--implementation",
+    "implementations",
+    multiple=True,
+    help="An implementation of the set, likewise or FILE.py:OBJECT.",
+)
 @QUIET
 def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], quiet: bool) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
