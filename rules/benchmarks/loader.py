@@ -20,6 +20,7 @@ from msgspec import Meta, ValidationError, convert
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.errors import DefinitionError, did_you_mean
+from rules.logs.log import as_whole
 from rules.records.codec import Count, PositiveCount, say_expected
 
 SCHEMA_VERSION = 1
@@ -131,6 +132,12 @@ class Benchmark(Head):
         if first is None:
             return interval
         return -(-((first.slope * global_batch_size + first.offset) // first.divisor) // interval) * interval
+
+    def data_samples(self, key: str) -> int | None:
+        """Return train_samples or eval_samples that the definition fixes, None where the dataset decides."""
+        constraint = self.closed.get(key)
+        value = constraint.value if constraint is not None else None
+        return as_whole(self.sections.get("data", {}).get(key) if value is None else value)
 
     def is_met_by(self, quality: float) -> bool:
         return quality >= self.quality.target

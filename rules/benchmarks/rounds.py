@@ -73,6 +73,12 @@ def infer_round(benchmark: Benchmark | None, tree_round: str | None, asked: str 
     return tree_round if tree_round in benchmark.rounds else benchmark.rounds[-1]
 
 
+def may_log_trained_samples(benchmark: Benchmark) -> bool:
+    """Return whether official logs may give in train_samples what was trained instead of the dataset's size: before
+    round 3.0 the rules demand nothing of its value (compliance_checker training_2.1.0/common.yaml)."""
+    return benchmark.status == "official" and is_before(benchmark.rounds[-1], "3.0")
+
+
 def is_before(round_name: str | None, other: str) -> bool:
     """Say whether a round is known and came before another."""
     return round_name is not None and _number(round_name) < _number(other)

@@ -9,7 +9,7 @@ from rules.benchmarks.loader import Benchmark
 from rules.benchmarks.rounds import is_before
 from rules.checks.verdict import Verdict
 from rules.logs import keys
-from rules.logs.log import LogLine, RunLog, as_number
+from rules.logs.log import LogLine, RunLog
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -59,15 +59,6 @@ class LogSubject:
         named = self.log.first(keys.SUBMISSION_BENCHMARK)
         is_judged = named is None or named.value == self.benchmark.name
         return is_judged and not general.resolve(self.log.value).allows(line.value)
-
-    def data_samples(self, key: str) -> int | None:
-        """Return train_samples or eval_samples that the definition fixes, None where the dataset decides."""
-        if self.benchmark is None:
-            return None
-        constraint = self.benchmark.closed.get(key)
-        value = constraint.value if constraint is not None else None
-        number = as_number(self.benchmark.sections.get("data", {}).get(key) if value is None else value)
-        return int(number) if number is not None else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

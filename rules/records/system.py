@@ -11,7 +11,7 @@ _Number = Annotated[str, Meta(pattern="^[0-9]*$", description="Empty, or a whole
 Availability = Literal[
     "Available on-premise", "Available cloud", "Research, Development, or Internal (RDI)", "Preview"
 ]
-"""What `status` may be from round 4.0 on."""
+"""What `status` may be from round 4.1 on."""
 
 
 class SystemRecord(Record, frozen=True, kw_only=True):

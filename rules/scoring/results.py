@@ -6,11 +6,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
+from rules.benchmarks.rounds import may_log_trained_samples
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
+_ROUNDING = 1e-3
+"""Relative: epoch_num is logged with few digits."""
 Interval = tuple[float, float]
 """Start and stop, in milliseconds."""
 
@@ -30,7 +33,8 @@ class RunResult:
     """What one log says about one run. None is "not known from the log", never zero.
 
     time_to_train_s = run_stop - run_start. throughput_samples_per_s = samples_to_converge / train_s, with
-    train_s the time inside blocks (time to train minus evaluations where the log has no blocks).
+    train_s the time inside blocks (time to train minus evaluations where the log has no blocks). train_samples is the
+    size of the dataset, also where the log says what was trained instead (`dataset_samples`).
     overhead_s = time_to_train_s - train_s. epochs_to_converge counts from the start of training, also where
     the log counts from 1 (dlrm v1).
     """
@@ -128,7 +132,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
     took_s = _elapsed_s(start, stop)
     evaluations = _evaluations(log, start)
-    train_samples = as_whole(log.value(keys.TRAIN_SAMPLES))
+    train_samples = dataset_samples(log, benchmark)
     target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
     reached = target is None or any(target <= evaluation.quality <= 1.0 for evaluation in evaluations)
     train_s, eval_s = _train_and_eval_s(log, start, stop)
@@ -196,6 +200,32 @@ def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
         and line.line_num <= last_line
     ]
     return tuple(sorted(found, key=lambda pair: pair[0].time_ms))
+
+
+def epochs_trained(log: RunLog, benchmark: Benchmark) -> float | None:
+    """Return the epochs trained by the last evaluation, from its epoch_num; None where no evaluation says."""
+    evaluations = evaluations_inside_run(log)
+    epoch = as_number(evaluations[-1][0].metadata.get(keys.EPOCH_NUM)) if evaluations else None
+    return None if epoch is None or (epochs := epoch - benchmark.quality.first_epoch_num) <= 0 else epochs
+
+
+def is_trained_samples(value: object, epochs: float, size: int) -> bool:
+    """Return whether train_samples is what was trained in so many epochs of `size` samples, but for rounding."""
+    number = as_number(value)
+    return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
+
+
+def dataset_samples(log: RunLog, benchmark: Benchmark | None) -> int | None:
+    """Return the size of the training data: train_samples, or the definition's where a log of a round before 3.0 may
+    say what was trained instead. In Open, which is free in its data, only where the log does say that."""
+    logged = as_whole(log.value(keys.TRAIN_SAMPLES))
+    if logged is None or benchmark is None or not may_log_trained_samples(benchmark):
+        return logged
+    size = benchmark.data_samples(keys.TRAIN_SAMPLES)
+    if size is None or log.value(keys.SUBMISSION_DIVISION) != keys.OPEN:
+        return size
+    epochs = epochs_trained(log, benchmark)
+    return size if epochs is not None and is_trained_samples(logged, epochs, size) else logged
 
 
 def _evaluations(log: RunLog, start: LogLine | None) -> tuple[Evaluation, ...]:

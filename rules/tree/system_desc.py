@@ -11,7 +11,7 @@ from rules.logs.text import show
 from rules.records.system import Availability
 
 STATUSES: tuple[str, ...] = get_args(Availability)
-"""What `status` may be from round 4.0 on."""
+"""What `status` may be from round 4.1 on."""
 MAX_BYTES = 1 << 20
 COUNTS = (
     "number_of_nodes", "host_processors_per_node", "host_processor_core_count", "host_processor_vcpu_count",

@@ -3,6 +3,7 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 
+from rules.benchmarks.rounds import may_log_trained_samples
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject, applies_to_known
@@ -88,7 +89,8 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
     all logs of a set; the status too, but a difference there is only a warning. Where the set's benchmark is known,
-    a log of another one is ST110's finding."""
+    a log of another one is ST110's finding, and before round 3.0 train_samples, which may be what was trained, is
+    HP103's."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -100,6 +102,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     }
     if subject.benchmark is not None:
         same.remove(keys.SUBMISSION_BENCHMARK)
+        if may_log_trained_samples(subject.benchmark) and not subject.is_ours:
+            same.remove(keys.TRAIN_SAMPLES)
     for key in (*same, *sorted(optimizer - set(same))):
         yield from _disagreement(subject, key, "error")
     yield from _disagreement(subject, keys.SUBMISSION_STATUS, "warning")

@@ -9,6 +9,7 @@ from rules.checks.subject import LogSubject, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, as_number, as_whole
 from rules.logs.text import show
+from rules.scoring.results import dataset_samples
 
 _EVALUATION = 'training_rules.adoc, "Evaluation": FLOOR(train_samples / (global_batch_size * evaluations per epoch))'
 _OFF_BY_STEPS = 2
@@ -42,7 +43,7 @@ def evaluation_frequency(subject: LogSubject) -> Iterator[Problem]:
     samples where it means iterations, so there any difference is a warning."""
     benchmark = subject.benchmark
     assert benchmark is not None
-    samples, batch = (as_whole(subject.log.value(key)) for key in (keys.TRAIN_SAMPLES, keys.GLOBAL_BATCH_SIZE))
+    samples, batch = dataset_samples(subject.log, benchmark), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
     if not samples or not batch:
         return
     expected = benchmark.steps_between_evals(samples, batch)
@@ -277,7 +278,7 @@ def evaluations_on_grid(subject: LogSubject) -> Iterator[Problem]:
     later than the reference could."""
     benchmark = subject.benchmark
     assert benchmark is not None
-    samples, batch = subject.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
+    samples, batch = benchmark.data_samples(keys.TRAIN_SAMPLES), as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
     if not samples or not batch:
         return
     interval = benchmark.steps_between_evals(samples, batch) * batch

@@ -2,11 +2,14 @@
 
 from collections.abc import Iterator
 
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.rounds import may_log_trained_samples
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
-from rules.logs.log import as_number, as_whole
+from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import show
+from rules.scoring.results import epochs_trained, is_trained_samples
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "bf16", "bfloat16", "fp8", "nvfp4", "mxfp4", "int8", "uint8", "int4", "uint4",
@@ -81,21 +84,28 @@ def batch_fits(subject: LogSubject) -> Iterator[Problem]:
 )
 def dataset_size(subject: LogSubject) -> Iterator[Problem]:
     """train_samples and eval_samples are the definition's. Official logs may leave the last partial batch out of
-    train_samples. What the division fixes (eval_samples of dlrm_dcnv2) is HP101's; of the rest, which the official
-    checker does not look at, up to 1 % is a warning."""
-    assert subject.benchmark is not None
+    train_samples. Before round 3.0 they may give in it what was trained instead: the dataset's size times the epochs
+    of the last epoch_num; another ratio is a warning. What the division fixes (eval_samples of dlrm_dcnv2) is
+    HP101's; of the rest, which the official checker does not look at, up to 1 % is a warning."""
+    benchmark = subject.benchmark
+    assert benchmark is not None
+    may_be_trained = may_log_trained_samples(benchmark) and not subject.is_ours
     batch = as_whole(subject.log.value(keys.GLOBAL_BATCH_SIZE))
     for key in (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES):
-        expected = subject.data_samples(key)
+        expected = benchmark.data_samples(key)
         is_judged = key in subject.allowed and not subject.allowed[key].free
         if expected is None or is_judged or (key == keys.TRAIN_SAMPLES and not subject.is_closed):
             continue
         for line in subject.log.all(key):
             number = as_number(line.value)
             dropped = batch is not None and batch > 0 and number == expected // batch * batch
-            if number != expected and not (dropped and key == keys.TRAIN_SAMPLES and not subject.is_ours):
+            if number == expected or (dropped and key == keys.TRAIN_SAMPLES and not subject.is_ours):
+                continue
+            if may_be_trained and key == keys.TRAIN_SAMPLES:
+                yield from _trained_samples(line, subject.log, benchmark, expected)
+            else:
                 is_close = number is not None and abs(number - expected) <= 0.01 * expected
-                fixed = subject.is_ours or key in subject.benchmark.closed or not is_close
+                fixed = subject.is_ours or key in benchmark.closed or not is_close
                 yield Problem(
                     f"{key} is not the benchmark's",
                     line,
@@ -103,6 +113,44 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
                     expected=show(expected),
                     severity="error" if fixed else "warning",
                 )
+
+
+def _trained_samples(line: LogLine, log: RunLog, benchmark: Benchmark, size: int) -> Iterator[Problem]:
+    """Hold what a log says was trained against its last evaluation's epoch_num. Which of two numbers that differ is
+    wrong the log does not say; the batch size that would explain both often does."""
+    epochs = epochs_trained(log, benchmark)
+    if epochs is None:
+        yield Problem(
+            "train_samples is not the dataset's size, and no evaluation says how far training came",
+            line,
+            found=show(line.value),
+            expected=f"{size}, or the samples trained",
+            severity="warning",
+        )
+    elif as_number(line.value) is not None and not is_trained_samples(line.value, epochs, size):
+        number, trained = float(line.value), epochs * size
+        batch = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)) or 0
+        other = _explaining_batch(number, trained, batch) if batch > 0 else None
+        yield Problem(
+            f"train_samples is {number / trained:.4g} of what epoch_num gives"
+            + (f"; both fit if epoch_num counts batches of {other}, not of {batch}" if other is not None else ""),
+            line,
+            found=show(line.value),
+            expected=f"{trained:.0f} after {epochs:.6g} epochs, or the dataset's {size}",
+            severity="warning",
+            remedy="Compute epoch_num and train_samples from the batch size that was trained with.",
+        )
+
+
+def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
+    """The batch size at which as many steps as `number` has at `batch` give `trained`, where one may explain it. Logs
+    count the last step or not: the count that gives the rounder size is taken."""
+    steps = int(number / batch + 0.5)
+    if not 0.1 <= number / trained <= 10 or steps < 2:
+        return None
+    sizes = [trained / count for count in (steps, steps - 1)]
+    best = min(sizes, key=lambda size: abs(size - round(size)))
+    return round(best)
 
 
 @rule(

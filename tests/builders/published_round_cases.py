@@ -1,0 +1,80 @@
+"""Miniatures of what published rounds hold and their rules allow: made by our own builder, shaped as others log.
+
+`older_set` is a submission of round 2.1 whose logs give in train_samples, at the end, what was trained.
+"""
+
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+
+from log_builder import Record, make_runs, make_system_desc, with_record, without, write_set
+from verdict_cases import VerdictCase
+
+from rules.benchmarks.loader import load_benchmark
+from rules.logs import keys
+
+DLRM, DCNV2 = load_benchmark("dlrm"), load_benchmark("dlrm_dcnv2")
+SIZE = 4_195_197_692
+BATCH = 55_296
+
+
+def trained_samples(records: Sequence[Record], batch: int = BATCH, division: str = "closed") -> list[Record]:
+    """As HugeCTR logs in 2.1: no samples_count, and train_samples behind run_stop, which counts the samples that were
+    trained by batches of `batch` where epoch_num counts batches of BATCH."""
+    changed = [
+        {**record, "metadata": {key: value for key, value in record["metadata"].items() if key != "samples_count"}}
+        for record in without(records, keys.TRAIN_SAMPLES)
+        if record["key"] not in (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS)
+    ]
+    run_start = next(index for index, record in enumerate(changed) if record["key"] == keys.RUN_START)
+    changed.insert(run_start + 1, {**changed[run_start], "key": keys.EPOCH_START, "metadata": {"epoch_num": 1}})
+    stop = changed[-1]
+    steps = round((stop["metadata"]["epoch_num"] - 1) * SIZE / BATCH)
+    last = {**stop, "event_type": "POINT_IN_TIME", "key": keys.TRAIN_SAMPLES, "value": steps * batch, "metadata": {}}
+    changed += [{**stop, "key": keys.EPOCH_STOP, "metadata": {"epoch_num": 1}}, last]
+    changed = with_record(changed, keys.GLOBAL_BATCH_SIZE, value=batch)
+    return with_record(changed, keys.SUBMISSION_DIVISION, value=division)
+
+
+def older_set(folder: Path, batch: int = BATCH, organization: str = "Example") -> Path:
+    """A set of five runs in training_results_v2.1, ended by different evaluations; returns the round's folder."""
+    runs = make_runs(DLRM, ours=False, num_evals=19, global_batch_size=BATCH)
+    root = folder / "training_results_v2.1"
+    write_set(root / organization, DLRM, [trained_samples(records, batch) for records in runs], ours=False)
+    return root
+
+
+def described_set(folder: Path, round_name: str, status: str) -> Path:
+    """A submission of a round whose system has this availability; returns the round's folder."""
+    root = folder / f"training_results_v{round_name}"
+    write_set(root / "Example", DCNV2, ours=False)
+    path = root / "Example" / "systems" / "example.json"
+    path.write_text(json.dumps(make_system_desc(status=status)))
+    return root
+
+
+CASES = [
+    *(
+        VerdictCase(
+            code="SY104",
+            name=f"{status} in {round_name}",
+            write_bad=partial(described_set, round_name=round_name, status=status),
+            write_good=partial(described_set, round_name=round_name, status="Available cloud"),
+            file="example.json",
+            also=frozenset({"SU101"}),
+            is_error=round_name == "4.1",
+        )
+        for round_name, status in (("4.0", "onprem"), ("4.0", "cloud"), ("4.0", "shelved"), ("4.1", "onprem"))
+    ),
+    VerdictCase(
+        code="HP103",
+        name="trained by other batches than epoch_num counts",
+        write_bad=partial(older_set, batch=27_648),
+        write_good=older_set,
+        file="result_0.txt",
+        line=87,
+        also=frozenset({"SU101"}),
+        is_error=False,
+    ),
+]
