@@ -9,6 +9,7 @@ from rules.benchmarks.rounds import find_definition, infer_round, named_round
 from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
 from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
+from rules.checks.run_log.structure import CRASHED
 from rules.checks.subject import JudgedSet, SetSubject, make_log_subject
 from rules.checks.verdict import Level, Verdict, has_error, worst_first
 from rules.judge.families import RULES
@@ -174,8 +175,8 @@ def _reach(
 
 
 def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
-    """In a set that may hold a run that did not converge, that run is a warning and not an error."""
-    if outcome.code != LOG_NOT_CONVERGED or not outcome.findings:
+    """In a set that may hold a run that did not converge or crashed, that run is a warning and not an error."""
+    if outcome.code not in (LOG_NOT_CONVERGED, CRASHED) or not outcome.findings:
         return outcome
     allowed = next((other for other in of_set if other.code == NOT_CONVERGED), None)
     if allowed is None or allowed.status != "pass":

@@ -54,7 +54,39 @@ def described_set(folder: Path, round_name: str, status: str) -> Path:
     return root
 
 
+def crashed(records: Sequence[Record], last: str = keys.EVAL_STOP) -> list[Record]:
+    """What the log of a run that crashed holds: everything up to the first record of `last`."""
+    end = next(index for index, record in enumerate(records) if record["key"] == last)
+    return list(records[: end + 1])
+
+
+def crashed_set(folder: Path, num_crashed: int = 1, last: str = keys.EVAL_STOP) -> Path:
+    """A set of ten runs, of which the last ones crashed; returns the folder of the submission's results."""
+    runs = make_runs(DCNV2, ours=False)
+    for index in range(1, num_crashed + 1):
+        runs[-index] = crashed(runs[-index], last)
+    write_set(folder / "Example", DCNV2, runs, ours=False)
+    return folder / "Example" / "results"
+
+
 CASES = [
+    VerdictCase(
+        code="ST116",
+        write_bad=partial(crashed_set, num_crashed=2),
+        write_good=partial(crashed_set, num_crashed=0),
+        file="result_9.txt",
+        line=29,
+        also=frozenset({"RS105"}),
+    ),
+    VerdictCase(
+        code="ST116",
+        name="one of ten",
+        write_bad=crashed_set,
+        write_good=partial(crashed_set, num_crashed=0),
+        file="result_9.txt",
+        line=29,
+        is_error=False,
+    ),
     *(
         VerdictCase(
             code="SY104",

@@ -110,10 +110,12 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 
 
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
-    if len({repr(log.value(key)) for log in subject.logs}) < 2:
+    """What a log without run_stop does not say, its run may not have come to (ST104, ST116)."""
+    compared = [log for log in subject.logs if log.all(key) or log.all(keys.RUN_STOP)]
+    if len({repr(log.value(key)) for log in compared}) < 2:
         return
     groups: dict[str, list[RunLog]] = defaultdict(list)
-    for log in subject.logs:
+    for log in compared:
         line = log.first(key)
         value = line.value if line is not None else None
         groups[show(float(value) if isinstance(value, int) and abs(value) < 2**53 else value)].append(log)

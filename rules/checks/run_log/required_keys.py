@@ -125,7 +125,7 @@ class RequiredKey(NamedTuple):
 
 
 def required_keys_of(subject: LogSubject) -> dict[str, RequiredKey]:
-    """Return the keys that this log must hold."""
+    """Return the keys that this log must hold, without those that a crashed run lost."""
     is_ours = subject.is_ours
     event = NOTHING if is_ours else _ANY_VALUE
     required = {key: RequiredKey(kind) for key, kind in _settings(subject).items()}
@@ -136,7 +136,31 @@ def required_keys_of(subject: LogSubject) -> dict[str, RequiredKey]:
         required[keys.EVAL_ACCURACY] = RequiredKey(QUALITY, is_once=False)
     if is_ours or (subject.is_closed and subject.is_at_least("4.1")):  # seed_checker; training_policies#546
         required[keys.SEED] = RequiredKey(WHOLE if is_ours else ANY_WHOLE, is_once=is_ours)
-    return required
+    lost = lost_in_crash(subject)
+    return {key: kind for key, kind in required.items() if key not in lost}
+
+
+_COURSE = (
+    keys.INIT_START, keys.INIT_STOP, keys.RUN_START, keys.EPOCH_START, keys.EVAL_START, keys.EVAL_ACCURACY,
+    keys.EVAL_STOP, keys.EPOCH_STOP, keys.RUN_STOP,
+)  # fmt: skip
+_LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
+"""What some implementations log when a run has ended."""
+
+
+def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
+    """Return the keys, run_stop among them, that a log lacks because its run crashed; none where it did not.
+
+    A run crashed where its log has no run_stop and no evaluation that met the target. What it lacks of a run's course
+    before the last thing that it did, and settings, are missing and not lost. None of our own logs is lost in part:
+    an interrupted run is no result."""
+    log, benchmark = subject.log, subject.benchmark
+    if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP):
+        return ()
+    if any((as_number(line.value) or 0.0) >= benchmark.quality.target for line in log.all(keys.EVAL_ACCURACY)):
+        return ()
+    reached = max((index for index, key in enumerate(_COURSE) if log.all(key)), default=-1)
+    return tuple(key for key in (*_COURSE[reached + 1 :], *_LOGGED_LATE) if not log.all(key))
 
 
 def _ended_before_evaluating(subject: LogSubject) -> bool:

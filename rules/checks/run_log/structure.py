@@ -12,6 +12,7 @@ from rules.checks.run_log.required_keys import (
     START,
     TENSORS_OF_DLRM,
     kinds_of,
+    lost_in_crash,
     required_keys_of,
 )
 from rules.checks.subject import LogSubject, applies_to_ours
@@ -19,6 +20,8 @@ from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
 from rules.logs.text import show
 
+CRASHED = "ST116"
+"""The code that a set may forgive: one run of a set may crash."""
 _LOGGING = "MLPerf Training rules, section Appendix: logging; mlperf_logging compliance_checker"
 _CLOCK_SKEW_MS = 1000
 _DIFFERENT = " with different values"
@@ -91,7 +94,7 @@ def records_are_complete(subject: LogSubject) -> Iterator[Problem]:
 def required_keys(subject: LogSubject) -> Iterator[Problem]:
     """Every required key occurs; those required once occur once. The same value twice is a warning
     as in the official checker, different values are an error, and so are a second run_start and run_stop of another
-    time or status: the result would depend on which one counts."""
+    time or status: the result would depend on which one counts. What a crashed run lost is ST116's."""
     for key, required in required_keys_of(subject).items():
         lines = subject.log.all(key)
         if not lines:
@@ -110,8 +113,9 @@ def required_keys(subject: LogSubject) -> Iterator[Problem]:
                 remedy="Let only rank 0 log settings.",
             )
     if not subject.is_ours:
+        lost = lost_in_crash(subject)
         for some in EITHER_OR:
-            if not any(subject.log.all(key) for key in some):
+            if not any(subject.log.all(key) for key in some) and some[0] not in lost:
                 what = " or ".join(some)
                 yield Problem(f"{what} is missing", found="no record", expected=f"at least one {what}")
 
@@ -277,11 +281,13 @@ def _only_dlrm(subject: LogSubject) -> str | None:
     applies=_only_dlrm,
 )
 def weights_initialization(subject: LogSubject) -> Iterator[Problem]:
-    """weights_initialization names exactly the nine tensors of DLRM in its metadata."""
+    """weights_initialization names exactly the nine tensors of DLRM in its metadata; of a run that crashed before its
+    first evaluation, at most these."""
     lines = subject.log.all(keys.WEIGHTS_INITIALIZATION)
     named = [line.metadata.get("tensor") for line in lines]
+    allowed = (0, 1) if keys.EVAL_ACCURACY in lost_in_crash(subject) else (1,)
     for tensor in TENSORS_OF_DLRM:
-        if named.count(tensor) != 1:
+        if named.count(tensor) not in allowed:
             yield Problem(
                 f"tensor {tensor} is initialised {named.count(tensor)} times",
                 found=f"{named.count(tensor)} records",
@@ -334,6 +340,31 @@ def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
     for line in subject.log.all(keys.CACHE_CLEAR):
         if position[id(line)] > first:
             yield Problem("cache_clear is after init_start", line, expected="before init_start")
+
+
+def _of_others(subject: LogSubject) -> str | None:
+    return "ST104 requires the end of this harness's own runs" if subject.is_ours else None
+
+
+@_rule(
+    CRASHED,
+    "the run came to its end",
+    source='training_rules.adoc, "Benchmark Results": failed runs count as infinitely slow; mlperf_logging'
+    " package_checker accepts one log of a set that does not comply",
+    remedy="Nothing, if it is the only failed run of its set: it counts as the dropped slowest run. Else run again.",
+    applies=_of_others,
+)
+def run_ended(subject: LogSubject) -> Iterator[Problem]:
+    """The log of a run that crashed ends without run_stop, before the target is met. It is rejected by itself. A set
+    may hold one: it counts as infinitely slow and is dropped as the slowest. A log that met its target, or that lacks
+    settings or something before the last that it did, did not crash but is damaged: ST104 says so."""
+    if lost_in_crash(subject):
+        yield Problem(
+            "the log ends before its run does, as after a crash",
+            subject.log.lines[-1],
+            found="no run_stop",
+            expected="run_stop with a status",
+        )
 
 
 @_rule(
