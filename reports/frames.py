@@ -41,7 +41,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
     """
     given = [Path(path) for path in paths]
     exports = [read_document(path) for path in given if is_document(path)]
-    inventories = [take_inventory(path) for path in given if not is_document(path)]
+    inventories = [take_inventory(path, benchmark_file) for path in given if not is_document(path)]
     sets = gather(
         [found for found in inventories if found.result_sets or not found.holds_measurements],
         second_opinion=second_opinion,

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import click
 
-from harness.cli.output import form_option, show, show_json
+from harness.cli.output import echo_others, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from rules.logs.text import printable
-from rules.tree.inventory import MAX_MENTIONED, Skipped, find_result_sets, find_skipped, take_inventory
+from rules.tree.inventory import MAX_MENTIONED, Skipped, find_skipped, result_sets_of, take_inventory
 
 STANDARD_INPUT = Path("-")
 
@@ -63,7 +63,8 @@ def check(
     PATH is a log, a result directory, an organisation's submission, a round of submissions, any directory above
     some of these, or - for a log from standard input. Exit code 3 when a rule is broken, by an empty log too;
     warnings (without --fail-on warning) and a set that is not yet complete leave it 0. In a submission an incomplete
-    set is an error. Logs of other names and run sets without a finished run are mentioned and not judged.
+    set is an error. Logs of other names and run sets without a finished run are mentioned and not judged; so are
+    MLPerf's benchmarks that recommend nothing, with exit code 8 where there is nothing else.
     """
     from harness.system.resources import usable_cores
     from reports.views.verdict import MAX_PLACES, explain_rule, verdict_blocks, verdicts_csv
@@ -78,7 +79,7 @@ def check(
     if not paths:
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
     with spooled_input(paths) as given:
-        inventories = [take_inventory(path) for path in given]
+        inventories = [take_inventory(path, benchmark_file) for path in given]
         found = check_paths(
             inventories,
             benchmark_file,
@@ -108,7 +109,9 @@ def check(
     is_refused = any(
         verdict.outcome == "invalid" or (fail_on == "warning" and verdict.count("warning")) for verdict in verdicts
     )
-    return ExitCode.COMPLIANCE if is_refused else ExitCode.DONE
+    if is_refused:
+        return ExitCode.COMPLIANCE
+    return ExitCode.INPUT if all(verdict.outcome == "not judged" for verdict in verdicts) else ExitCode.DONE
 
 
 @click.command()
@@ -137,8 +140,10 @@ def score(
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
 
+    inventories = [take_inventory(path, benchmark_file) for path in paths]
+    echo_others(inventories)
     try:
-        found = [result_set for path in paths for result_set in find_result_sets(path)]
+        found = result_sets_of(inventories)
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
     records = [

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from harness.cli.output import form_option, show, show_json
+from harness.cli.output import echo_others, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -83,8 +83,13 @@ def compare(
     from reports.comparison.export import comparison_document, comparison_frame
     from reports.comparison.sources import distinct, one_side, read_sides
     from reports.tables.columns import frame_csv
+    from reports.tables.documents import is_document
     from reports.views.comparison import comparison_blocks
+    from rules.tree.inventory import take_inventory
 
+    for path in (base, *news):
+        if not is_document(path):
+            echo_others([take_inventory(path)])
     first = one_side(base)
     others = [side for path in news for side in _without(first, read_sides(path))]
     sides = distinct([first, *others])

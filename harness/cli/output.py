@@ -11,9 +11,12 @@ import click
 from reports.document.blocks import Block
 from reports.render.markdown import render_markdown
 from reports.render.terminal import ansi, plain, render_terminal
+from rules.logs.text import printable
 
 if TYPE_CHECKING:
     import msgspec
+
+    from rules.tree.inventory import Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -41,3 +44,17 @@ def show_json(content: "Mapping[str, Any] | msgspec.Struct") -> None:
     import msgspec
 
     click.echo(json.dumps(msgspec.to_builtins(content), indent=2))
+
+
+def echo_others(inventories: "Sequence[Inventory]") -> None:
+    """Name on standard error the result directories of MLPerf's other benchmarks that are beside what is shown."""
+    from rules.tree.inventory import MAX_MENTIONED
+    from rules.tree.others import summarise
+
+    if not any(inventory.result_sets for inventory in inventories):
+        return
+    others = [other for inventory in inventories for other in inventory.others]
+    for other in others[:MAX_MENTIONED]:
+        click.echo(f"not judged: {printable(str(other.path))}: {other}.", err=True)
+    if len(others) > MAX_MENTIONED:
+        click.echo(f"not judged: {summarise(others[MAX_MENTIONED:])}.", err=True)

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import click
 
+from harness.cli.output import echo_others
+
 _DEFAULT_PAGE = Path("report.html")
 
 
@@ -59,11 +61,14 @@ def report(
     from reports.page.gathered import gather_everything
     from reports.page.report import render_report, write_whole
     from rules.errors import InputError
+    from rules.tree.inventory import take_inventory
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    gathered = gather_everything(paths, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
+    inventories = [take_inventory(path, benchmark_file) for path in paths]
+    echo_others(inventories)
+    gathered = gather_everything(inventories, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
     try:
         base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
         gathered = replace(gathered, sets=with_prices(gathered.sets, prices))

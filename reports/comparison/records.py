@@ -8,6 +8,7 @@ from msgspec import Meta
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
 from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
+from rules.checks.verdict import VerdictOutcome
 
 Positive = Annotated[float, Meta(gt=0)] | None
 FactorName = Annotated[str, meaning("a factor of the time to train, or the kind of a measurement")]
@@ -228,9 +229,7 @@ class PastSet(Row, kw_only=True, frozen=True):
     name: Annotated[Text, meaning("what --name gave instead of the digest")] = None
     config_digest: Annotated[Text, meaning("of all resolved values, as in the folder's name")] = None
     system: Text = None
-    outcome: Annotated[
-        Literal["valid", "invalid", "incomplete"] | None, meaning("the verdict; missing where nothing is judged")
-    ] = None
+    outcome: Annotated[VerdictOutcome | None, meaning("the verdict; missing where nothing is judged")] = None
     num_runs: Whole = None
     num_done: Whole = None
     num_converged: Whole = None

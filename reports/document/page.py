@@ -1,18 +1,18 @@
 """What the page is made of: groups of comparable results, sections, and what is above and below them."""
 
 from dataclasses import dataclass
-from typing import Literal
 
 from markupsafe import Markup
 
 from reports.document.blocks import Block, Fact
+from rules.checks.verdict import VerdictOutcome
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Badge:
     """A verdict as icon and word; never colour alone."""
 
-    kind: Literal["valid", "invalid", "incomplete"]
+    kind: VerdictOutcome
     icon: str
     word: str
     words: str

@@ -19,7 +19,7 @@ from rules.checks.verdict import Verdict
 from rules.judge.sets import judge_sets
 from rules.records.run import RunRecord
 from rules.scoring.results import BenchmarkResult, RunResult
-from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.inventory import Inventory, result_sets_of, take_inventory
 from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
@@ -91,11 +91,10 @@ def gather(
     Without `second_opinion` the official checker is not asked. `benchmark_file` defines a benchmark of one's own.
     """
     found: dict[Path, ResultSet] = {}
-    for path in paths:
-        inventory = path if isinstance(path, Inventory) else take_inventory(path)
-        for result_set in inventory.require_result_sets():
-            key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
-            found.setdefault(key, result_set)
+    inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
+    for result_set in result_sets_of(inventories):
+        key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
+        found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
     return tuple(
         make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set))

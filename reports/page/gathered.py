@@ -10,7 +10,7 @@ from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
-from rules.tree.inventory import take_inventory
+from rules.tree.inventory import Inventory, take_inventory
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -24,10 +24,10 @@ class Gathered:
 
 
 def gather_everything(
-    paths: Sequence[Path], *, second_opinion: bool = True, benchmark_file: Path | None = None
+    paths: Sequence[Path | Inventory], *, second_opinion: bool = True, benchmark_file: Path | None = None
 ) -> Gathered:
     """Read and judge, once, what is at or below `paths`. Raises InputError where there is nothing to read."""
-    inventories = [take_inventory(path) for path in paths]
+    inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)

@@ -14,6 +14,7 @@ def verdicts_to_junit(verdicts: Sequence[Verdict]) -> str:
     """Only errors fail a case, as they alone make `check` leave with 3; warnings are in the case's output."""
     root = ET.Element("testsuites", name="dlrmbench check")
     for verdict in verdicts:
+        root.extend(_skipped(part) for part in verdict.walk() if not part.outcomes)
         for subject in dict.fromkeys(outcome.subject for outcome in verdict.outcomes):
             outcomes = [outcome for outcome in verdict.outcomes if outcome.subject == subject]
             root.append(_suite(subject, outcomes, verdict))
@@ -35,6 +36,18 @@ def _suite(subject: str, outcomes: Sequence[Outcome], verdict: Verdict) -> ET.El
         suite.append(_case(outcome))
     suite.set("failures", str(len(suite.findall("testcase/failure"))))
     suite.set("skipped", str(len(suite.findall("testcase/skipped"))))
+    return suite
+
+
+def _skipped(verdict: Verdict) -> ET.Element:
+    """What is not judged: a suite of one case that is skipped."""
+    suite = ET.Element(
+        "testsuite", name=_legal(verdict.subject), tests="1", errors="0", failures="0", skipped="1"
+    )  # fmt: skip
+    properties = ET.SubElement(suite, "properties")
+    ET.SubElement(properties, "property", name="verdict", value=verdict.outcome)
+    case = ET.SubElement(suite, "testcase", classname="not judged", name=_legal(verdict.benchmark or "unknown"))
+    ET.SubElement(case, "skipped", message=_legal(verdict.ruleset_source))
     return suite
 
 

@@ -24,13 +24,24 @@ def verdicts_to_sarif(verdicts: Sequence[Verdict], base: Path | None = None) -> 
     results = [
         _result(finding, codes.index(finding.code), root) for verdict in verdicts for finding in verdict.findings
     ]
+    notifications = [
+        {
+            "level": "note",
+            "message": {"text": f"Not judged: {part.benchmark or 'unknown benchmark'}: {part.ruleset_source}."},
+            "locations": [{"physicalLocation": {"artifactLocation": {"uri": _uri(part.subject, root)}}}],
+        }
+        for verdict in verdicts
+        for part in verdict.walk()
+        if not part.outcomes
+    ]
+    said = {"toolExecutionNotifications": notifications} if notifications else {}
     return {
         "$schema": SCHEMA,
         "version": "2.1.0",
         "runs": [
             {
                 "tool": {"driver": {"name": "dlrmbench", "version": version("dlrmbench"), "rules": rules}},
-                "invocations": [{"executionSuccessful": True}],
+                "invocations": [{"executionSuccessful": True, **said}],
                 "columnKind": "unicodeCodePoints",
                 "results": results,
             }

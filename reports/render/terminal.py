@@ -35,7 +35,7 @@ _CODES = {
     **dict.fromkeys(("valid", "ok", "faster"), "\x1b[32m"),
     **dict.fromkeys(("warning", "incomplete", "inconclusive"), "\x1b[33m"),
     **dict.fromkeys(("info", "no difference shown"), "\x1b[36m"),
-    "unknown": "\x1b[90m",
+    **dict.fromkeys(("unknown", "not judged"), "\x1b[90m"),
 }
 Style = Callable[[str, str], str]
 """(text, style class) -> text as it is printed; takes no column of the terminal more than the text."""

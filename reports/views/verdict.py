@@ -21,7 +21,7 @@ _COLUMNS = (
     "subject", "level", "outcome", "benchmark", "ruleset", "severity", "code", "title", "path", "line_num", "message",
     "found", "expected", "remedy", "citation"
 )  # fmt: skip
-_ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid")
+_ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not judged")
 
 
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
@@ -73,7 +73,10 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 def _verdict(verdict: Verdict, max_places: int | None) -> Part:
     is_tree = verdict.level in ("submission", "round")
-    about = [_benchmarks(verdict), f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
+    rules = f"rules: {verdict.ruleset} ({verdict.ruleset_source})"
+    about = [_benchmarks(verdict), rules]
+    if not is_tree and verdict.outcome == "not judged":
+        about = [f"{verdict.benchmark} is {verdict.ruleset_source}"]
     about += [plural(len(verdict.logs), "log")] if verdict.logs else []
     placed = [Placed(finding=finding, where=_place(finding, verdict)) for finding in verdict.findings]
     groups = group_findings(
@@ -93,14 +96,19 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
             Prose(text="; ".join(about)),
             *(_parts(verdict, None if max_places is None else MAX_PARTS) if is_tree else ()),
             *([FindingList(id="findings", groups=groups)] if groups else []),
-            Prose(text=f"{statuses['pass']} judgements passed, {statuses['skip']} did not apply"),
+            *(
+                [Prose(text=f"{statuses['pass']} judgements passed, {statuses['skip']} did not apply")]
+                if verdict.outcomes
+                else []
+            ),
             *_opinions(verdict),
         ),
     )
 
 
 def _benchmarks(verdict: Verdict) -> str:
-    named = [verdict.benchmark] if verdict.benchmark else [part.benchmark for part in verdict.parts]
+    judged = [part for part in verdict.parts if part.outcome != "not judged"] or verdict.parts
+    named = [verdict.benchmark] if verdict.benchmark else [part.benchmark for part in judged]
     return ", ".join(dict.fromkeys(name for name in named if name)) or "unknown benchmark"
 
 
@@ -114,7 +122,8 @@ def _parts(verdict: Verdict, max_parts: int | None) -> tuple[Block, ...]:
     for part in parts[:max_parts]:
         found = [plural(part.count(each), each) for each in SEVERITIES[:2] if part.count(each)]
         name = str(PurePath(part.subject).relative_to(verdict.subject))
-        rows.append((Cell(text=part.outcome, kind=part.outcome), name, ", ".join(found) or "none"))
+        without = "none" if part.outcomes else part.ruleset_source
+        rows.append((Cell(text=part.outcome, kind=part.outcome), name, ", ".join(found) or without))
     table = text_table(
         ("verdict", below, "findings"),
         rows,

@@ -8,7 +8,7 @@ from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
 from rules.official.opinion import OfficialOpinion
 
 Level = Literal["log", "set", "submission", "round"]
-VerdictOutcome = Literal["valid", "invalid", "incomplete"]
+VerdictOutcome = Literal["valid", "invalid", "incomplete", "not judged"]
 T = TypeVar("T")
 
 
@@ -20,9 +20,10 @@ class Verdict:
     holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round.
     A level's verdict overrules those of its parts: a set may be valid although one of its logs is not (the run
     that did not converge, which in the set's findings is only a warning), and a submission invalid although a set
-    in it is only incomplete. `ruleset` names the rules and `ruleset_source` how they were chosen; `round` is the
-    official round, None for own benchmarks and where the parts are of several. `official` holds what the official
-    checkers said of this level; their opinions of the parts are in the parts.
+    in it is only incomplete. "not judged" is what holds MLPerf's other benchmarks alone. `ruleset` names the rules
+    and `ruleset_source` how they were chosen; `round` is the official round, None for own benchmarks and where the
+    parts are of several. `official` holds what the official checkers said of this level; their opinions of the parts
+    are in the parts.
     """
 
     subject: str

@@ -8,18 +8,20 @@ from pathlib import Path
 from rules.checks.result_set.logs import INCOMPLETE
 from rules.checks.rule import Outcome, judge
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
-from rules.checks.verdict import Level, Verdict, has_error, worst_first
+from rules.checks.verdict import Level, Verdict, VerdictOutcome, has_error, worst_first
 from rules.judge.families import RULES
 from rules.judge.parallel import map_in_order, no_full_collections
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.others import WHY_NOT_JUDGED, OtherSet
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
 """From this many logs on, judging takes longer (about a second) than more processes take to start and to answer."""
+_LAYOUT, _NO_RULES = "layout only", "none"
 
 
 def check_paths(
@@ -36,7 +38,7 @@ def check_paths(
     `on_progress` is called with how many of how many logs have been judged. Raises InputError for the first path that
     is missing or cannot be read.
     """
-    inventories = [path if isinstance(path, Inventory) else take_inventory(path) for path in paths]
+    inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     targets = [target for inventory in inventories for target in find_targets(inventory)]
     units = [unit for target in targets for unit in _units(target)]
     num_logs = sum(map(_num_logs, units))
@@ -64,7 +66,7 @@ def _units(target: Target) -> Iterator[Path | ResultSet]:
             yield from submission.sets
     elif isinstance(target, Submission):
         yield from target.sets
-    else:
+    elif not isinstance(target, OtherSet):
         yield target
 
 
@@ -86,6 +88,8 @@ def _assemble(target: Target, judged: Iterator[Verdict | JudgedSet]) -> Verdict:
         return _judge_round(target, [_take(submission, judged) for submission in target.submissions])
     if isinstance(target, Submission):
         return _judge_submission(_take(target, judged))
+    if isinstance(target, OtherSet):
+        return _not_judged(target)
     part = next(judged)
     return part.verdict if isinstance(part, JudgedSet) else part
 
@@ -99,7 +103,8 @@ def _judge_submission(subject: SubmissionSubject) -> Verdict:
     own = judge(RULES["submission"], subject, str(subject.submission.folder))
     parts = tuple(judged.verdict for judged in subject.sets)
     below = tuple(_require_all_runs(outcome) for part in parts for outcome in part.outcomes)
-    return _join("submission", str(subject.submission.folder), own, below, parts)
+    others = tuple(map(_not_judged, subject.submission.others))
+    return _join("submission", str(subject.submission.folder), own, below, (*parts, *others))
 
 
 def _judge_round(target: Round, submissions: Sequence[SubmissionSubject]) -> Verdict:
@@ -114,19 +119,36 @@ def _join(
 ) -> Verdict:
     """The verdict of a level over its parts. What several parts say of one place is said once."""
     findings = tuple(dict.fromkeys(worst_first((*own, *below))))
-    rulesets = dict.fromkeys(part.ruleset for part in parts)
-    sources = dict.fromkeys(part.ruleset_source for part in parts)
+    by_benchmark = [part for part in parts if part.ruleset not in (_NO_RULES, _LAYOUT)]
+    rulesets = dict.fromkeys(part.ruleset for part in by_benchmark)
+    sources = dict.fromkeys(part.ruleset_source for part in by_benchmark)
+    unbroken: VerdictOutcome = "valid" if by_benchmark else "not judged"
     return Verdict(
         subject=printable(path),
         level=level,
-        outcome="invalid" if has_error(findings) else "valid",
-        benchmark=_common(part.benchmark for part in parts),
-        round=_common(part.round for part in parts),
-        ruleset=", ".join(rulesets) or "layout only",
-        ruleset_source=", ".join(sources) or "nothing in it is judged by a benchmark's rules",
+        outcome="invalid" if has_error(findings) else unbroken,
+        benchmark=_common(part.benchmark for part in by_benchmark),
+        round=_common(part.round for part in by_benchmark),
+        ruleset=", ".join(rulesets) or _LAYOUT,
+        ruleset_source=", ".join(sources) or "it holds no benchmark that dlrmbench judges",
         findings=findings,
         outcomes=(*own, *below),
         parts=parts,
+    )
+
+
+def _not_judged(other: OtherSet) -> Verdict:
+    """The verdict on what is not judged: no rule looked at it, and no log of it was read."""
+    return Verdict(
+        subject=printable(str(other.path)),
+        level="log" if other.is_log else "set",
+        outcome="not judged",
+        benchmark=other.benchmark,
+        round=None,
+        ruleset=_NO_RULES,
+        ruleset_source=WHY_NOT_JUDGED,
+        findings=(),
+        outcomes=(),
     )
 
 

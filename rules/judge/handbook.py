@@ -44,12 +44,14 @@ forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no vi
 | submission | an organisation's `systems/`, `results/`, `benchmarks/` | its own rules and its sets |
 | round | a directory of submissions | its own rules and its submissions |
 
+MLPerf's benchmarks that recommend nothing, known by their logs or else by the directory's name, are NOT JUDGED.
+
 | exit code of `check` | when |
 |---|---|
-| 0 | every verdict is VALID or INCOMPLETE |
+| 0 | every verdict is VALID or INCOMPLETE, or NOT JUDGED beside one of these |
 | 2 | wrong usage, or a broken definition |
 | 3 | at least one verdict is INVALID, or has a warning under `--fail-on warning`. An empty log is INVALID |
-| 8 | a path is missing or cannot be read, or a directory holds nothing to judge |
+| 8 | a path is missing or cannot be read, or nothing in it is ours to judge: NOT JUDGED |
 
 ## Families
 

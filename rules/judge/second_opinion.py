@@ -36,7 +36,7 @@ def _attach(verdict: Verdict, opinions: dict[Question, OfficialOpinion]) -> Verd
 def _questions(verdict: Verdict) -> Iterator[Question]:
     """What is asked about this level alone."""
     path, round_name = Path(verdict.subject), _round(verdict)
-    if round_name is None:
+    if round_name is None or verdict.outcome == "not judged":
         return
     if verdict.level == "log":
         yield Question(checker="compliance", path=path, round=round_name)

@@ -2,18 +2,20 @@
 
 Every verb that reads results starts here. Links to directories are never followed; directories that hold neither
 results nor measurements (NOT_RESULTS, and hidden ones) are not entered. No file is opened, but for the first bytes of
-those that `find_skipped` looks at.
+those that `find_skipped` looks at, and for logs in directories of no benchmark of ours, up to the benchmark's name.
 """
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
 
+from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
 from rules.records.kinds import KINDS
+from rules.tree.others import OtherSet, other_benchmark, summarise
 from rules.tree.result_set import (
     NOT_RESULTS,
     POWER_FOLDER,
@@ -40,6 +42,7 @@ class Inventory:
     """What is at or below `path`; folders in the order of the walk, which is sorted by name.
 
     `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
+    `others` are those of MLPerf's other benchmarks, which are in no other member.
     `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
     `sweeps` hold sweep.json, `measurements` of a kind extra/<kind>.json. `subfolders` has every directory that was
     entered with the names of the directories in it. `candidates` are run sets, and files outside of result sets, at
@@ -48,6 +51,7 @@ class Inventory:
 
     path: Path
     result_sets: tuple[ResultSet, ...] = ()
+    others: tuple[OtherSet, ...] = ()
     run_sets: tuple[Path, ...] = ()
     sweeps: tuple[Path, ...] = ()
     measurements: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: MappingProxyType({}))
@@ -69,6 +73,8 @@ class Inventory:
             raise NothingToJudgeError(
                 f"{self.path}: a run set without a finished run. Complete it with 'dlrmbench resume {self.path}'."
             )
+        if self.others:
+            raise NothingToJudgeError(f"{printable(str(self.path))}: NOT JUDGED: {summarise(self.others)}.")
         texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
         raise NothingToJudgeError(
             f"{self.path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt"
@@ -90,11 +96,19 @@ class Skipped:
     remedy: str
 
 
-def take_inventory(path: str | Path) -> Inventory:
-    """List what is at or below `path`; a file is a log. Raises InputError where nothing is there."""
+def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -> Inventory:
+    """List what is at or below `path`; a file is a log. Raises InputError where nothing is there.
+
+    Logs of the benchmark that `benchmark_file` defines are judged, also where MLPerf has one of that name. Raises
+    DefinitionError where it cannot be loaded.
+    """
     path = Path(path)
+    own = load_benchmark(benchmark_file).name if benchmark_file is not None else None
     if path.is_file():
-        return Inventory(path=path, result_sets=(set_of_one(path),))
+        single = set_of_one(path)
+        if (name := other_benchmark(single, own)) is not None:
+            return Inventory(path=path, others=(OtherSet(path=path, benchmark=name, is_log=True),))
+        return Inventory(path=path, result_sets=(single,))
     if not path.is_dir():
         what = "is a broken link" if path.is_symlink() else "no such file or directory"
         what = "is neither a file nor a directory" if path.exists() else what
@@ -136,9 +150,12 @@ def take_inventory(path: str | Path) -> Inventory:
         else:
             candidates += [folder / name for name in files[: _MAX_CANDIDATES - len(candidates)]]
         waiting += [folder / name for name in reversed(below)]
+    result_sets.sort(key=lambda result_set: natural_order(str(result_set.folder)))
+    named = [(result_set, other_benchmark(result_set, own)) for result_set in result_sets]
     return Inventory(
         path=path,
-        result_sets=tuple(sorted(result_sets, key=lambda result_set: natural_order(str(result_set.folder)))),
+        result_sets=tuple(result_set for result_set, name in named if name is None),
+        others=tuple(OtherSet(path=found.folder, benchmark=name) for found, name in named if name is not None),
         run_sets=tuple(found[RUN_SET]),
         sweeps=tuple(found[SWEEP]),
         measurements=MappingProxyType({kind: tuple(found[kind]) for kind in MEASUREMENTS}),
@@ -154,6 +171,18 @@ def find_result_sets(path: str | Path) -> tuple[ResultSet, ...]:
     Raises InputError when there is nothing to judge, or where a directory cannot be read.
     """
     return take_inventory(path).require_result_sets()
+
+
+def result_sets_of(inventories: Sequence[Inventory]) -> tuple[ResultSet, ...]:
+    """Return the result sets of all inventories. Raises InputError where one holds nothing; one that holds only
+    MLPerf's other benchmarks is passed over beside one that holds more."""
+    is_any_judged = any(inventory.result_sets for inventory in inventories)
+    return tuple(
+        result_set
+        for inventory in inventories
+        if inventory.result_sets or not (is_any_judged and inventory.others)
+        for result_set in inventory.require_result_sets()
+    )
 
 
 def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:

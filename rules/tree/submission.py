@@ -12,19 +12,11 @@ from typing import Literal
 
 from rules.errors import InputError
 from rules.tree.inventory import EXTRA, Inventory
+from rules.tree.others import OTHER_BENCHMARKS, OtherSet
 from rules.tree.result_set import ResultSet, leads_out, read_result_folder, round_of
 
 SYSTEMS, RESULTS, BENCHMARKS = "systems", "results", "benchmarks"
 MAX_ENTRIES = 200_000
-OTHER_BENCHMARKS = frozenset(
-    {
-        "bert", "gnmt", "gpt3", "maskrcnn", "minigo", "resnet", "ssd", "retinanet", "stable_diffusion", "transformer",
-        "ncf", "rnnt", "unet3d", "gnn", "rgat", "llama2_70b_lora", "llama31_405b", "llama31_8b", "flux1",
-        "gpt_oss_20b", "deepseekv3_671b", "qwen35_397b_grpo",
-    }
-)  # fmt: skip
-"""MLPerf Training's benchmarks that recommend nothing (mlperf_logging.benchmark_meta); their logs are not judged."""
-
 EntryKind = Literal["file", "folder", "broken link", "link out", "link", "other"]
 
 
@@ -44,14 +36,14 @@ class Entry:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Submission:
     """One organisation's tree. `sets` are the directories results/<system>/<benchmark> that are judged here;
-    `not_judged` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted;
+    `others` those of MLPerf's other benchmarks. `entries` is every name below `folder`, sorted;
     `is_cut`: there were more than MAX_ENTRIES."""
 
     folder: Path
     organization: str
     round: str | None
     sets: tuple[ResultSet, ...]
-    not_judged: tuple[Path, ...]
+    others: tuple[OtherSet, ...]
     entries: tuple[Entry, ...]
     is_cut: bool = False
 
@@ -73,17 +65,18 @@ class Round:
     others: tuple[str, ...]
 
 
-Target = Path | ResultSet | Submission | Round
-"""What is judged as a whole; a path is one log."""
+Target = Path | ResultSet | OtherSet | Submission | Round
+"""What is judged as a whole, or not judged; a path is one log."""
 
 
 def find_targets(inventory: Inventory) -> tuple[Target, ...]:
     """Find what an inventory holds, outermost first recognised. Raises InputError where there is nothing to judge,
     or where a directory could not be read."""
     if not inventory.subfolders and inventory.unreadable is None:
-        return (inventory.path,)
+        return inventory.others or (inventory.path,)
     inventory.require_readable()
-    sets = {result_set.folder: result_set for result_set in inventory.result_sets}
+    sets: dict[Path, ResultSet | OtherSet] = {found.folder: found for found in inventory.result_sets}
+    sets |= {other.path: other for other in inventory.others}
     found: list[Target] = []
     waiting = [(inventory.path, False)]
     while waiting:
@@ -115,30 +108,35 @@ def _is_submission(names: Collection[str]) -> bool:
     return RESULTS in names and EXTRA not in names and (SYSTEMS in names or BENCHMARKS in names)
 
 
-def _read_submission(folder: Path, sets: Mapping[Path, ResultSet]) -> Submission:
+def _read_submission(folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Submission:
     """List one organisation's tree, of which `sets` are read. Raises InputError where a directory cannot be read."""
     name = Path(os.path.abspath(folder))  # noqa: PTH100  (resolve() would follow links)
     entries, is_cut = _list(folder)
-    judged, not_judged = [], []
+    judged: list[ResultSet] = []
+    others: list[OtherSet] = []
     for entry in entries:
         if entry.kind == "folder" and len(entry.parts) == 3 and entry.parts[0] == RESULTS:
-            place = folder.joinpath(*entry.parts)
-            if entry.parts[2] in OTHER_BENCHMARKS:
-                not_judged.append(place)
+            place, name_of_place = folder.joinpath(*entry.parts), entry.parts[2]
+            if place not in sets and name_of_place in OTHER_BENCHMARKS:
+                found: ResultSet | OtherSet = OtherSet(path=place, benchmark=name_of_place)
             else:
-                judged.append(sets[place] if place in sets else read_result_folder(place, folder))
+                found = sets[place] if place in sets else read_result_folder(place, folder)
+            if isinstance(found, OtherSet):
+                others.append(found)
+            else:
+                judged.append(found)
     return Submission(
         folder=folder,
         organization=name.name,
         round=round_of(name.parts),
         sets=tuple(judged),
-        not_judged=tuple(not_judged),
+        others=tuple(others),
         entries=entries,
         is_cut=is_cut,
     )
 
 
-def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSet]) -> Round:
+def _read_round(inventory: Inventory, folder: Path, sets: Mapping[Path, ResultSet | OtherSet]) -> Round:
     submissions, others = [], []
     for place in sorted(folder.iterdir()):
         if RESULTS in inventory.subfolders.get(place, ()):

@@ -18,7 +18,8 @@ from rules.judge.checker import check_paths
 from rules.judge.document import verdicts_to_json
 from rules.judge.parallel import map_in_order
 from rules.tree.inventory import take_inventory
-from rules.tree.submission import OTHER_BENCHMARKS, Round, Submission, find_targets
+from rules.tree.others import OTHER_BENCHMARKS
+from rules.tree.submission import Round, Submission, find_targets
 
 TINY = load_benchmark("dlrm_tiny")
 
@@ -90,7 +91,10 @@ def test_other_benchmarks_are_named_and_not_judged(tmp_path: Path) -> None:
     top = write_submission(tmp_path)
     write(top / "results" / "example" / "bert" / "result_0.txt", "anything")
     (verdict,) = check(top)
-    assert verdict.outcome == "valid" and len(verdict.parts) == 1
+    assert verdict.outcome == "valid"
+    assert [(Path(part.subject).name, part.outcome) for part in verdict.parts] == [
+        ("dlrm_dcnv2", "valid"), ("bert", "not judged"),
+    ]  # fmt: skip
     assert [finding.found for finding in verdict.findings if finding.code == "SU110"] == ["bert"]
 
 

@@ -12,6 +12,7 @@ from rules.benchmarks.loader import shipped_names
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
+from rules.tree.others import summarise
 from rules.tree.result_set import RESULT_FILE
 from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, Entry
 
@@ -246,7 +247,7 @@ def links_lead_somewhere(subject: SubmissionSubject) -> Iterator[Problem]:
 )
 def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
     """A directory of a name that is no benchmark is skipped by the official package checker, with a warning only.
-    MLPerf's benchmarks that are not about recommendation are named here (info) and not judged."""
+    MLPerf's benchmarks that are not about recommendation are counted here (info) and not judged."""
     for judged in subject.sets:
         name = judged.result_set.folder.name
         if name not in shipped_names():
@@ -256,12 +257,12 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
                 found=show(name),
                 expected="dlrm_dcnv2 or another keyword of the round",
             )
-    others = sorted({place.name for place in subject.submission.not_judged})
-    if others:
+    if subject.submission.others:
         yield Problem(
-            f"{len(subject.submission.not_judged)} result directories of other benchmarks are not judged",
-            found=", ".join(others),
+            summarise(subject.submission.others),
+            found=", ".join(sorted({other.benchmark for other in subject.submission.others})),
             severity="info",
+            remedy="Nothing: only the official checkers judge them.",
         )
 
 

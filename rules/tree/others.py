@@ -1,0 +1,79 @@
+"""MLPerf's benchmarks that recommend nothing: their logs are recognised, named, and not judged.
+
+A log says its benchmark (`submission_benchmark`); where none in a directory does, the directory's name does. The
+inventory asks here, so that no verb judges, scores or draws them.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from rules.benchmarks.loader import shipped_names
+from rules.logs import keys
+from rules.logs.log import MAX_RECORD_BYTES, parse_log
+from rules.tree.result_set import ResultSet
+
+OTHER_BENCHMARKS = frozenset(
+    {
+        "bert", "gnmt", "gpt3", "maskrcnn", "minigo", "resnet", "ssd", "retinanet", "stable_diffusion", "transformer",
+        "ncf", "rnnt", "unet3d", "gnn", "rgat", "llama2_70b_lora", "llama31_405b", "llama31_8b", "flux1",
+        "gpt_oss_20b", "deepseekv3_671b", "qwen35_397b_grpo", "cosmoflow", "deepcam", "oc20", "openfold",
+    }
+)  # fmt: skip
+"""Benchmarks of MLPerf Training and HPC that are not ours (mlperf_logging.benchmark_meta)."""
+WHY_NOT_JUDGED = "an MLPerf benchmark that dlrmbench does not judge"
+_KEY = keys.SUBMISSION_BENCHMARK.encode()
+_MAX_BYTES = 64 << 20
+"""Of a log that are searched for its benchmark's name."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class OtherSet:
+    """A result directory, or a log that was given as a file, of one of MLPerf's other benchmarks."""
+
+    path: Path
+    benchmark: str
+    is_log: bool = False
+
+    def __str__(self) -> str:
+        return f"{self.benchmark} is {WHY_NOT_JUDGED}"
+
+
+def summarise(others: Sequence[OtherSet]) -> str:
+    """Say in one line how many sets are not judged, and of which benchmarks."""
+    if len(others) == 1:
+        return str(others[0])
+    names = ", ".join(f"{name} ({number})" for name, number in sorted(Counter(o.benchmark for o in others).items()))
+    return f"{len(others)} result directories of MLPerf benchmarks that dlrmbench does not judge: {names}"
+
+
+def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:
+    """Return which of MLPerf's other benchmarks a set is of, None where it is to be judged.
+
+    A set in a directory of one of our benchmarks is judged whatever its logs say, and so is one with a definition
+    beside it and one of which a log names `own`, a benchmark of the user's, or any other that MLPerf does not know.
+    """
+    if result_set.benchmark in shipped_names() or result_set.definition_file is not None:
+        return None
+    found = result_set.benchmark if result_set.benchmark in OTHER_BENCHMARKS else None
+    for log in result_set.logs:
+        if (name := logged_benchmark(log)) is not None:
+            if name not in OTHER_BENCHMARKS or name == own:
+                return None
+            found = name
+    return None if found == own else found
+
+
+def logged_benchmark(path: Path) -> str | None:
+    """Return the benchmark that a log names first, reading no further; None where it names none or is unreadable."""
+    num_bytes = 0
+    try:
+        with path.open("rb") as file:
+            while num_bytes < _MAX_BYTES and (line := file.readline(MAX_RECORD_BYTES)):
+                num_bytes += len(line)
+                if _KEY in line and isinstance(name := parse_log([line], "").value(keys.SUBMISSION_BENCHMARK), str):
+                    return name
+    except OSError:
+        return None
+    return None
