@@ -45,8 +45,8 @@ Quick start:
   dlrmbench list             the benchmarks
 \b
 Exit codes: 0 done, 1 internal error, 2 usage or configuration, 3 rules violated, 4 target not reached,
-5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing or corrupt,
-9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
+5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing, corrupt, or none of
+it ours to judge, 9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
 
 
 class LazyGroup(click.Group):
