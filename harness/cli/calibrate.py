@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA
+from harness.cli.options import DATA, benchmarks, completing
 from harness.cli.output import show
 
 if TYPE_CHECKING:
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("benchmark")
+@click.argument("benchmark", shell_complete=completing(benchmarks))
 @DATA
 @click.option(
     "-o",

@@ -23,7 +23,7 @@ _BENCHMARK = click.option(
     "benchmark_file",
     type=click.Path(path_type=Path),
     metavar="FILE",
-    help="Definition of a benchmark of your own (TOML).",
+    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
 )
 _RULESET = click.option(
     "--ruleset", metavar="ROUND", help="Official round whose rules judge, such as 5.1.  [default: inferred]"
@@ -120,6 +120,7 @@ def check(
 @_RULESET
 @form_option("table", "json", "csv", "md")
 @click.option("--require-score", is_flag=True, help="Exit code 7 when a set has no score.")
+@click.option("--require-valid", is_flag=True, help="Exit code 3 when a set breaks a rule; 7 when it is incomplete.")
 @click.option(
     "--price-per-hour", type=click.FloatRange(min=0, min_open=True), metavar="PRICE",
     help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean.",
@@ -130,11 +131,13 @@ def score(
     ruleset: str | None,
     form: str,
     require_score: bool,
+    require_valid: bool,
     price_per_hour: float | None,
 ) -> int:
     """Score result directories: Olympic mean of the times to train, its interval and its factors.
 
-    DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read.
+    DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read. A set that
+    breaks rules has a score too: --require-valid makes a gate of both.
     """
     from reports.views.score import describe_score, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
@@ -156,7 +159,11 @@ def score(
         click.echo(scores_csv(records), nl=False)
     else:
         show(score_blocks(records), form)
+    if require_valid and any(record["verdict"] == "invalid" for record in records):
+        return ExitCode.COMPLIANCE
     if require_score and any(record["score_s"] is None for record in records):
+        return ExitCode.INCONCLUSIVE
+    if require_valid and any(record["verdict"] != "valid" for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
 

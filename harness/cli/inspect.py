@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from harness.cli.options import benchmarks, completing
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -29,7 +30,7 @@ def list_(form: str) -> None:
 
 
 @click.command("show")
-@click.argument("benchmark", metavar="NAME")
+@click.argument("benchmark", metavar="NAME", shell_complete=completing(benchmarks))
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
 def show_(benchmark: str, form: str) -> None:
     """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file."""

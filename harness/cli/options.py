@@ -1,18 +1,41 @@
-"""Options that several verbs share."""
+"""Options that several verbs share, and how a shell completes their values. Imports little: light verbs use it."""
 
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any, TypedDict, TypeVar
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
 
-from harness.config.run_config import WORLD_SOURCE, Override, read_config_file, read_environment, read_set_option
+from reference_models.config.sections import COMM_PRECISIONS, SHARDING_TYPES
+
+if TYPE_CHECKING:
+    from harness.config.run_config import Override
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-BENCHMARK = click.argument("benchmark", default="dlrm_small")
+Complete = Callable[[click.Context, click.Parameter, str], list[str]]
+
+
+def completing(names: Callable[[], Iterable[str]]) -> Complete:
+    """Complete a value in the shell by the names that begin with what is typed."""
+    return lambda ctx, param, incomplete: [name for name in names() if name.startswith(incomplete)]
+
+
+def _implementations() -> tuple[str, ...]:
+    from reference_models.registry import MODELS, find_model
+
+    return tuple(dict.fromkeys(name for model in MODELS for name in find_model(model).implementations))
+
+
+def benchmarks() -> Iterable[str]:
+    from rules.benchmarks.loader import shipped_names
+
+    return shipped_names()
+
+
+BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
 DATA = click.option(
     "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",
     help="Folder of datasets, or one dataset.  [default: ./data]",
@@ -26,17 +49,44 @@ TIMEOUT = click.option(
 _UNITS = {"": 1, "K": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "KI": 2**10, "MI": 2**20, "GI": 2**30, "TI": 2**40}
 _SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([KMGT]I?)?B?(/S)?", re.IGNORECASE)
 _CONFIGURATION = (
-    click.option("-c", "--config", "config_file", type=click.Path(path_type=Path), help="TOML file of values."),
+    click.option(
+        "-c",
+        "--config",
+        "config_file",
+        type=click.Path(path_type=Path),
+        help="TOML file with [train], [runtime], [submission] … values.",
+    ),
     click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable."),
-    click.option("--name", help="Label of this configuration, or name of the benchmark that --set makes."),
+    click.option(
+        "--name",
+        help="Label of this configuration, which becomes part of the folder's name. Where --set changes what the "
+        "definition fixes, the name of the benchmark that this makes.",
+    ),
     DATA,
-    click.option("--device", help="cpu, cuda or cuda:N."),
+    click.option("--device", shell_complete=completing(lambda: ("cpu", "cuda")), help="cpu, cuda or cuda:N."),
     click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
-    click.option("--implementation", help="reference, optimized, torchrec, or FILE.py:OBJECT.  [default: reference]"),
+    click.option(
+        "--implementation",
+        shell_complete=completing(_implementations),
+        help="reference, optimized, torchrec, or FILE.py:OBJECT.  [default: reference]",
+    ),
     click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
-    click.option("--sharding", help="How tables are sharded over ranks (torchrec).  [default: auto]"),
-    click.option("--comm", help="Precision in which embeddings are sent (torchrec).  [default: fp32]"),
-    click.option("--grad-comm", help="Compression of dense gradients (torchrec).  [default: dense]"),
+    click.option(
+        "--sharding",
+        shell_complete=completing(lambda: SHARDING_TYPES),
+        help=f"How torchrec shards tables over ranks: {', '.join(SHARDING_TYPES)}.  [default: auto]",
+    ),
+    click.option(
+        "--comm",
+        shell_complete=completing(lambda: COMM_PRECISIONS),
+        help="Precision in which torchrec sends embeddings: fp32, fp16, int8; on GPUs bf16, fp8; FORWARD/BACKWARD "
+        "such as fp16/bf16.  [default: fp32]",
+    ),
+    click.option(
+        "--grad-comm",
+        shell_complete=completing(lambda: ("dense", "fp16", "powersgd:", "topk:")),
+        help="How torchrec sends dense gradients: dense, fp16, powersgd:RANK or topk:DENSITY.  [default: dense]",
+    ),
     click.option(
         "--division",
         type=click.Choice(["closed", "open"]),
@@ -111,8 +161,16 @@ _SECTIONS = {
 """The section that an option's value belongs to, under the option's name."""
 
 
-def collect_overrides(configured: Configured, launched_ranks: int | None = None) -> list[Override]:
+def collect_overrides(configured: Configured, launched_ranks: int | None = None) -> "list[Override]":
     """Collect all overrides, weakest first: file, environment, --set, option, an external launcher's ranks."""
+    from harness.config.run_config import (
+        WORLD_SOURCE,
+        Override,
+        read_config_file,
+        read_environment,
+        read_set_option,
+    )
+
     config_file = configured["config_file"]
     overrides = read_config_file(config_file) if config_file is not None else []
     overrides += read_environment(os.environ)

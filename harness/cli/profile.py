@@ -14,7 +14,7 @@ from harness.foundation.errors import HarnessError
 @click.command()
 @BENCHMARK
 @configuration
-@output_option("Folder of run sets, or a run set of the same configuration.")
+@output_option("Folder in which the profile's own folder is made, or a run set of the same configuration.")
 @click.option(
     "--steps", "num_steps", type=click.IntRange(min=1), help="Steps to time.  [default: about 12 s of them]"
 )

@@ -23,7 +23,7 @@ _DEFAULT_PAGE = Path("report.html")
 )  # fmt: skip
 @click.option(
     "--benchmark", "benchmark_file", type=click.Path(path_type=Path), metavar="FILE",
-    help="Definition of a benchmark of your own (TOML).",
+    help="TOML definition of a benchmark of your own; needed only where no extra/definition.toml is beside the logs.",
 )  # fmt: skip
 @click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", "md", "parquet"]), default="html",

@@ -33,7 +33,7 @@ class RunOptions(Configured, Measured):
 @BENCHMARK
 @configuration
 @click.option("-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs.  [default: the benchmark's number]")
-@output_option("Folder of run sets.")
+@output_option("Folder in which the set's own folder is made.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
 @TIMEOUT
 @measurements

@@ -218,6 +218,19 @@ def test_missing_score_exits_7_only_where_it_is_demanded(command: Any, tmp_path:
     assert command("score", tmp_path, "--require-score")[0] == 7
 
 
+def test_a_broken_rule_fails_a_score_only_where_it_must_be_valid(command: Any, good: Path, tmp_path: Path) -> None:
+    """The score of a set that breaks a rule is a score; --require-valid makes score a gate."""
+    runs = make_runs(TINY)
+    runs[0] = with_record(runs[0], "opt_adagrad_epsilon", value=1e-7)
+    write_set(tmp_path / "invalid", TINY, runs)
+    write_set(tmp_path / "incomplete", TINY, make_runs(TINY, 2))
+    assert command("score", tmp_path / "invalid", "--require-score")[0] == 0
+    codes = {name: command("score", tmp_path / name, "--require-valid")[0] for name in ("invalid", "incomplete")}
+    assert codes == {"invalid": 3, "incomplete": 7}
+    assert command("score", tmp_path, "--require-valid", "--require-score")[0] == 3
+    assert command("score", good, "--require-valid", "--require-score")[0] == 0
+
+
 def test_score_says_what_is_amiss(command: Any, tmp_path: Path) -> None:
     """That the set breaks a rule, and why a mean has no interval."""
     runs = make_runs(TINY)
