@@ -10,7 +10,8 @@ from reports.comparison.comparison import DRIFT_REACH
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
 from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
-from reports.document.glossary import status_line
+from reports.document.glossary import standing_line
+from reports.facts.facts import Standing
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.tables.columns import record_frame, shared_members
 from reports.text.formatting import percent, plural
@@ -97,7 +98,9 @@ def p_text(p: float) -> str:
 
 def remarks(comparison: Comparison) -> tuple[str, ...]:
     """What a reader must know beside the table, as sentences: pairs, systems, scores, changes, how it was judged."""
-    texts = [status_line(comparison.status), *circumstances(comparison)]
+    status = comparison.status
+    standings: tuple[Standing, ...] = ("unverified", "published") if status == "official" else (status,)
+    texts = [standing_line(standings), *circumstances(comparison)]
     scores = olympic_words(comparison)
     texts += [scores] if scores else []
     reasons: dict[str, list[str]] = {}

@@ -1,9 +1,10 @@
 """Words of the page that do not depend on results: glossary, footnotes, explanations."""
 
 import re
+from collections.abc import Collection, Mapping, Sequence
 
 from reports.document.blocks import Fact
-from reports.facts.facts import Status
+from reports.facts.facts import Standing
 
 _TERMS = {
     "Run": "One training from new weights to the quality target, in a process of its own.",
@@ -27,12 +28,20 @@ GLOSSARY = tuple(Fact(name=name, value=value) for name, value in _TERMS.items())
 
 NOT_MLPERF = "Own benchmark: not an MLPerf® result, and not comparable with one."
 UNVERIFIED = "Unverified: result not verified by MLCommons Association."
+PUBLISHED = "Verification by MLCommons is not known here."
+OF_BOTH = "Own results are unverified; of published ones, verification by MLCommons is not known here."
+MARKS: Mapping[str, str] = {"unverified": "unverified", "published": "verification not known here"}
+"""What is said beside a score under an official name, by its standing."""
 UNDEFINED = "No definition of this benchmark is known here, so there is no target, number of runs or score."
 UNVERIFIED_COMPARED = (
     "Unverified results have not been through an MLPerf® review and may use measurement methodologies and/or "
     "workload implementations that are inconsistent with the MLPerf specification for verified results."
 )
 FOOTNOTE_UNVERIFIED = "Result not verified by MLCommons Association."
+FOOTNOTE_PUBLISHED = (
+    "Verification by MLCommons is not known here: no log says whether its result has been through an MLPerf® review. "
+    "Whoever cites or compares it must say whether it is verified."
+)
 TRADEMARK = (
     "The MLPerf name and logo are registered and unregistered trademarks of MLCommons Association in the United "
     "States and other countries. All rights reserved. Unauthorized use strictly prohibited. See www.mlcommons.org "
@@ -40,17 +49,24 @@ TRADEMARK = (
 )
 
 
-def footnotes(*, any_official: bool, num_official: int) -> tuple[str, ...]:
-    """What MLCommons' messaging guidelines ask to be printed under results that carry its benchmarks' names."""
-    if not any_official:
-        return (TRADEMARK,)
-    compared = (UNVERIFIED_COMPARED,) if num_official > 1 else ()
-    return (FOOTNOTE_UNVERIFIED, *compared, TRADEMARK)
+def footnotes(standings: Sequence[Standing]) -> tuple[str, ...]:
+    """What MLCommons' messaging guidelines ask to be printed under results that carry its benchmarks' names.
+
+    `standings` are those of all results, each as often as it occurs.
+    """
+    num_official = sum(standing in MARKS for standing in standings)
+    notes = [FOOTNOTE_UNVERIFIED] if "unverified" in standings else []
+    notes += [UNVERIFIED_COMPARED] if "unverified" in standings and num_official > 1 else []
+    notes += [FOOTNOTE_PUBLISHED] if "published" in standings else []
+    return (*notes, TRADEMARK)
 
 
-def status_line(status: Status) -> str:
-    """What kind of result it is, in one sentence."""
-    return {"own": NOT_MLPERF, "official": UNVERIFIED, "unknown": UNDEFINED}[status]
+def standing_line(standings: Collection[Standing]) -> str:
+    """What kind of results these are, all of one status, in one sentence."""
+    if {"unverified", "published"} <= set(standings):
+        return OF_BOTH
+    lines = {"own": NOT_MLPERF, "unknown": UNDEFINED, "unverified": UNVERIFIED, "published": PUBLISHED}
+    return lines[next(iter(standings))]
 
 
 def registered(text: str) -> str:

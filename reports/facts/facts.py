@@ -24,6 +24,9 @@ from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
 Status = Literal["own", "official", "unknown"]
+Standing = Literal["own", "unknown", "unverified", "published"]
+"""As Status; a result under an official name is unverified where this harness made its logs, else published: whether
+MLCommons has verified that one is not known here."""
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 
@@ -64,6 +67,10 @@ class SetFacts:
     interval: Interval | None
     price_per_hour: float | None = None
     """Given by who asks for a report; what training costs follows from it and is called derived."""
+
+    @property
+    def standing(self) -> Standing:
+        return standing_of(self.status, self.result_set, self.result)
 
     @property
     def benchmark(self) -> str:
@@ -137,6 +144,14 @@ def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
     if name is not None and name in shipped_names():
         return "official" if load_benchmark(name).status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
+
+
+def standing_of(status: Status, result_set: ResultSet, result: BenchmarkResult) -> Standing:
+    """Tell own results under an official name from those that somebody published, by the keys of our own log."""
+    if status != "official":
+        return status
+    is_ours = result_set.root is not None or any(run.definition_sha256 for run in result.runs)
+    return "unverified" if is_ours else "published"
 
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.document.blocks import Block, Heading, Prose
-from reports.document.glossary import status_line
+from reports.document.glossary import standing_line
 from reports.facts.facts import SetFacts
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
@@ -31,7 +31,10 @@ def export_markdown(sets: Sequence[SetFacts]) -> str:
     blocks: list[Block] = []
     groups = comparable_groups(sets)
     for index, group in enumerate(groups):
-        blocks += [Heading(text=group_heading(groups, index)), Prose(text=status_line(group[0].status))]
+        blocks += [
+            Heading(text=group_heading(groups, index)),
+            Prose(text=standing_line([facts.standing for facts in group])),
+        ]
         blocks.append(replace(verdict_table(group, "", compare_group(group, group[0])), caption=""))
         blocks += [Prose(text=note) for note in verdict_notes(group)]
     return render_markdown(blocks) + "\n"

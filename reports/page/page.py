@@ -9,7 +9,7 @@ from markupsafe import Markup
 
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
-from reports.document.glossary import GLOSSARY, footnotes, status_line
+from reports.document.glossary import GLOSSARY, footnotes, standing_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import SetFacts
 from reports.facts.find import brief_name
@@ -51,7 +51,6 @@ def build_page(
     else:
         head = f"{measured[0].name} of {plural(len(gathered.measured), 'configuration')}"
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
-    num_official = sum(facts.status == "official" for facts in sets)
     return PageView(
         title=printable(title, 200) if title else head,
         dek=_dek(sets, groups, titled=title is not None, head=head),
@@ -60,7 +59,7 @@ def build_page(
         groups=views,
         glossary=GLOSSARY,
         rules=rule_index(sets),
-        footnotes=footnotes(any_official=num_official > 0, num_official=num_official),
+        footnotes=footnotes([facts.standing for facts in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
         sweeps=sweeps,
@@ -77,7 +76,7 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
         return groups[0].finding
     names = sorted({facts.benchmark for facts in sets})
     text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    unverified = ", unverified" if any(facts.status == "official" for facts in sets) else ""
+    unverified = ", unverified" if all(facts.standing == "unverified" for facts in sets) else ""
     return f"{plural(len(sets), 'configuration')} of {text}{unverified}"
 
 
@@ -123,7 +122,7 @@ def _group_view(groups: Sequence[Sequence[SetFacts]], index: int, baseline: SetF
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
-        status_line=status_line(group[0].status),
+        status_line=standing_line([facts.standing for facts in group]),
         has_several=len(group) > 1,
         sections=group_sections(group, base, comparisons, id_),
         finding=_finding(comparisons[0]) if len(comparisons) == 1 else "",

@@ -7,22 +7,26 @@ from typing import Any
 
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
-from reports.facts.facts import SetFacts
+from reports.facts.facts import SetFacts, Standing, benchmark_status, standing_of
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
 from reports.statistics.intervals import log_summary, olympic_interval
 from reports.text.formatting import count, duration, percent, plural, throughput_text
-from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.rule import SEVERITIES
 from rules.checks.verdict import Verdict
 from rules.logs.text import printable
 from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.result_set import ResultSet
 
-UNVERIFIED = "unverified: result not verified by MLCommons Association"
 STEADY_THROUGHPUT = 0.05
 """Coefficient of variation above which speed is remarked on; quiet systems show 0.001 to 0.005."""
 OWN = "not an MLPerf result: a benchmark of its own"
+_STANDINGS: dict[Standing, str | None] = {
+    "own": OWN,
+    "unknown": OWN,
+    "unverified": "unverified: result not verified by MLCommons Association",
+    "published": "verification by MLCommons is not known here",
+}
 Record = dict[str, Any]
 
 
@@ -41,7 +45,7 @@ def describe_score(
         "path": printable(str(result_set.folder)),
         "benchmark": result.benchmark,
         "round": result.round,
-        "standing": _standing(result.benchmark),
+        "standing": _standing(result_set, result),
         "verdict": verdict.outcome if verdict is not None else None,
         "num_errors": verdict.count("error") if verdict is not None else None,
         "num_runs": len(result.runs),
@@ -81,10 +85,10 @@ def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
     return f"too few to be resampled: {plural(len(result.runs), 'run')}"
 
 
-def _standing(benchmark: str | None) -> str | None:
-    if benchmark is None or benchmark not in shipped_names():
-        return OWN if benchmark is not None else None
-    return UNVERIFIED if load_benchmark(benchmark).status == "official" else OWN
+def _standing(result_set: ResultSet, result: BenchmarkResult) -> str | None:
+    if result.benchmark is None:
+        return None
+    return _STANDINGS[standing_of(benchmark_status(result.benchmark, is_defined=True), result_set, result)]
 
 
 def _name(run: RunResult) -> str:
@@ -141,7 +145,8 @@ def _problem(record: Record) -> str:
 def _score(record: Record) -> str:
     if record["score_s"] is None:
         return f"none: {record['no_score_reason']}"
-    minutes = f" = {record['score_s'] / 60:.6f} min" if record["standing"] == UNVERIFIED else ""
+    is_official = record["standing"] in (_STANDINGS["unverified"], _STANDINGS["published"])
+    minutes = f" = {record['score_s'] / 60:.6f} min" if is_official else ""
     return f"{duration(record['score_s'])}{minutes}"
 
 

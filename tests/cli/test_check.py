@@ -246,10 +246,17 @@ def test_score_says_what_is_amiss(command: Any, tmp_path: Path) -> None:
     assert record["no_interval_reason"] and record["verdict"] == "invalid"
 
 
+def test_an_own_score_under_an_official_name_is_unverified(command: Any, tmp_path: Path) -> None:
+    write_set(tmp_path / "mine", load_benchmark("dlrm_dcnv2"))
+    assert "unverified: result not verified by MLCommons Association" in " ".join(
+        command("score", tmp_path)[1].split()
+    )
+
+
 @needs_published_results
-def test_published_score_is_marked_unverified(command: Any) -> None:
+def test_of_a_published_score_verification_is_not_known(command: Any) -> None:
     out = command("score", NVIDIA)[1]
-    assert "2.241051 min" in out and "unverified" in out and "round 5.0" in out
+    assert "2.241051 min" in out and "verification by MLCommons is not known here" in out and "round 5.0" in out
 
 
 def test_check_of_one_log_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -213,22 +213,52 @@ def test_own_and_official_results_never_share_a_table(tmp_path: Path) -> None:
     ]  # fmt: skip
     page = Page(render_report(Gathered(sets=sets), now=NOW))
     assert "2 problems that may not be compared" in page.text
-    assert "Result not verified by MLCommons Association." in page.text
+    assert "Verification by MLCommons is not known here: no log says" in page.text
     for table in re.findall(r"<table.*?</table>", page.html, re.DOTALL):
-        assert not ("unverified" in table and ">tiny<" in table)
+        assert not ("verification not known here" in table and ">tiny<" in table)
 
 
-def test_official_scores_are_marked_unverified_wherever_they_are(tmp_path: Path) -> None:
-    write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
-    (one,) = gather([tmp_path / "Org"], second_opinion=False)
-    assert one.result.score_s is not None
-    page = Page(render_report(Gathered(sets=[one]), now=NOW))
-    score = f"{one.result.score_s / 60:,.3f}"
-    assert f"{score} min, unverified" in page.text
-    assert f"{score} unverified" in page.text
+@pytest.mark.parametrize(
+    ("is_ours", "mark", "line", "footnote"),
+    [
+        (True, "unverified", "Unverified: result not verified by MLCommons Association.", "Result not verified by"),
+        (
+            False, "verification not known here", "Verification by MLCommons is not known here.",
+            "no log says whether its result has been through an MLPerf® review",
+        ),
+    ],
+)  # fmt: skip
+def test_scores_under_official_names_are_marked_wherever_they_are(
+    tmp_path: Path, is_ours: bool, mark: str, line: str, footnote: str
+) -> None:
+    """Own runs are unverified; of results that somebody published it is not known here whether they are."""
+    write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=is_ours)
+    gathered = Gathered(sets=gather([tmp_path / "Org"], second_opinion=False))
+    (facts,) = gathered.sets
+    assert facts.result.score_s is not None
+    page = Page(render_report(gathered, now=NOW))
+    score = f"{facts.result.score_s / 60:,.3f}"
+    for words in (f"{score} min, {mark}", f"{score} {mark}", line, footnote):
+        assert words in page.text
+    assert ("unverified" in page.text.lower()) == is_ours
     assert "not an MLPerf® result" not in page.text
     # Every use of the name carries its mark, but for the two sentences that MLCommons words itself.
     assert len(re.findall("MLPerf(?!®)", page.text)) == page.text.count("The MLPerf name and logo") == 1
+    assert line in render_report(gathered, output_format="md")
+
+
+def test_own_and_published_scores_of_one_group_have_marks_of_their_own(tmp_path: Path) -> None:
+    for name, is_ours in (("Org", False), ("mine", True)):
+        write_set(tmp_path / name, load_benchmark("dlrm_dcnv2"), ours=is_ours)
+    gathered = Gathered(sets=gather([tmp_path], second_opinion=False))
+    page = Page(render_report(gathered, now=NOW))
+    assert "2 configurations of dlrm_dcnv2, unverified" not in page.text
+    assert "Own results are unverified; of published ones, verification by MLCommons is not known here." in page.text
+    assert "inconsistent with the MLPerf specification for verified results" in page.text
+    cells = verdict_table(gathered.sets, "v").rows
+    assert {row[0].text: row[2].sub.partition(" · ")[0] for row in cells} == {
+        "Org · example": "verification not known here", "mine": "unverified",
+    }  # fmt: skip
 
 
 def test_the_same_results_at_the_same_moment_make_the_same_page(tmp_path: Path) -> None:
@@ -268,7 +298,7 @@ def test_the_page_stays_small(tmp_path: Path, num_sets: int, limit_bytes: int) -
 @needs_published_results
 def test_published_results_are_shown_with_their_published_scores() -> None:
     page = render(NVIDIA, CISCO)
-    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "unverified"):
+    for words in ("2.241", "1.559", "did not converge; dropped as slowest", "not known here"):
         assert words in page.text
     assert "Not in one table" not in page.text
 

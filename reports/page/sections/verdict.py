@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
-from reports.document.glossary import registered, status_line
+from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.rank_counts import ranks_words
@@ -64,8 +64,8 @@ def headline(facts: SetFacts) -> str:
     target = facts.first_run.quality_target if facts.first_run else None
     goal = f" to AUC {quality(target)}" if target is not None else ""
     if facts.result.score_s is not None and math.isfinite(facts.result.score_s):
-        unverified = ", unverified" if facts.status == "official" else ""
-        return f"{facts.benchmark} trained{goal} in {column_unit([facts]).text(facts.result.score_s)}{unverified}"
+        score = column_unit([facts]).text(facts.result.score_s)
+        return ", ".join((f"{facts.benchmark} trained{goal} in {score}", *_marks(facts)))
     reached = sum(run.result.converged for run in facts.runs)
     return f"{facts.benchmark}: {reached} of {plural(len(facts.runs), 'run')} trained{goal}, no score"
 
@@ -76,8 +76,13 @@ def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
     found = [f"{printable(first.division, 40)} division"] if first and first.division else []
     rulesets = list(dict.fromkeys(registered(printable(facts.verdict.ruleset, 80)) for facts in group))
     found.append(f"rules: {', '.join(rulesets[:4])}" + (" and more" if len(rulesets) > 4 else ""))
-    found.append(status_line(group[0].status))
+    found.append(standing_line([facts.standing for facts in group]))
     return tuple(found)
+
+
+def _marks(facts: SetFacts) -> tuple[str, ...]:
+    """What must be said beside a score under an official name; nothing for others."""
+    return (MARKS[facts.standing],) if facts.standing in MARKS else ()
 
 
 def system_words(facts: SetFacts) -> str:
@@ -133,7 +138,7 @@ def _score_number(facts: SetFacts) -> Fact:
         reason = printable(facts.result.no_score_reason or "the runs do not make one")
         return Fact(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([facts])
-    words = f"{unit.name}, unverified" if facts.status == "official" else unit.name
+    words = ", ".join((unit.name, *_marks(facts)))
     note = f"measured; Olympic mean of {plural(len(facts.runs), 'run')}"
     if facts.interval is not None:
         note += f", 95 % interval {bounds_text(facts.interval, unit.number)}"
@@ -242,8 +247,7 @@ def _runs_cell(row: SetRow) -> Cell:
 def _time_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
     """The score; without one what the runs that reached the target took, which is said to be no score."""
     if facts.result.score_s is not None:
-        unverified = "unverified" if facts.status == "official" else ""
-        beside = (unverified, "" if _factor(facts) else _bounds(facts, unit))
+        beside = (*_marks(facts), "" if _factor(facts) else _bounds(facts, unit))
         sub = " · ".join(text for text in beside if text)
         return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=sub)
     summary = facts.summary("time_to_train_s")
