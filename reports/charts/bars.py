@@ -69,8 +69,8 @@ def _draw(rows: Sequence[Bar], scale: float, axis: str, width: float, note: floa
                 corners.setdefault(part, []).append((x(start), top, max(x(end) - x(start) - 1, 0.7), _BAR))
             start = end
     marks += [svg.boxes(corners[part], f"part-{part}") for part, _ in PARTS if part in corners]
-    names = [(svg.fit(row.label, left - 12), left - 8, top + 15) for row, top in zip(rows, tops, strict=True)]
-    marks.append(svg.labels(names, "end"))
+    names = svg.fit_names([row.label for row in rows], left - 12)
+    marks.append(svg.labels([(name, left - 8, top + 15) for name, top in zip(names, tops, strict=True)], "end"))
     if note:
         words = [
             (svg.fit(row.words, note), x(sum(row.parts) * scale) + 8, top + 15)

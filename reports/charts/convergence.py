@@ -12,6 +12,7 @@ from markupsafe import Markup
 from reports.charts import figure, svg
 
 _HEIGHT = 360.0
+SMALL_PX = 300.0
 _LEFT, _RIGHT, _TOP = 62.0, 14.0, 26.0
 
 
@@ -77,14 +78,17 @@ def small_convergence(
     id_: str,
     description: str,
 ) -> Markup:
-    """Draw one configuration among many: `domain` is (last x, lowest and highest quality) of all of them."""
-    width, height = 300.0, 190.0
+    """Draw one configuration among many.
+
+    `name` fits SMALL_PX; `domain` is (last x, lowest and highest quality) of all of them.
+    """
+    width, height = SMALL_PX, 190.0
     x = svg.Scale(0.0, domain[0] * 1.02 or 1.0, 44.0, width - 8)
     y = svg.Scale(domain[1], domain[2], height - 24, 26.0)
     axes = (
         svg.x_axis(x, 24, y.start, "", most=4),
         svg.y_axis(y, x.start, x.stop, most=4),
-        svg.text(0, 13, svg.fit_bold(name, width), class_="name"),
+        svg.text(0, 13, name, class_="name"),
     )
     marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, _runs(lines, x, y))
     return figure.Plot(marks, height, x, y).drawn(width, id_=id_, title=name, description=description)

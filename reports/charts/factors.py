@@ -16,7 +16,7 @@ from reports.charts.figure import FOOT_PX, Caption, Figure, Key, Plot, draw_both
 from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
-_MOST_LOG2 = 6.0
+_MOST_LOG2, _INDENT = 6.0, 12.0
 _SHORT = {"no difference shown": "no diff. shown"}
 # Round numbers either side of 1, the ones far from it first.
 _TICKS = (
@@ -92,13 +92,13 @@ def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
     top = 22.0
     marks: list[Markup] = []
     heads: list[tuple[float, float]] = []
-    for panel in panels:
-        label = svg.fit_bold(panel.label, width)
+    for panel, label in zip(panels, svg.fit_bold_names([panel.label for panel in panels], width), strict=True):
         marks.append(svg.text(0, top + 18, label, class_="name halo"))
         heads.append((svg.text_width(label) * svg.BOLD, top))
         top += _HEAD
-        for bar in panel.bars:
-            marks.append(_bar(bar, x, top, width, left, is_wide=is_wide))
+        names = svg.fit_names([bar.name for bar in panel.bars], left - 8 - _INDENT)
+        for bar, name in zip(panel.bars, names, strict=True):
+            marks.append(_bar(bar, name, x, top, width, is_wide=is_wide))
             top += _ROW
         top += 8
     ticks = _ticks(x, 44.0)
@@ -131,26 +131,25 @@ def _beside_heads(
     return list(zip(starts, [*stops, bottom], strict=True))
 
 
-def _bar(bar: FactorBar, x: svg.Scale, top: float, width: float, left: float, *, is_wide: bool) -> Markup:
+def _bar(bar: FactorBar, words: str, x: svg.Scale, top: float, width: float, *, is_wide: bool) -> Markup:
     middle, weight = top + _ROW / 2, "strong" if bar.is_whole else "label"
-    indent = 0 if bar.is_whole else 12
-    name = svg.text(indent, middle + 4.5, svg.fit(bar.name, left - 8 - indent), class_=weight)
+    name = svg.text(0 if bar.is_whole else _INDENT, middle + 4.5, words, class_=weight)
     if bar.time_ratio is None:
         return svg.group(name, svg.text(x(0.0) + 8, middle + 4.5, "not known", class_="tick"))
     end, zero = x(math.log2(bar.time_ratio)), x(0.0)
     thick = _BAR + 5 if bar.is_whole else _BAR
     corners = (min(zero, end), middle - thick / 2, max(abs(end - zero), 1.0), thick)
     box = svg.boxes([corners], kind_of(bar.verdict))
-    words: tuple[Markup, ...]
+    values: tuple[Markup, ...]
     if is_wide:
-        words = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)
+        values = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)
     else:
         # The verdict's words need a line of their own.
-        words = (
+        values = (
             svg.text(width, middle + 0.5, ratio(bar.time_ratio), class_=weight, anchor="end"),
             svg.text(width, middle + 11, _SHORT.get(bar.verdict, bar.verdict), class_="tiny", anchor="end"),
         )
-    return svg.group(name, box, _whisker(bar, x, middle), *words)
+    return svg.group(name, box, _whisker(bar, x, middle), *values)
 
 
 def _whisker(bar: FactorBar, x: svg.Scale, middle: float) -> Markup:

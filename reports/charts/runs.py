@@ -127,8 +127,10 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Pl
     layout = _Layout(x=x, unit=unit, width=width, radius=radius, head=head, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
-    for strip in strips:
-        row, height = _strip(strip, layout, top)
+    names = [strip.name for strip in strips]
+    names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, 240)
+    for name, strip in zip(names, strips, strict=True):
+        row, height = _strip(strip, name, layout, top)
         rows.append(row)
         top += height + (3 if radius == _TINY else 10)
     marks = (
@@ -142,8 +144,8 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Pl
     return figure.Plot(marks, top + figure.FOOT_PX, x)
 
 
-def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]:
-    """Draw one strip; returns its height, too."""
+def _strip(strip: RunStrip, name: str, layout: _Layout, top: float) -> tuple[Markup, float]:
+    """Draw one strip with its name as it fits; returns its height, too."""
     radius, positions = layout.radius, [layout.at(time_s) for _, time_s in strip.timed]
     swarm = svg.swarm(positions, layout.spacing)
     extent = max(math.ceil((math.ceil(len(strip.untimed) / 3) - 1) / 2), *map(abs, swarm), 0)
@@ -153,9 +155,9 @@ def _strip(strip: RunStrip, layout: _Layout, top: float) -> tuple[Markup, float]
     body = top + layout.head + (0 if radius == _TINY else 18)
     middle = (body + top + height) / 2
     if layout.head:
-        marks.append(svg.text(0, top + 14, svg.fit_bold(strip.name, layout.width), class_="name"))
+        marks.append(svg.text(0, top + 14, name, class_="name"))
     elif radius == _TINY:
-        marks.append(svg.text(0, middle + 4.5, svg.fit(strip.name, 240), class_="label"))
+        marks.append(svg.text(0, middle + 4.5, name, class_="label"))
     if strip.low_s is not None and strip.high_s is not None:
         left, right = layout.at(strip.low_s), layout.at(strip.high_s)
         marks.append(svg.rect(left, body, max(right - left, 1.0), top + height - body, "band", rx=3))

@@ -54,10 +54,11 @@ def scaling_legend(series: Sequence[Series], *, id_: str) -> Markup:
     """Name the lines, as one more of the drawings."""
     width, height = _SMALL
     marks: list[Markup] = [svg.text(0, 13, "Lines", class_="axis")]
-    for number, line in enumerate(series):
+    names = svg.fit_names([line.name for line in series], width - 38)
+    for number, (name, line) in enumerate(zip(names, series, strict=True)):
         at = 36.0 + 30.0 * number
         mark = (svg.line(4, at, 30, at, "curve"), svg.circle(17, at, 4.5, "dot-counted"))
-        words = svg.text(38, at + 4, svg.fit(line.name, width - 38))
+        words = svg.text(38, at + 4, name)
         marks.append(svg.group(*mark, words, class_=hue(line.hue), hint=line.name))
     about = f"Names of the lines: {'; '.join(line.name for line in series)}"
     return Plot(marks, height).drawn(width, id_=id_, title="Lines", description=about)

@@ -44,9 +44,10 @@ def _draw(rows: Sequence[ScoreRow], unit: TimeUnit, width: float) -> Plot:
     x = svg.value_scale(known, 6.0, width - 6.0)
     bottom = 8 + len(rows) * _ROW
     marks = [svg.x_axis(x, 4, bottom, time_axis_name(x, unit), most=num_ticks(width))]
-    for number, row in enumerate(rows):
+    room = max(svg.text_width(f"  {row.words}") for row in rows) * svg.BOLD
+    names = svg.fit_bold_names([row.name for row in rows], width - room)
+    for number, (name, row) in enumerate(zip(names, rows, strict=True)):
         top = 8 + number * _ROW
-        name = svg.fit_bold(row.name, width - svg.text_width(f"  {row.words}") * svg.BOLD)
         drawn = [svg.text(0, top + 13, f"{name}  {row.words}", class_="name halo")]
         if row.low_s is not None and row.high_s is not None:
             left, right = x(row.low_s / unit.seconds), x(row.high_s / unit.seconds)

@@ -13,6 +13,7 @@ from markupsafe import Markup, escape
 FONT_PX = 13.0
 BOLD = 1.12
 _FAR = 1e5
+_HEAD_SHARES = (0.5, 0.4, 0.6, 0.3, 0.7, 0.2, 0.8, 0.1, 0.9, 0.0, 1.0)
 _NICE_STEPS = (1.0, 2.0, 2.5, 5.0, 10.0)
 
 
@@ -121,11 +122,6 @@ def text_width(content: str, size_px: float = FONT_PX) -> float:
     return sum(size_px * (0.31 if char in " .,:;'|il!" else 0.58 if ord(char) < 0x2E80 else 1.0) for char in content)
 
 
-def fit_bold(content: str, width: float) -> str:
-    """Cut names as `fit` does: bold letters are wider."""
-    return fit(content, width / BOLD)
-
-
 def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
     """Cut `content` with an ellipsis where it would exceed `width` px."""
     if text_width(content, size_px) <= width:
@@ -133,6 +129,36 @@ def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
     while content and text_width(content + "…", size_px) > width:
         content = content[:-1]
     return content.rstrip() + "…"
+
+
+def fit_names(names: Sequence[str], width: float) -> list[str]:
+    """Cut names in the middle where they would exceed `width` px, so that different ones stay different.
+
+    Where no cut does that, as of names that differ in their middle alone, they are numbered.
+    """
+    for share in _HEAD_SHARES:
+        cut = [_fit_middle(name, width, share) for name in names]
+        if len(set(cut)) == len(set(names)):
+            return cut
+    numbers = {name: f"{number}: " for number, name in enumerate(dict.fromkeys(names), start=1)}
+    return [numbers[name] + _fit_middle(name, width - text_width(numbers[name]), 0.5) for name in names]
+
+
+def fit_bold_names(names: Sequence[str], width: float) -> list[str]:
+    """Cut names as `fit_names` does: bold letters are wider."""
+    return fit_names(names, width / BOLD)
+
+
+def _fit_middle(content: str, width: float, head_share: float) -> str:
+    """Leave `head_share` of the characters that fit at the start, the others at the end."""
+    if text_width(content) <= width:
+        return content
+    for num_kept in range(len(content) - 1, 0, -1):
+        num_head = round(num_kept * head_share)
+        cut = f"{content[:num_head].rstrip()}…{content[len(content) - num_kept + num_head :].lstrip()}"
+        if text_width(cut) <= width:
+            return cut
+    return "…"
 
 
 def hints(hint: str) -> tuple[Markup, ...]:

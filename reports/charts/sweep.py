@@ -91,7 +91,7 @@ def _panel(
     y = _y_scale(known, bottom, top + _TOP, axes.from_zero)
     marks = [svg.text(left, top + 30, svg.fit(axes.quantity, width), class_="axis")]
     if panel.name:
-        marks.append(svg.text(left, top + 14, svg.fit_bold(panel.name, width), class_="name"))
+        marks.append(svg.text(left, top + 14, svg.fit(panel.name, width / svg.BOLD), class_="name"))
     if known:
         marks.append(svg.y_axis(y, start, stop, most=5, words=axes.words))
     marks += _x_labels(xs, axes.positions, bottom)

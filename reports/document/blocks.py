@@ -71,8 +71,13 @@ class Table:
 
     @property
     def is_long(self) -> bool:
-        """Whether it scrolls in a box of its own, under a head that stays."""
-        return len(self.rows) > 30
+        """Whether it scrolls in a box of its own, under a head that stays; verdicts are all seen at once."""
+        return len(self.rows) > 30 and self.style != "verdicts"
+
+    @property
+    def heading(self) -> str:
+        """The caption; of a table that scrolls also how many rows there are."""
+        return f"{self.caption}; {len(self.rows)} rows" if self.is_long else self.caption
 
 
 def numeric(name: str, help_: str = "") -> Column:

@@ -26,6 +26,7 @@ def group_findings(
     *,
     id_: str = "findings",
     num_labels: int = 1,
+    label_noun: str = "configuration",
     max_rows: int | None = None,
     name_places: Callable[[Sequence[str]], str] = ", ".join,
     name_labels: Callable[[Sequence[str]], str] = ", ".join,
@@ -34,7 +35,8 @@ def group_findings(
     """One group per severity and rule, errors first, rules in the order in which they were judged.
 
     A group has at most `max_rows` rows, None being all of them; `name_places` and `name_labels` say in one text where
-    alike findings are, `count_rest` what is not among the rows. `num_labels` is of the configurations judged.
+    alike findings are, `count_rest` what is not among the rows. There are `num_labels` of
+    them, each a `label_noun`.
     """
     by_rule: dict[tuple[str, str], list[Placed]] = {}
     for entry in sorted(placed, key=lambda entry: SEVERITIES.index(entry.finding.severity)):
@@ -45,7 +47,7 @@ def group_findings(
         rest = [entry for same in alike[max_rows:] for entry in same] if max_rows is not None else []
         first = entries[0].finding
         affected = {entry.label for entry in entries}
-        where = f" in {plural(len(affected), 'configuration')}" if num_labels > 1 else ""
+        where = f" in {plural(len(affected), label_noun)}" if num_labels > 1 else ""
         groups.append(
             FindingGroup(
                 id=f"{id_}-{severity}-{code}",

@@ -6,7 +6,7 @@ Tables, charts, exports and the page all read from here, so they cannot disagree
 import math
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -16,6 +16,7 @@ from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
+from rules.judge.checker import judge_levels
 from rules.judge.sets import judge_sets
 from rules.records.run import RunRecord
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -65,6 +66,8 @@ class SetFacts:
     runs: tuple[RunFacts, ...]
     unfinished: tuple[Attempt, ...]
     interval: Interval | None
+    levels: tuple[Verdict, ...] = ()
+    """The verdicts on the submission and the round that it is in, innermost first."""
     price_per_hour: float | None = None
     """Given by who asks for a report; what training costs follows from it and is called derived."""
 
@@ -103,10 +106,26 @@ def gather(
         key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
         found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
+    levels = _levels_above(inventories, judged, benchmark_file)
     return tuple(
-        make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set))
+        replace(
+            make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set)),
+            levels=levels.get(judged_set.verdict.subject, ()),
+        )
         for index, (label, judged_set) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
     )
+
+
+def _levels_above(
+    inventories: Sequence[Inventory], judged: Sequence[JudgedSet], benchmark_file: Path | None
+) -> dict[str, tuple[Verdict, ...]]:
+    """The verdicts on the levels above each set, by the subject of its own."""
+    above: dict[str, tuple[Verdict, ...]] = {}
+    for top in (verdict for inventory in inventories for verdict in judge_levels(inventory, judged, benchmark_file)):
+        for submission in (part for part in top.walk() if part.level == "submission"):
+            for part in submission.parts:
+                above.setdefault(part.subject, (submission,) if submission is top else (submission, top))
+    return above
 
 
 def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecords) -> SetFacts:

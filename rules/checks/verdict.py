@@ -49,6 +49,12 @@ class Verdict:
         for part in self.parts:
             yield from part.walk()
 
+    @property
+    def own_findings(self) -> tuple[Finding, ...]:
+        """Return the findings of this level itself: those that no level below has."""
+        below = {finding for part in self.parts for finding in part.findings}
+        return tuple(finding for finding in self.findings if finding not in below)
+
     def count(self, severity: Severity) -> int:
         return sum(finding.severity == severity for finding in self.findings)
 

@@ -59,6 +59,25 @@ def check_paths(
     return with_second_opinion(verdicts) if second_opinion else verdicts
 
 
+def judge_levels(
+    inventory: Inventory, judged: Sequence[JudgedSet], benchmark_file: str | Path | None = None
+) -> tuple[Verdict, ...]:
+    """Return the verdicts on the submissions and rounds of an inventory, whose sets with logs are judged already."""
+    by_folder = {part.result_set.folder.resolve(): part for part in judged}
+    return tuple(
+        _assemble(
+            target,
+            (
+                by_folder.get(unit.folder.resolve()) or judge_set(unit, benchmark_file, is_one_of_many=True)
+                for unit in _units(target)
+                if isinstance(unit, ResultSet)
+            ),
+        )
+        for target in find_targets(inventory)
+        if isinstance(target, Round | Submission)
+    )
+
+
 def _units(target: Target) -> Iterator[Path | ResultSet]:
     """The logs and sets that are judged by themselves, in the order in which `_assemble` takes them."""
     if isinstance(target, Round):

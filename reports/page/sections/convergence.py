@@ -3,7 +3,8 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from reports.charts.convergence import QualityLine, convergence_figure, small_convergence, visible_quality
+from reports.charts import svg
+from reports.charts.convergence import SMALL_PX, QualityLine, convergence_figure, small_convergence, visible_quality
 from reports.charts.figure import Figure
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
@@ -179,12 +180,13 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     lines = {facts.index: [d.line(_epoch) for d in drawn if d.facts is facts] for facts in group}
     every = [line for some in lines.values() for line in some]
     domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
+    names = svg.fit_bold_names([facts.label for facts in group], SMALL_PX)
     drawings = [
         small_convergence(
-            lines[facts.index], target, domain, name=facts.label, id_=f"{id_}-quality-{facts.index}",
+            lines[facts.index], target, domain, name=name, id_=f"{id_}-quality-{facts.index}",
             description=f"ROC AUC over the epoch. {_lead([d for d in drawn if d.facts is facts], target)}",
         )
-        for facts in group
+        for facts, name in zip(group, names, strict=True)
         if lines[facts.index]
     ]  # fmt: skip
     lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {_lead(drawn, target)}"

@@ -7,21 +7,26 @@ from pathlib import PurePath
 from reports.document.blocks import (
     Block,
     Cell,
+    Column,
     Fact,
     Facts,
     FindingGroup,
     FindingList,
     Fold,
+    Heading,
     Prose,
+    numeric,
+    table_of,
     text_table,
 )
 from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
-from reports.page.sections.verdict import names
-from reports.text.formatting import MISSING, plural, printable
+from reports.page.sections.verdict import count_words, level_name, names
+from reports.text.formatting import MISSING, count, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
+from rules.checks.verdict import Verdict
 
 _PLURALS = {"error": "Errors", "warning": "Warnings", "info": "Remarks"}
 MAX_SHOWN = 40
@@ -52,11 +57,60 @@ def rules_section(group: Sequence[SetFacts], id_: str) -> PageSection:
                 blocks=(Facts(facts=_by_reason(skipped), style="rules"),),
             )
         )
-    blocks += (*_opinion(group, id_), *_set_opinions(group, id_))
+    blocks += (*_levels(group, f"{id_}-levels"), *_opinion(group, id_), *_set_opinions(group, id_))
     return PageSection(id=f"{id_}-rules", heading="Compliance with the rules", name="Rules", blocks=tuple(blocks))
 
 
 _WHERE = "The end of the page has the title of each rule."
+
+
+def _levels(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """The submissions and rounds that the sets are in: their verdicts, and the findings that no set has."""
+    found = {verdict.subject: verdict for facts in group for verdict in reversed(facts.levels)}
+    if not found:
+        return ()
+    table = table_of(
+        found.values(),
+        (
+            ("Directory", lambda verdict: Cell(text=level_name(verdict), sub=_level_words(verdict))),
+            ("Verdict", lambda verdict: Cell(text=verdict.outcome.upper(), kind=verdict.outcome)),
+            ("Rules", lambda verdict: registered(printable(verdict.ruleset, 80))),
+            *(
+                (numeric(_PLURALS[severity]), lambda verdict, severity=severity: count(verdict.count(severity)))
+                for severity in SEVERITIES
+            ),
+            (
+                Column(name="Of its own", help="in no part of it"),
+                lambda verdict: count_words(verdict.own_findings) or "none",
+            ),
+        ),
+        id_=f"{id_}-table",
+        caption="Submissions and rounds, judged as 'dlrmbench check' judges them: with all that is in them",
+    )
+    placed = [
+        Placed(finding=finding, where=_below(finding, verdict), label=level_name(verdict))
+        for verdict in found.values()
+        for finding in verdict.own_findings
+    ]
+    groups = group_findings(
+        placed, id_=id_, num_labels=len(found), max_rows=MAX_SHOWN, name_places=_places, name_labels=names,
+        label_noun="place",
+    )  # fmt: skip
+    findings = (FindingList(id=f"{id_}-findings", groups=groups),) if groups else ()
+    return (Heading(text="Submissions and rounds"), table, *findings)
+
+
+def _level_words(verdict: Verdict) -> str:
+    """'submission in training_results_v5.1'; a round says no more."""
+    inside = printable(PurePath(verdict.subject).parent.name, 80) if verdict.level == "submission" else ""
+    return f"{verdict.level} in {inside}" if inside else verdict.level
+
+
+def _below(finding: Finding, verdict: Verdict) -> str:
+    """The place of a finding, as seen from the directory of its level."""
+    path = finding.path.removeprefix(verdict.subject).removeprefix("/")
+    place = printable(path, 120) if path else level_name(verdict)
+    return place if finding.line_num is None else f"{place}:{finding.line_num}"
 
 
 def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
@@ -67,14 +121,9 @@ def _summary(group: Sequence[SetFacts], passed: Sequence[Outcome]) -> str:
     by = " and ".join(
         ruleset if len(judged) == 1 else f"{ruleset} for {names(labels)}" for ruleset, labels in judged.items()
     )
-    text = _counts(finding.severity for facts in group for finding in facts.verdict.findings)
+    text = count_words([finding for facts in group for finding in facts.verdict.findings])
     num_passed = len({outcome.code for outcome in passed})
     return f"Judged by {by}: {text or 'no findings'}; {plural(num_passed, 'rule')} passed."
-
-
-def _counts(severities: Iterable[str]) -> str:
-    counts = Counter(severities)
-    return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
 
 
 def _choices(group: Sequence[SetFacts]) -> tuple[tuple[str, str], ...]:

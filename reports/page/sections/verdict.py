@@ -1,8 +1,11 @@
 """The verdict: one row per configuration with its score and what the score is made of."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
 
+from reports.charts.svg import fit_names
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
@@ -31,7 +34,8 @@ from reports.text.formatting import (
     si,
     throughput,
 )
-from rules.checks.rule import SEVERITIES
+from rules.checks.rule import SEVERITIES, Finding
+from rules.checks.verdict import Verdict
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _USUAL_SPREAD = 0.10
@@ -164,7 +168,8 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
     unit = column_unit(group)
     is_scaled = any(facts.result.rcp_factor not in (None, 1.0) for facts in group)
     has_peak = any(run.record and run.record.peak_rss_bytes for facts in group for run in facts.runs)
-    base = Column(name="Against", help=printable(comparisons[0].base, 40)) if comparisons else None
+    base = Column(name="Against", help=fit_names([comparisons[0].base], 280)[0]) if comparisons else None
+    published = f"; {MARKS['published']}" if any(facts.standing == "published" for facts in group) else ""
     what = "epochs and samples/s are geometric means over converged runs"
     unscored = "times without a score, " if any(facts.result.score_s is None for facts in group) else ""
     return table_of(
@@ -173,7 +178,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
             ("Configuration", lambda entry: _name_cell(entry[0], is_linked=len(group) > 1)),
             ("Verdict", lambda entry: _outcome_cell(entry[0])),
             (
-                numeric("Time to train", f"measured, {unit.name}; 95 % interval"),
+                numeric("Time to train", f"measured, {unit.name}; 95 % interval{published}"),
                 lambda entry: _time_cell(entry[0], unit),
             ),
             (
@@ -220,7 +225,14 @@ def _name_cell(facts: SetFacts, *, is_linked: bool) -> Cell:
 def _outcome_cell(facts: SetFacts) -> Cell:
     shown = badge(facts)
     counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
-    return Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind, sub=counts)
+    above = [f"{verdict.level}: {text}" for verdict in facts.levels if (text := count_words(verdict.own_findings))]
+    return Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind, sub="; ".join((counts, *above)))
+
+
+def count_words(findings: Sequence[Finding]) -> str:
+    """'1 error, 2 warnings, 3 infos', of what there is."""
+    counts = Counter(finding.severity for finding in findings)
+    return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
 
 
 def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
@@ -247,7 +259,8 @@ def _runs_cell(row: SetRow) -> Cell:
 def _time_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
     """The score; without one what the runs that reached the target took, which is said to be no score."""
     if facts.result.score_s is not None:
-        beside = (*_marks(facts), "" if _factor(facts) else _bounds(facts, unit))
+        unverified = MARKS["unverified"] if facts.standing == "unverified" else ""
+        beside = (unverified, "" if _factor(facts) else _bounds(facts, unit))
         sub = " · ".join(text for text in beside if text)
         return Cell(text=unit.number(facts.result.score_s), kind="strong", sub=sub)
     summary = facts.summary("time_to_train_s")
@@ -298,14 +311,42 @@ def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
 
 
 def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
-    """What a reader must know before believing the scores, alike sentences once."""
+    """What a reader must know before believing the scores, alike sentences once: first of all what is INVALID."""
+    refused = _said_of([(sentence, facts.label) for facts in group for sentence in _refusals(facts)], len(group))
+    remarks = _said_of(
+        [(text, facts.label) for facts in group for text in (*_warnings(facts), *facts.records.problems)], len(group)
+    )
+    hidden = len(remarks) - MAX_WARNINGS
+    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more such remarks."] if hidden > 0 else []))
+
+
+def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
+    """Each sentence once, with the labels that it is said of where there are several sets."""
     said: dict[str, list[str]] = {}
-    for facts in group:
-        for sentence in (*_warnings(facts), *facts.records.problems):
-            said.setdefault(sentence, []).append(facts.label)
-    texts = [sentence if len(group) == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
-    hidden = len(texts) - MAX_WARNINGS
-    return tuple(texts[:MAX_WARNINGS]) + ((f"{hidden} more such remarks.",) if hidden > 0 else ())
+    for sentence, label in pairs:
+        said.setdefault(sentence, []).append(label)
+    return [sentence if num_sets == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
+
+
+def _refusals(facts: SetFacts) -> Iterator[str]:
+    """What makes the set INVALID, or the submission or the round that it is in."""
+    if facts.verdict.outcome == "invalid":
+        yield f"INVALID by the rules: {_errors(facts.verdict.findings)}."
+    for verdict in facts.levels:
+        if errors := _errors(verdict.own_findings):
+            yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
+
+
+def _errors(findings: Sequence[Finding]) -> str:
+    """'10 errors (CA101 evaluations are at the benchmark's places)'; empty without errors."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} {printable(finding.title)}" for finding in errors))
+    return f"{plural(len(errors), 'error')} ({names(rules)})" if errors else ""
+
+
+def level_name(verdict: Verdict) -> str:
+    """The name of a submission's or a round's directory."""
+    return printable(PurePath(verdict.subject).name or verdict.subject, 80)
 
 
 def names(labels: Sequence[str], most: int = 3) -> str:

@@ -1,0 +1,114 @@
+"""The page of two whole rounds: 32 sets, one INVALID, names that differ in their middle, runs submitted twice."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from report_builder import Page
+from round_builder import HPE_SYSTEMS, INVALID_LABEL, write_rounds
+
+from reports.charts.svg import fit_names, text_width
+from reports.document.blocks import Bullets, FindingList, Table
+from reports.facts.facts import SetFacts, gather
+from reports.page.gathered import Gathered
+from reports.page.report import render_report
+from reports.page.sections.rules import rules_section
+from reports.page.sections.verdict import verdict_section
+from rules.judge.checker import check_paths
+
+
+@pytest.fixture(scope="module")
+def rounds(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return write_rounds(tmp_path_factory.mktemp("rounds"))
+
+
+@pytest.fixture(scope="module")
+def sets(rounds: Path) -> tuple[SetFacts, ...]:
+    return gather([rounds], second_opinion=False)
+
+
+@pytest.fixture(scope="module")
+def page(sets: tuple[SetFacts, ...]) -> Page:
+    return Page(render_report(Gathered(sets=sets)))
+
+
+def test_an_invalid_set_is_the_first_thing_in_the_box(sets: tuple[SetFacts, ...]) -> None:
+    warnings, *_ = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
+    assert warnings.items[0].startswith(f"{INVALID_LABEL}: INVALID by the rules: 10 errors (HP101 ")
+
+
+def test_an_invalid_submission_is_named_at_each_of_its_sets(rounds: Path, tmp_path: Path) -> None:
+    """A run in two systems of one organisation: both sets are valid, their submission is not."""
+    top = Path(shutil.copytree(rounds / "training_results_v5.0" / "NVIDIA", tmp_path / "NVIDIA"))
+    first, other = (top / "results" / name / "dlrm_dcnv2" for name in ("tyche_ngpu8", "tyche_ngpu64"))
+    shutil.copy(first / "result_3.txt", other / "result_3.txt")
+    description = top / "systems" / "tyche_ngpu64.json"
+    content = json.loads(description.read_text()) | {"accelerators_per_node": "64"}
+    description.write_text(json.dumps(content))
+    sets = gather([top], second_opinion=False)
+    assert {facts.verdict.outcome for facts in sets} == {"valid"}
+    (warnings,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Bullets)]
+    assert "in the submission NVIDIA, which is INVALID: 1 error (SU201 " in warnings.items[0]
+
+
+def test_all_rows_of_the_verdicts_are_seen_at_once(page: Page, sets: tuple[SetFacts, ...]) -> None:
+    (table,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Table)]
+    assert len(table.rows) == len(sets) == 32
+    (box,) = re.findall(r'<div class="([^"]*)"[^>]*>\s*<table id="group1-verdicts"', page.html)
+    assert box == "scroll"
+
+
+def test_a_table_that_scrolls_says_how_many_rows_it_has() -> None:
+    rows = tuple(() for _ in range(31))
+    assert Table(id="t", caption="Runs", columns=(), rows=rows).heading == "Runs; 31 rows"
+    assert Table(id="t", caption="Runs", columns=(), rows=rows[:30]).heading == "Runs"
+
+
+def test_findings_of_submissions_are_on_the_page_and_counted_as_check_counts(
+    rounds: Path, sets: tuple[SetFacts, ...]
+) -> None:
+    blocks = rules_section(sets, "g").blocks
+    (table,) = [block for block in blocks if isinstance(block, Table)]
+    shown = {
+        row[0].text if row[0].sub == "round" else f"{row[0].sub.removeprefix('submission in ')}/{row[0].text}": tuple(
+            row[number].text for number in (1, 3, 4)
+        )
+        for row in table.rows
+    }
+    checked = {
+        str(Path(part.subject).relative_to(rounds)): (
+            part.outcome.upper(),
+            str(part.count("error")),
+            str(part.count("warning")),
+        )
+        for verdict in check_paths([rounds], second_opinion=False)
+        for part in verdict.walk()
+        if part.level in ("submission", "round")
+    }
+    assert shown == checked
+    assert shown["training_results_v5.1/Cisco"] == ("VALID", "0", "1")
+    assert shown["training_results_v5.1/Florida"] == ("INVALID", "10", "0")
+    (_, levels) = [block for block in blocks if isinstance(block, FindingList)]
+    (group,) = levels.groups
+    assert (group.code, group.rows[0].where) == ("SU101", "Cisco")
+    (cell,) = [row[1] for row in verdict_section(sets, "g").blocks[1].rows if row[0].text == "Cisco · hpf_n8 · v5.1"]
+    assert cell.sub == "0 errors, 0 warnings; submission: 1 warning"
+
+
+def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> None:
+    """In the drawing of every run, wide and narrow, and wherever else a system is named in a chart."""
+    for drawing in re.findall(r'<svg role="img".*?</svg>', page.html, re.DOTALL):
+        named = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawing) if text.startswith("HPE")]
+        assert len(named) == len(set(named))
+    assert page.html.count("141GB_n2") > 1
+
+
+@pytest.mark.parametrize("width", [60.0, 120.0, 240.0, 400.0])
+def test_different_names_are_cut_differently(width: float) -> None:
+    names = [f"HPE · {system} · v5.0" for system in HPE_SYSTEMS]
+    cut = fit_names([*names, names[0]], width)
+    assert len(set(cut)) == 3 and cut[0] == cut[3]
+    assert all(text_width(text) <= width for text in cut)
+    assert fit_names(["short", "shorter"], width) == ["short", "shorter"]
