@@ -1,5 +1,6 @@
 """The command line: a group that imports a command's module only when it is asked for, and one error boundary."""
 
+import io
 import os
 import signal
 import sys
@@ -99,6 +100,21 @@ class Terminated(BaseException):
     """SIGTERM, raised in the main thread so that cleanup runs."""
 
 
+def _printable_lines(text: str) -> str:
+    """Escape what names of files may do to a terminal; a message has lines of its own."""
+    from rules.logs.text import printable
+
+    return "\n".join(map(printable, text.split("\n")))
+
+
+def _open_closed_streams() -> None:
+    """Where whoever started us has closed stdout or stderr, let what is written there go nowhere, rather than into
+    the first file that is opened."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  (for good)
+
+
 def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
@@ -113,6 +129,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
             end_process(code)
         sys.exit(int(code))
 
+    _open_closed_streams()
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     signal.signal(signal.SIGTERM, _raise_terminated)
     stdout = sys.stdout
@@ -122,7 +139,9 @@ def main(argv: list[str] | None = None) -> NoReturn:
     except click.exceptions.Exit as leaving:
         leave(leaving.exit_code)
     except click.ClickException as error:
-        error.show()
+        text = io.StringIO()
+        error.show(file=text)
+        click.echo(_printable_lines(text.getvalue()), err=True, nl=False)
         leave(ExitCode.USAGE)
     except (click.Abort, KeyboardInterrupt):
         click.echo("interrupted", err=True)
@@ -141,11 +160,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
         code = exit_code_of(error)
         if code is None:
             click.echo(
-                f"dlrmbench: internal error: {type(error).__name__}: {error}\n"
+                f"dlrmbench: internal error: {type(error).__name__}: {_printable_lines(str(error))}\n"
                 "This is a defect of dlrmbench. Run again with --debug and report what it prints.",
                 err=True,
             )
             code = ExitCode.INTERNAL_ERROR
         else:
-            click.echo(f"dlrmbench: error: {message_of(error)}", err=True)
+            click.echo(f"dlrmbench: error: {_printable_lines(message_of(error))}", err=True)
         leave(code)

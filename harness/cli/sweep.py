@@ -18,7 +18,7 @@ from harness.cli.options import (
     output_option,
 )
 from harness.cli.output import form_option, show, show_json
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from reports.comparison.sweep import SweepFacts
@@ -144,8 +144,9 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
 
     try:
         completed = complete_sweep(folder, quiet=quiet, on_run=on_run)
-    except BaseException:
-        click.echo(f"Finished runs are kept. Complete the sweep with: {resume_command(folder)}", err=True)
+    except BaseException as error:
+        if not isinstance(error, HarnessError):
+            click.echo(f"Finished runs are kept. Complete the sweep with: {resume_command(folder)}", err=True)
         raise
     facts = read_sweep_facts(folder)
     _show(facts, form)

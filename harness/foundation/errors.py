@@ -10,6 +10,8 @@ from typing import NoReturn
 from reference_models.process import errors as model_errors
 from rules import errors as rules_errors
 
+_RESOURCE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
+
 
 class ExitCode(IntEnum):
     """Documented, stable exit codes of the command line."""
@@ -58,13 +60,12 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
     if isinstance(error, MemoryError | model_errors.WorldError):
         return ExitCode.RESOURCES
     if isinstance(error, OSError):
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM):
+        if error.errno in _RESOURCE_ERRORS:
             return ExitCode.RESOURCES
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             return ExitCode.USAGE
-        if error.errno == errno.ENOENT:
-            return ExitCode.INPUT
-    return None
+        return ExitCode.INPUT
+    return ExitCode.INPUT if isinstance(error, RecursionError) else None
 
 
 def end_process(exit_code: int) -> NoReturn:
@@ -92,13 +93,15 @@ def message_of(error: BaseException) -> str:
     """Return one message for the user, with the place and a remedy where the error itself names none."""
     if isinstance(error, MemoryError):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
+    if isinstance(error, RecursionError):
+        return "something that was read, or a folder, is nested too deep."
     if isinstance(error, OSError) and error.strerror:
         place = f"{error.filename}: " if error.filename else ""
         remedy = {
             errno.ENOSPC: " Free some space or choose another --output or --data folder.",
             errno.EDQUOT: " Free some space or choose another --output or --data folder.",
-            errno.EACCES: " Choose a folder that you may write to.",
-            errno.EPERM: " Choose a folder that you may write to.",
+            errno.EACCES: " Choose what you may read, and folders that you may write to.",
+            errno.EPERM: " Choose what you may read, and folders that you may write to.",
             errno.EROFS: " Choose a folder that can be written to.",
         }.get(error.errno or 0, "")
         return f"{place}{error.strerror}.{remedy}"

@@ -103,7 +103,8 @@ def gather(
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     for result_set in result_sets_of(inventories):
-        key = result_set.folder.resolve() if len(result_set.logs) > 1 else result_set.logs[0].resolve()
+        is_one_log = len(result_set.logs) == 1
+        key = (result_set.logs[0] if is_one_log else result_set.folder).resolve()
         found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
     levels = _levels_above(inventories, judged, benchmark_file)

@@ -4,7 +4,9 @@ import csv
 import io
 from collections.abc import Iterable, Sequence
 
-_FORMULA = ("=", "+", "-", "@", "\t")
+from rules.logs.text import printable
+
+_FORMULA = ("=", "+", "-", "@")
 
 
 def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
@@ -20,6 +22,6 @@ def render_csv(columns: Sequence[str], rows: Iterable[Iterable[object]]) -> str:
 
 
 def inert(text: str) -> str:
-    """Text that no spreadsheet takes for a formula, and whose carriage returns end no row."""
-    text = text.replace("\r", "\\r")
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    """Text that no spreadsheet takes for a formula, and whose control characters reach no terminal and end no row."""
+    shown = printable(text)
+    return f"'{shown}" if shown.startswith(_FORMULA) else shown

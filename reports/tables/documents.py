@@ -21,7 +21,8 @@ MAX_FILE_BYTES = 256 << 20
 
 def json_text(document: msgspec.Struct) -> str:
     """A document as indented JSON with a final newline; every number at full precision."""
-    return json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    return text.encode("utf-8", "backslashreplace").decode()  # bytes of a strange file name, as JSON escapes them
 
 
 def is_document(path: Path) -> bool:

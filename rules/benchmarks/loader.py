@@ -9,6 +9,7 @@ and nothing there can be judged.
 
 import hashlib
 import json
+import stat
 import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
@@ -21,9 +22,12 @@ from msgspec import Meta, ValidationError, convert
 from rules.benchmarks.constraints import Constraint, parse_constraint
 from rules.errors import DefinitionError, did_you_mean
 from rules.logs.log import as_whole
+from rules.logs.text import printable
 from rules.records.codec import Count, PositiveCount, say_expected
 
 SCHEMA_VERSION = 1
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 100
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
@@ -174,13 +178,36 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
 
 
 def read_toml(path: Path) -> dict[str, Any]:
-    """Read one TOML file; syntax and encoding errors become DefinitionError with the place."""
+    """Read one TOML file of at most MAX_BYTES; DefinitionError with the place where it is none. No pipe or device is
+    opened."""
     try:
-        return tomllib.loads(path.read_bytes().decode("utf-8"))
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise DefinitionError(f"{path}: not valid TOML: {error}") from None
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise DefinitionError(f"{path}: cannot be read: not a regular file")
+        if about.st_size > MAX_BYTES:
+            raise DefinitionError(f"{path}: {about.st_size:,} bytes, expected a definition of at most {MAX_BYTES:,}")
+        tables = tomllib.loads(path.read_bytes().decode("utf-8"))
+        _refuse_odd(path, tables)
+        return tables
+    except RecursionError:
+        raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        if isinstance(error, DefinitionError):
+            raise
+        raise DefinitionError(f"{path}: not valid TOML: {printable(str(error))}") from None
     except OSError as error:
         raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
+
+
+def _refuse_odd(path: Path, tables: dict[str, Any]) -> None:
+    """Depth that a reader's stack does not have."""
+    waiting: list[tuple[int, Any]] = [(0, tables)]
+    while waiting:
+        depth, value = waiting.pop()
+        if isinstance(value, dict | list):
+            if depth == MAX_DEPTH:
+                raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels")
+            waiting += [(depth + 1, inner) for inner in (value.values() if isinstance(value, dict) else value)]
 
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:

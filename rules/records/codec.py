@@ -118,6 +118,8 @@ def convert(content: dict[str, Any], record_type: type[T]) -> T:
         return msgspec.convert(content, record_type)
     except msgspec.ValidationError as error:
         raise _explain(str(error), content, record_type) from None
+    except UnicodeEncodeError:
+        raise _half_character(content) from None
     except RecursionError:
         raise DamageError("", "deeply nested values", f"at most {MAX_DEPTH} levels") from None
 
@@ -217,6 +219,18 @@ def _join(member: str, key: str) -> str:
     if not (key.isidentifier() and len(key) < 80):
         return f"{member}[{show(key)}]"
     return f"{member}.{key}" if member else key
+
+
+def _half_character(content: dict[str, Any]) -> DamageError:
+    """The member whose text, where one of some words is expected, is no Unicode."""
+    waiting: list[tuple[str, Any]] = [("", content)]
+    while waiting:
+        member, value = waiting.pop()
+        texts = [value] if isinstance(value, str) else list(value) if isinstance(value, dict) else []
+        if any("\ud800" <= character <= "\udfff" for text in texts for character in text):
+            return DamageError(member, show(value), "text of whole characters")
+        waiting += _children(member, value) if isinstance(value, dict | list) else ()
+    return DamageError("", "half a character", "text of whole characters")
 
 
 def _as_current(content: dict[str, Any], record_type: type[Document]) -> dict[str, Any]:

@@ -79,7 +79,11 @@ def leads_out(path: Path, top: Path) -> bool:
 
 def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:
     if entry.is_symlink():
-        if not entry.is_file():
+        try:
+            is_file = entry.is_file()
+        except OSError as error:
+            return f"a link that cannot be followed: {error.strerror}"
+        if not is_file:
             return "a broken link" if not Path(entry.path).exists() else "a link to something that is no file"
         return "a link that leads out of the tree" if leads_out(Path(entry.path), top) else None
     return None if entry.is_file(follow_symlinks=False) else "not a regular file"

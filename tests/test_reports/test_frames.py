@@ -290,8 +290,8 @@ def _written(cell: Any, text: str) -> str:
     if pd.isna(cell):
         return ""
     if isinstance(cell, str):
-        cell = cell.replace("\r", "\\r")
-        return f"'{cell}" if cell[0] in "=+-@\t" else cell
+        cell = "".join(letter if letter.isprintable() else repr(letter)[1:-1] for letter in cell)
+        return f"'{cell}" if cell[0] in "=+-@" else cell
     return text if type(cell)(text) == cell else f"not {text}"
 
 

@@ -1,0 +1,187 @@
+"""What hostile input once did to a verb, each as it was found: exit code 1, a wait, or codes on a terminal."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from log_builder import make_runs, write_set
+from report_builder import write_run_set
+
+from rules.benchmarks.loader import load_benchmark, read_toml
+from rules.errors import DefinitionError
+
+TINY = load_benchmark("dlrm_tiny")
+CommandLine = Callable[..., tuple[int, str, str]]
+DEEP_TOML = "a = " + "[" * 100_000
+READERS = ("check", "score", "report", "diff", "compare", "history")
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    return write_run_set(tmp_path / "set", runs=make_runs(TINY, num_evals=3))
+
+
+def arguments_of(verb: str, path: Path, tmp_path: Path) -> list[object]:
+    more: dict[str, list[object]] = {
+        "report": ["-o", tmp_path / "page.html", "--no-second-opinion"], "check": ["--no-second-opinion"],
+        "diff": [path], "compare": [path],
+    }  # fmt: skip
+    return [verb, path, *more.get(verb, [])]
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_link_to_itself_costs_a_finding_and_not_the_tree(command: CommandLine, tmp_path: Path, verb: str) -> None:
+    official = load_benchmark("dlrm_dcnv2")
+    folder = write_set(tmp_path / "round" / "Example", official, make_runs(official, ours=False), ours=False)
+    (folder / "result_11.txt").symlink_to("result_11.txt")
+    code, out, err = command(*arguments_of(verb, tmp_path / "round", tmp_path))
+    assert code in (0, 2, 3), err
+    if verb == "check":
+        assert "a link that cannot be followed: Too many levels of symbolic links" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("verb", [*READERS, "resume"])
+def test_a_definition_that_is_nested_too_deep_is_not_used(
+    command: CommandLine, tree: Path, tmp_path: Path, verb: str
+) -> None:
+    (tree / "extra" / "definition.toml").write_text(DEEP_TOML)
+    arguments = [verb, tree] if verb == "resume" else arguments_of(verb, tree, tmp_path)
+    code, _, err = command(*arguments)
+    assert code in (0, 2, 3) and "internal error" not in err, err
+
+
+def test_every_reader_of_definitions_refuses_depth_devices_pipes_and_size(
+    command: CommandLine, tmp_path: Path
+) -> None:
+    deep, pipe, large = tmp_path / "deep.toml", tmp_path / "pipe.toml", tmp_path / "large.toml"
+    deep.write_text(DEEP_TOML)
+    os.mkfifo(pipe)
+    with large.open("wb") as file:
+        file.truncate(1 << 40)
+    for path, why in ((deep, "deeper than"), (pipe, "not a regular file"), (large, "bytes, expected a definition")):
+        with pytest.raises(DefinitionError, match=why):
+            read_toml(path)
+        code, _, err = command("plan", "dlrm_tiny", "-c", path)
+        assert (code, why in err) == (2, True)
+    code, _, err = command("plan", "dlrm_tiny", "-c", "/dev/zero")
+    assert code == 2 and "not a regular file" in err
+    levels = tmp_path / "levels.toml"
+    levels.write_text("\n".join(f"[{'.'.join('a' * depth)}]" for depth in range(1, 200)))
+    with pytest.raises(DefinitionError, match="deeper than"):
+        read_toml(levels)
+
+
+def test_a_number_of_more_digits_than_python_reads_is_no_definition(tmp_path: Path) -> None:
+    path = tmp_path / "digits.toml"
+    path.write_text("a = " + "9" * 5000)
+    with pytest.raises(DefinitionError, match="not valid TOML"):
+        read_toml(path)
+
+
+@pytest.mark.parametrize("verb", READERS)
+def test_a_folder_that_is_named_like_a_log_holds_none(
+    command: CommandLine, tree: Path, tmp_path: Path, verb: str
+) -> None:
+    logs = tree / "results" / "example"
+    logs.rename(tree / "results" / "result_x.txt")
+    code, _, err = command(*arguments_of(verb, tree, tmp_path))
+    assert code in (0, 2, 3, 8) and "internal error" not in err, err
+
+
+def test_half_a_character_where_a_word_is_expected_is_damage_that_names_the_member(
+    command: CommandLine, tree: Path
+) -> None:
+    place = tree / "extra" / "run_1" / "attempt_0" / "run.json"
+    place.write_text(json.dumps(json.loads(place.read_text()) | {"status": "\ud800"}))
+    code, out, err = command("check", tree, "--no-second-opinion", "--format", "json")
+    assert code in (0, 3), err
+    (finding,) = [
+        finding
+        for finding in json.loads(out)["verdicts"][0]["findings"]
+        if finding["message"].startswith("status is")
+    ]
+    assert (finding["code"], finding["expected"]) == ("RS116", "text of whole characters")
+
+
+@pytest.mark.parametrize("name", [b"b\xff", b"new\nline", b"\x1b[31mred"])
+@pytest.mark.parametrize("form", ["json", "csv", "md", "html", "parquet"])
+def test_a_folder_of_any_name_is_exported_and_its_name_reaches_no_terminal(
+    dlrmbench: Callable[..., "subprocess.CompletedProcess[str]"],
+    command: CommandLine,
+    tree: Path,
+    tmp_path: Path,
+    name: bytes,
+    form: str,
+) -> None:
+    odd = Path(os.fsdecode(os.fsencode(tmp_path) + b"/" + name))
+    tree.rename(odd)
+    code, out, err = command("report", odd, "--format", form, "-o", tmp_path / "out", "--no-second-opinion")
+    assert code == 0, err
+    if form not in ("html", "parquet"):
+        code, out, err = command("report", odd, "--format", form, "--no-second-opinion")
+        assert code == 0, err
+        assert out.encode() and all(line.isprintable() for line in out.split("\n"))
+    if form == "csv":
+        assert len(out.splitlines()) == 1 + 5 + 1  # the runs and the interrupted attempt
+
+
+def test_the_name_of_a_file_in_an_error_reaches_no_terminal(command: CommandLine) -> None:
+    for verb in ("resume", "check", "score", "history"):
+        code, _, err = command(verb, "ex/a\x1b[31m\x07")
+        assert code == 8 and r"ex/a\x1b[31m" in err
+        assert all(line.isprintable() for line in err.split("\n"))
+    code, _, err = command("check", "--format", "\x1b[31m")
+    assert code == 2 and all(line.isprintable() for line in err.split("\n"))
+
+
+def test_names_that_the_system_refuses_are_input_errors(command: CommandLine, tree: Path, tmp_path: Path) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    for verb, *arguments in (
+        ("check", "a" * 300),
+        ("score", "a" * 300),
+        ("diff", "a" * 300, tree),
+        ("check", tmp_path / "loop"),
+        ("report", tree, "--no-second-opinion", "-o", tmp_path / ("a" * 300)),
+        ("package", "a" * 300, "--submitter", "X", "-o", tmp_path / "out"),
+    ):
+        code, _, err = command(verb, *arguments)
+        assert code == 8 and ("too long" in err or "loop" in err), (verb, err)
+
+
+def test_a_tree_of_a_thousand_levels_is_walked(command: CommandLine, tmp_path: Path) -> None:
+    here = Path.cwd()
+    (tmp_path / "deep").mkdir()
+    os.chdir(tmp_path / "deep")
+    try:
+        for _ in range(1200):
+            Path("d").mkdir()
+            os.chdir("d")
+    finally:
+        os.chdir(here)
+    for verb in ("check", "score", "report", "history"):
+        code, _, err = command(verb, tmp_path / "deep")
+        assert code in (0, 8) and "internal error" not in err, (verb, err)
+    code, _, err = command("package", tmp_path / "deep", "--submitter", "X", "-o", tmp_path / "out")
+    assert code == 8, err
+
+
+@pytest.mark.parametrize("closed", [1, 2])
+def test_a_closed_stream_is_no_reason_to_fail(tree: Path, closed: int) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "check", str(tree), "--no-second-opinion"],
+        stdout=subprocess.PIPE,
+        preexec_fn=lambda: os.close(closed),
+        check=False,
+    )
+    assert done.returncode in (0, 3)
+    assert (b"dlrm_tiny" in done.stdout) == (closed == 2)
+
+
+def test_a_damaged_sweep_is_refused_without_advice_to_complete_it(command: CommandLine, tmp_path: Path) -> None:
+    (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
+    code, _, err = command("resume", tmp_path)
+    assert code == 8 and "sweep.json" in err and "Complete the sweep" not in err
