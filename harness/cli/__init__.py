@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 import click
 
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
+from harness.system.code import safe_path_variables
 
 # verb -> (module, attribute, one line of help); the help is here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
@@ -132,6 +133,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
     _open_closed_streams()
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     signal.signal(signal.SIGTERM, _raise_terminated)
+    os.environ.update(safe_path_variables())  # for all children: runs, ranks, pools and what torch starts
     stdout = sys.stdout
     try:
         code = cli.main(args=arguments, prog_name="dlrmbench", standalone_mode=False, obj=state)

@@ -149,9 +149,12 @@ def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ..
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.prepare import refuse_outside_code
+    from harness.run_sets.runner import describe_other_code
     from harness.run_sets.sweep import is_sweep
 
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
+    if not is_sweep(folder) and (other := describe_other_code(folder, open_run_set(folder)[1])):
+        click.echo(f"warning: {other} The set will hold runs of both.", err=True)
     if is_sweep(folder):
         complete_and_show(folder, quiet=quiet)
     if find_kind(open_run_set(folder)[1].kind).min_processes > 1:

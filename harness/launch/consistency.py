@@ -10,6 +10,7 @@ from typing import Any
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import RefusedByAllError
 from harness.measure.kinds import Job
+from harness.system.code import code_sha256
 from harness.system.software import version_of
 from reference_models.data.registry import open_dataset
 from reference_models.process.world import World
@@ -39,6 +40,7 @@ def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
         "run_index": shared.get("run_index"),
         "seed": job.seed,
         "dataset_sha256": open_dataset(Path(job.data_dir), config.data).dataset_sha256,
+        "code": code_sha256()[:12],
         "python": platform.python_version(),
         **{name: version_of(name) for name in LIBRARIES},
     }

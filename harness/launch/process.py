@@ -12,6 +12,7 @@ from typing import Any
 
 from harness.foundation.errors import ExitCode
 from harness.measure.kinds import OnEvent
+from harness.system.code import safe_path_variables
 from harness.system.software import WORKER_VARIABLES
 
 _GRACE_S = 10.0
@@ -47,13 +48,14 @@ def launch_worker(
     environ = {
         **WORKER_VARIABLES,
         **os.environ,
+        **safe_path_variables(),
         "OMP_NUM_THREADS": str(num_threads),
         "MKL_NUM_THREADS": str(num_threads),
         "PYTHONUNBUFFERED": "1",
     }
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-m", *what],
+            [sys.executable, "-P", "-m", *what],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

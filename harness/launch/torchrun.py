@@ -36,7 +36,7 @@ def main(num_ranks: int, spec_path: str) -> int:
         start_method="spawn",
     )
     try:
-        elastic_launch(config, sys.executable)("-m", "harness.launch.rank", spec_path)
+        elastic_launch(config, sys.executable)("-P", "-m", "harness.launch.rank", spec_path)
     except ChildFailedError as error:
         rank, failure = find_culprit(error.failures)
         send_to_parent(

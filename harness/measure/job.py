@@ -15,11 +15,14 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
 
+import msgspec
+
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
+from harness.system.code import code_sha256, describe_commit
 from reference_models.process.world import SingleProcess, World
-from rules.records.measure import Measurement
+from rules.records.measure import CodeRecord, Measurement
 
 SPEC_FILE = "spec.json"
 
@@ -40,9 +43,11 @@ def read_job(path: Path) -> tuple[MeasurementKind, Any]:
 
 
 def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Measurement | None:
-    """Do the job, with the other ranks of `world`; rank 0 writes the record into the job's folder."""
+    """Do the job, with the other ranks of `world`; rank 0 writes the record, with the code, into the job's folder."""
+    code = CodeRecord(sha256=code_sha256(), **describe_commit())
     record = kind.run(job, world, on_event)
     if record is not None:
+        record = msgspec.structs.replace(record, code=code)
         write_record(Path(job.folder) / kind.file, record)
     return record
 

@@ -18,13 +18,13 @@ import tomli_w
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
+from harness.system.code import PACKAGES, code_sha256
 from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable, show
 from rules.records.run_set import RunSetRecord
 
 PRODUCT = "dlrmbench"
-PACKAGES = ("harness", "reference_models", "rules", "reports")
 _SOURCE_SUFFIXES = (".py", ".typed", ".toml", ".json", ".j2", ".css", ".js", ".npz", ".md")
 _NOT_MLPERF = (
     "**These are not MLPerf results.** The benchmark is one of dlrmbench's own, on other data and with another\n"
@@ -38,7 +38,9 @@ Files = Iterator[tuple[str, str | Path]]
 
 
 def has_source(record: RunSetRecord) -> bool:
-    """Say whether what is installed is the version that ran; only then is its source the runs' source."""
+    """Say whether what is installed is what ran, by digest or, of older sets, by version: its source is the runs'."""
+    if record.code_sha256 is not None:
+        return record.code_sha256 == code_sha256()
     return record.harness_version == version(PRODUCT)
 
 
@@ -140,6 +142,7 @@ def _describe(record: RunSetRecord, benchmark: Benchmark) -> dict[str, Any]:
         "harness_version": record.harness_version,
         "harness_commit": record.environment.get("commit"),
         "harness_commit_is_dirty": record.environment.get("commit_is_dirty"),
+        "harness_code_sha256": record.code_sha256,
         "command": printable(record.command),
         "benchmark": benchmark.name,
         "benchmark_version": benchmark.version,
@@ -158,6 +161,8 @@ def _readme(record: RunSetRecord, benchmark: Benchmark, system: str) -> str:
     identity = f"version {record.harness_version}" + (f", commit {commit}" if commit else "")
     if record.environment.get("commit_is_dirty"):
         identity += " with changes that were not committed"
+    if record.code_sha256 is not None:
+        identity += f", code {record.code_sha256}"
     where = (
         f"Its source is in `../implementations/{implementation_of(record)}/`: `reference_models/` (model,\n"
         "initialisation, optimizer, data preprocessing and order, evaluation), `harness/` (timing and logging),\n"

@@ -26,7 +26,7 @@ from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, locked, open_run_set, record_interrupted
 from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
-from harness.run_sets.runner import RunRequest, make_training_job, start_set
+from harness.run_sets.runner import RunRequest, describe_other_code, make_training_job, start_set
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
 from rules.records.run import RunRecord
@@ -135,6 +135,8 @@ def _begin(
         run_set, record = open_run_set(folder)
         held.enter_context(locked(run_set))
         _refuse_other(record, config, request)
+        if other := describe_other_code(folder, record):
+            raise HarnessError(f"{other} Start every run of a set with the same code, or give another -o.")
         if run_set.recover(index):
             return f"run {index} is there already, in {folder}."
         job = make_training_job(run_set, record, index, run_set.new_attempt(index))

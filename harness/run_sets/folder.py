@@ -120,6 +120,7 @@ def _write_run(
         peak_device_bytes=None,
         energy=None,
         cache_clear=None,
+        code=None,
         blocks=(),
         evaluations=(),
         log_sha256=None,

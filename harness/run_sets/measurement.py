@@ -69,7 +69,8 @@ def gather_processes(run_set: RunSet, record: RunSetRecord) -> Measurement:
         for index in range(record.num_runs)
     ]
     processes = tuple(process for part in measured for process in part.repetitions())
-    whole = msgspec.structs.replace(measured[0], processes=processes)
+    code = measured[0].code if len({part.code for part in measured}) == 1 else None
+    whole = msgspec.structs.replace(measured[0], processes=processes, code=code)
     write_record(measured_path(run_set, record), whole)
     return whole
 

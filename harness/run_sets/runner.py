@@ -22,6 +22,7 @@ from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
 from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
+from harness.system.code import code_sha256
 from harness.system.description import describe_system, system_slug, write_system_json
 from harness.system.preflight import run_checks
 from harness.system.software import environment
@@ -88,6 +89,8 @@ def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> Run
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
+        "code_sha256": code_sha256(),
+        "until": None,
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
@@ -131,6 +134,14 @@ def complete_set(folder: Path, *, quiet: bool = False, indices: Sequence[int] | 
                 refuse_externally_launched(run_set, record, index)
                 _run(run_set, record, benchmark, index, quiet=quiet)
     return run_set
+
+
+def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
+    """Say that the set was begun by other code than this process runs; None where it was not, or nobody knows."""
+    if record.code_sha256 in (None, code_sha256()):
+        return None
+    begun = f"digest {str(record.code_sha256)[:12]}, dlrmbench {record.harness_version}"
+    return f"{folder}: was begun by other code ({begun}) than this (digest {code_sha256()[:12]}, dlrmbench {version('dlrmbench')})."
 
 
 def refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:

@@ -15,8 +15,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.system.accelerators import Accelerators
+from harness.system.code import describe_commit
 from harness.system.hardware import Found, virtualization
-from harness.system.resources import ROOT, output_of, read_resources, read_text
+from harness.system.resources import ROOT, read_resources, read_text
 
 PACKAGES = (
     "dlrmbench", "torch", "numpy", "scipy", "pandas", "mlperf-logging", "pyarrow", "psutil", "click", "jinja2",
@@ -71,13 +72,11 @@ def version_of(package: str) -> str | None:
 def environment(environ: Mapping[str, str] | None = None, root: Path = ROOT) -> dict[str, Any]:
     """Describe what a run set records of its surroundings: plain JSON values, None where unknown."""
     resources = read_resources(root)
-    commit, is_dirty = _commit()
     return {
         "python": platform.python_version(),
         "python_implementation": platform.python_implementation(),
         "packages": {name: version_of(name) for name in PACKAGES},
-        "commit": commit,
-        "commit_is_dirty": is_dirty,
+        **describe_commit(),
         "operating_system": _operating_system(root),
         "kernel": platform.release(),
         "architecture": platform.machine(),
@@ -132,15 +131,3 @@ def _instruction_sets(root: Path) -> list[str]:
     match = re.search(r"^(?:flags|Features)\s*:\s*(.+)$", text, re.MULTILINE)
     flags = set(match[1].split()) if match else set()
     return [name for name in _INSTRUCTION_SETS if name in flags]
-
-
-def _commit() -> tuple[str | None, bool | None]:
-    """Commit of this product's checkout and whether tracked files differ from it; None for an installed copy."""
-    checkout = Path(__file__).resolve().parents[2]
-    if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
-        return None, None
-    git = ("git", "-C", str(checkout))
-    commit = output_of(*git, "rev-parse", "HEAD")
-    # Asking must not refresh the index of a checkout that may be read-only or in use.
-    changes = output_of(*git, "status", "--porcelain", "--untracked-files=no", GIT_OPTIONAL_LOCKS="0")
-    return commit or None, None if changes is None else bool(changes)

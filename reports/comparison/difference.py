@@ -107,6 +107,8 @@ def _of_records(
         section = "system" if name in SURROUNDINGS else "software"
         settings[section][name] = Setting(value=value, source="detected")
     settings["software"]["dlrmbench"] = Setting(value=record.harness_version, source="detected")
+    if record.code_sha256 is not None:
+        settings["software"]["code"] = Setting(value=record.code_sha256, source="detected")
     # Where the data is changes no result; what it is does.
     digest = Setting(value=record.dataset.dataset_sha256 or "", source="dataset's manifest")
     settings["configuration"]["dataset.dataset_sha256"] = digest

@@ -10,6 +10,7 @@ import pandas as pd
 
 from reports.comparison.records import PastSet
 from reports.facts.measured_sets import find_measured
+from reports.facts.records import commit_of
 from reports.statistics.intervals import log_summary
 from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
@@ -77,7 +78,8 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "system": printable(record.system.name),
         "num_runs": record.num_runs,
         "harness_version": printable(record.harness_version),
-        "commit": _commit(record.environment),
+        "commit": commit_of(record),
+        "code": record.code_sha256[:12] if record.code_sha256 else None,
     }
     return _measured(path, record.kind, known) if record.kind in IN_PROCESSES else _runs(sets, known)
 
@@ -134,10 +136,3 @@ def _given_name(folder: str, benchmark: str, digest: str | None) -> str | None:
     """Find what is between benchmark and moment in a set's name, unless that is the digest."""
     found = _MOMENT.fullmatch(folder.removeprefix(f"{benchmark}-"))
     return None if found is None or found[1] == digest else printable(found[1])
-
-
-def _commit(environment: Mapping[str, Any]) -> str | None:
-    commit = environment.get("commit")
-    if not isinstance(commit, str) or not commit:
-        return None
-    return f"{printable(commit[:12])}{'+' if environment.get('commit_is_dirty') is True else ''}"

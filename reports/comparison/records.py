@@ -240,6 +240,7 @@ class PastSet(Row, kw_only=True, frozen=True):
     auc: Annotated[Share, meaning("mean over the processes of a measurement of quality")] = None
     harness_version: Text = None
     commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None
+    code: Annotated[Text, meaning("first 12 characters of the digest of the code that began the set")] = None
     problem: Text = None
 
 

@@ -89,6 +89,12 @@ class SetFacts:
         return log_summary(getattr(run.result, member) for run in self.converged)
 
     @property
+    def codes(self) -> tuple[str, ...]:
+        """Digests of the code that made the runs, each once; none where it was not recorded."""
+        records = [run.record for run in self.runs]
+        return tuple(dict.fromkeys(record.code.sha256 for record in records if record and record.code))
+
+    @property
     def first_run(self) -> RunResult | None:
         return self.result.runs[0] if self.result.runs else None
 

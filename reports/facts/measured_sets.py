@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from reports.facts.records import read_record, read_run_set, settings_of
+from reports.facts.records import code_setting, read_record, read_run_set, settings_of
 from reports.facts.sides import HARDWARE, Sample, Side
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import printable
@@ -139,6 +139,7 @@ def measured_side(measured: MeasuredSet) -> Side:
         settings=(
             *((name, printable(value)) for name, value in named.items() if value is not None),
             *settings_of(run_set),
+            *code_setting([measured.record.code.sha256] if measured.record.code else ()),
         ),
     )
 

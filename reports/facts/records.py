@@ -7,7 +7,7 @@ list is longer than MAX_ITEMS.
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -100,6 +100,19 @@ def software_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:
         return ()
     around = ((name, value) for name, value in environment_texts(record).items() if name not in SURROUNDINGS)
     return (("dlrmbench", record.harness_version), *around)
+
+
+def code_setting(codes: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Name the code that ran by the first characters of its digests, as a setting; nothing where it is unknown."""
+    return (("code", ", ".join(code[:12] for code in codes)),) if codes else ()
+
+
+def commit_of(record: RunSetRecord) -> str | None:
+    """Return the first characters of the commit that made the set, with a + where files differed from it."""
+    commit = record.environment.get("commit")
+    if not isinstance(commit, str) or not commit:
+        return None
+    return f"{printable(commit[:12])}{'+' if record.environment.get('commit_is_dirty') is True else ''}"
 
 
 def settings_of(record: RunSetRecord | None) -> tuple[tuple[str, str], ...]:

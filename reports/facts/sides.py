@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reports.facts.facts import SetFacts, Status
-from reports.facts.records import settings_of
+from reports.facts.records import code_setting, settings_of
 from reports.text.formatting import printable
 from rules.scoring.results import Evaluation, RunResult
 
@@ -77,7 +77,7 @@ def side_of(facts: SetFacts) -> Side:
         runs=result.runs,
         system=facts.result_set.system,
         hardware=tuple((key, system[key]) for key in HARDWARE if key in system),
-        settings=(*logged_settings(result.runs), *settings_of(facts.records.run_set)),
+        settings=(*logged_settings(result.runs), *settings_of(facts.records.run_set), *code_setting(facts.codes)),
         olympic_mean_s=result.olympic_mean_s,
         score_s=result.score_s,
         round=result.round,

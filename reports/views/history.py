@@ -32,7 +32,7 @@ def history_blocks(past: Sequence[PastSet], num_found: int) -> tuple[Block, ...]
 
 def _row(past: PastSet) -> tuple[str, ...]:
     done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
-    code = " ".join(word for word in (past.harness_version, past.commit) if word)
+    code = " ".join(word for word in (past.harness_version, past.commit, past.code and f"({past.code})") if word)
     made_by = (
         "" if past.auc is None else f"AUC {past.auc:.5f}",
         f"on {past.system}" if past.system else "",

@@ -5,10 +5,10 @@ import math
 import re
 import stat
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, ClassVar, Final, Literal, TypeVar, Union, get_args, get_origin
 
 import msgspec
 from msgspec import Meta
@@ -18,7 +18,7 @@ from rules.logs.text import printable, show
 MAX_BYTES = 16 << 20
 MAX_DEPTH = 32
 """Of nested arrays and objects; no file of ours has more than 8."""
-VERSION: Final = 2
+VERSION: Final = 3
 NEWER: Final = "update dlrmbench: the file is newer than this version reads"
 
 _MAX_INT = 2**63 - 1
@@ -53,7 +53,10 @@ class Record(msgspec.Struct, frozen=True, kw_only=True):
 class Document(Record, frozen=True, kw_only=True):
     """A whole file that says its version."""
 
-    schema_version: Literal[2] = VERSION
+    ADDED: ClassVar[Mapping[str, Any]] = {}
+    """Members that version 3 added, with what a file of an older version means by leaving them out."""
+
+    schema_version: Literal[3] = VERSION
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:
@@ -241,7 +244,10 @@ def _as_current(content: dict[str, Any], record_type: type[Document]) -> dict[st
     require(type(version) is int and version >= 1, "schema_version", version, expected)
     if version > VERSION:
         raise DamageError("schema_version", show(version), f"at most {VERSION}", NEWER)
-    return content if version == VERSION else {**record_type.upgrade(dict(content)), "schema_version": VERSION}
+    if version == VERSION:
+        return content
+    content = record_type.upgrade(dict(content)) if version == 1 else content
+    return {**record_type.ADDED, **content, "schema_version": VERSION}
 
 
 def _explain(error: str, content: Any, record_type: type[Record]) -> DamageError:

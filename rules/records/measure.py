@@ -1,9 +1,13 @@
 """What a kind of measurement measures, so that reports can show and compare it without knowing the kind."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
-from rules.records.codec import Document
+from msgspec import Meta
+
+from rules.records.codec import Document, Record, Sha256
+
+Commit = Annotated[str, Meta(pattern="^[0-9a-f]{40}([0-9a-f]{24})?$")]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,10 +40,25 @@ class Measure:
         return next((column.title for column in self.columns if column.member == self.value), self.title)
 
 
+class CodeRecord(Record, frozen=True, kw_only=True):
+    """The code that ran, as the process that ran it found its own files."""
+
+    sha256: Sha256
+    """Of all files of harness, reference_models, rules and reports as they were imported, by their names."""
+    commit: Commit | None
+    """Of the checkout that they are in, or that they were built from; None where neither is known."""
+    commit_is_dirty: bool | None
+    """Whether tracked files differed from that commit."""
+
+
 class Measurement(Document, frozen=True, kw_only=True):
     """The record of a kind of measurement."""
 
     MEASURE: ClassVar[Measure]
+
+    code: CodeRecord | None = None
+    """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut
+    off, and where the processes of one measurement ran different code."""
 
     def repetitions(self) -> tuple[Any, ...]:
         """Return what a comparison takes as its sample: the record itself, where it does not hold several."""

@@ -1,6 +1,7 @@
 """extra/run_set.json: what a set was asked to do, with what, and where; and the system checks before it."""
 
-from typing import Annotated, Any, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Literal
 
 from msgspec import Meta
 
@@ -62,8 +63,20 @@ class PreflightCheck(Record, frozen=True, kw_only=True):
     remedy: str
 
 
+class UntilRecord(Record, frozen=True, kw_only=True):
+    """The precision at which a set stops growing: an interval of the mean time to train that is narrow enough."""
+
+    width: Annotated[float, Meta(gt=0, le=1)]
+    """The interval reaches at most this fraction of the mean to either side."""
+    min_runs: PositiveCount
+    """Made in any case, before the interval is looked at."""
+    max_runs: PositiveCount
+
+
 class RunSetRecord(Document, frozen=True, kw_only=True):
     """What a set was asked to do, and where."""
+
+    ADDED: ClassVar[Mapping[str, Any]] = {"code_sha256": None, "until": None}
 
     name: str
     created_utc: str
@@ -84,6 +97,10 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     system: DescribedSystem
     environment: dict[str, Any]
     preflight: tuple[PreflightCheck, ...]
+    code_sha256: Sha256 | None
+    """Of the code that began the set; each run's record has that of the code which ran. None before version 3."""
+    until: UntilRecord | None
+    """None where the number of runs was given."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

@@ -32,6 +32,8 @@ def run_set_content(**changes: Any) -> dict[str, Any]:
         "system": system_part(),
         "environment": {},
         "preflight": [],
+        "code_sha256": "c" * 64,
+        "until": None,
         **changes,
     }
 

@@ -65,13 +65,13 @@ def test_measurements_are_compared_and_history_lists_every_set(command: Any, old
 
 def test_a_newer_file_says_so_wherever_it_is_read(command: Any, old: Path) -> None:
     path = old / "throughput_sweep" / "sweep.json"
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 3'))
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 4'))
     code, _, err = command("report", old / "throughput_sweep", "-o", old / "page.html")
     assert code == 8 and "newer than this version reads" in err
     assert isinstance(decode(path, SweepRecord), Damage)
     path = old / "runs" / "extra" / "run_set.json"
-    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 3'))
+    path.write_text(path.read_text().replace('"schema_version": 1', '"schema_version": 4'))
     code, _, err = command("resume", old / "runs")
-    assert code == 8 and "schema_version: found 3" in err and "newer than this version reads" in err
+    assert code == 8 and "schema_version: found 4" in err and "newer than this version reads" in err
     code, out, _ = command("check", old / "runs", "--no-second-opinion")
     assert (code, "newer than this version reads" in out) == (0, True)

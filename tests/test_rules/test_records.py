@@ -105,7 +105,7 @@ VERSION_1_FILES = sorted(path for path in VERSION_1.rglob("*.json") if path.name
 
 
 @pytest.mark.parametrize("path", VERSION_1_FILES, ids=lambda path: str(path.relative_to(VERSION_1)))
-def test_every_file_of_version_1_is_read_and_written_as_version_2(path: Path, tmp_path: Path) -> None:
+def test_every_file_of_version_1_is_read_and_written_as_version_3(path: Path, tmp_path: Path) -> None:
     record_type = SystemRecord if path.parent.name == "systems" else RECORDS[path.stem]
     record = decode(path, record_type)
     assert isinstance(record, record_type)
@@ -185,9 +185,9 @@ def test_a_member_that_only_version_1_has_is_named_as_the_file_names_it(
 @pytest.mark.parametrize("record_type", [kind for kind in TYPES if issubclass(kind, Document)])
 def test_a_newer_version_says_so_and_a_version_that_is_none_too(record_type: type[Record], tmp_path: Path) -> None:
     content = content_of(record_type)
-    newer = read(tmp_path, json.dumps(content | {"schema_version": 3}), record_type)
+    newer = read(tmp_path, json.dumps(content | {"schema_version": 4}), record_type)
     assert str(newer) == (
-        f"{tmp_path / 'file.json'}: schema_version: found 3, expected at most 2 "
+        f"{tmp_path / 'file.json'}: schema_version: found 4, expected at most 3 "
         "(update dlrmbench: the file is newer than this version reads)"
     )
     for wrong in (0, -1, "1", True, 1.0, None):
@@ -237,7 +237,7 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
         if isinstance(found, Damage):
             assert (found.member, found.found) == (spelled((*path, name)), "nothing")
         else:
-            assert name in ("link_sent_bytes", "link_bytes_per_s", "placement")
+            assert name in ("code", "link_sent_bytes", "link_bytes_per_s", "placement")
 
 
 def at(content: Any, path: tuple[str | int, ...]) -> Any:

@@ -18,6 +18,7 @@ from reports.document.blocks import (
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing
 from reports.facts.facts import SetFacts
+from reports.facts.records import commit_of
 from reports.page.figures.cost import energy_records
 from reports.page.sections.verdict import names
 from reports.text.formatting import MISSING, count, plural, printable
@@ -68,6 +69,8 @@ def _facts(member: SetFacts) -> tuple[Fact, ...]:
             Fact(name="Run set", value=record.name or MISSING),
             Fact(name="Made", value=record.created_utc or MISSING),
             Fact(name="dlrmbench", value=record.harness_version or MISSING),
+            *((Fact(name="Commit", value=commit, is_code=True),) if (commit := commit_of(record)) else ()),
+            *(Fact(name="Code sha256", value=code, is_code=True) for code in member.codes),
             Fact(name="Base seed", value=str(record.base_seed), is_code=True),
         ]
         found = (("dir", record.dataset.dir), ("dataset_sha256", record.dataset.dataset_sha256))

@@ -1,0 +1,75 @@
+"""Which code runs: a digest of the product's own files, the commit they come from, and how children find the same.
+
+The command line, the parents of runs and the runs themselves ask. An installed copy carries the commit it was built
+from in COMMIT_FILE, which the build writes (setup.py).
+"""
+
+import hashlib
+import json
+import os
+import sys
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+from harness.system.resources import output_of
+
+PACKAGES = ("harness", "reference_models", "rules", "reports")
+COMMIT_FILE = "commit.json"
+_SUFFIXES = frozenset((".py", ".toml", ".json", ".npz", ".j2", ".css", ".js"))
+_PACKAGE = Path(__file__).resolve().parents[1]
+
+
+@cache
+def code_sha256() -> str:
+    """Digest the files of the four packages, from where this process imports them; the same for equal files.
+
+    Of all code, and of the data that is installed with it: names below the package, and contents.
+    """
+    digest = hashlib.sha256()
+    for package in PACKAGES:
+        spec = find_spec(package)
+        assert spec is not None and spec.submodule_search_locations
+        root = Path(spec.submodule_search_locations[0])
+        for path in sorted(path for path in root.rglob("*") if path.suffix in _SUFFIXES and path.is_file()):
+            name = path.relative_to(root.parent).as_posix()
+            if name != f"harness/{COMMIT_FILE}":
+                digest.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
+    return digest.hexdigest()
+
+
+def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
+    """Describe the commit of the checkout that `package` is in, or was built from, and whether files differed.
+
+    Members are null where nothing is known.
+    """
+    checkout = package.parent
+    if not (checkout / ".git").exists() or not (checkout / "pyproject.toml").exists():
+        return _read_stamp(package / COMMIT_FILE)
+    git = ("git", "-C", str(checkout))
+    commit = output_of(*git, "rev-parse", "HEAD")
+    # Asking must not refresh the index of a checkout that may be read-only or in use.
+    changes = output_of(*git, "status", "--porcelain", "--untracked-files=no", GIT_OPTIONAL_LOCKS="0")
+    return {"commit": commit or None, "commit_is_dirty": None if changes is None else bool(changes)}
+
+
+def _read_stamp(path: Path) -> dict[str, Any]:
+    try:
+        stamp = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        stamp = {}
+    return {"commit": stamp.get("commit"), "commit_is_dirty": stamp.get("commit_is_dirty")}
+
+
+def safe_path_variables() -> dict[str, str]:
+    """Return the environment in which children import what this process does, and nothing from the current folder.
+
+    `python -m harness` at the top of a checkout has found its own code in the current folder: that one is named.
+    """
+    variables = {"PYTHONSAFEPATH": "1"}
+    root = str(_PACKAGE.parent)
+    if not sys.flags.safe_path and os.path.realpath(sys.path[0]) == root:
+        given = os.environ.get("PYTHONPATH")
+        variables["PYTHONPATH"] = root if not given else f"{root}{os.pathsep}{given}"
+    return variables

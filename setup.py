@@ -1,0 +1,52 @@
+"""Stamp the commit that a copy is built from into it; all else about the build is in pyproject.toml."""
+
+import json
+import subprocess
+from pathlib import Path
+
+from setuptools import setup
+from setuptools.command.build_py import build_py
+from setuptools.command.sdist import sdist
+
+STAMP = Path("harness") / "commit.json"
+
+
+def describe_checkout():
+    """Return the commit of this folder, where it is a checkout of its own; None elsewhere."""
+    if not Path(".git").exists():
+        return None
+    try:
+        commit, changes = (
+            subprocess.run(["git", *command], capture_output=True, text=True, check=True).stdout.strip()
+            for command in (["rev-parse", "HEAD"], ["status", "--porcelain", "--untracked-files=no"])
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return None
+    return {"commit": commit, "commit_is_dirty": bool(changes)}
+
+
+def write_stamp(folder):
+    """Write the stamp below `folder`; outside of a checkout, a source archive brings its own along."""
+    stamp = describe_checkout()
+    if stamp is not None:
+        (Path(folder) / STAMP).write_text(json.dumps(stamp) + "\n", encoding="utf-8")
+
+
+class StampedBuild(build_py):
+    """Copies the packages and stamps the copy; a checkout that is imported as it is has no need of a stamp."""
+
+    def run(self):
+        super().run()
+        if not self.editable_mode:
+            write_stamp(self.build_lib)
+
+
+class StampedArchive(sdist):
+    """Makes the source archive, stamped like what is built of it."""
+
+    def make_release_tree(self, base_dir, files):
+        super().make_release_tree(base_dir, files)
+        write_stamp(base_dir)
+
+
+setup(cmdclass={"build_py": StampedBuild, "sdist": StampedArchive})

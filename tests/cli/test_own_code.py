@@ -1,0 +1,201 @@
+"""What runs is the code that was started: no file of the current folder, and every record says which code it was."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from command import Command
+from ranks_builder import needs_torchrec, started_world
+from records_builder import run_set_content
+from run_record_cases import write_recorded
+from waiting import HANG_S
+
+from harness.config.run_config import Override, resolve
+from harness.run_sets.folder import open_run_set
+from harness.run_sets.prepare import prepare
+from harness.run_sets.runner import RunRequest, start_set
+from harness.system.code import PACKAGES, code_sha256, describe_commit, safe_path_variables
+from reports.comparison.comparability import list_changes
+from reports.comparison.difference import describe
+from reports.facts.facts import gather
+from reports.facts.sides import side_of
+from reports.page.report import write_report
+
+OWN_FILES = ("rules.py", "numpy.py", "torch.py", "json.py", "signal.py", "mlperf_logging.py", "harness/__init__.py")
+"""Of a user, each of which ends a process that imports it, by a code that is none of ours."""
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture
+def own_folder(tmp_path: Path) -> Path:
+    folder = tmp_path / "mine"
+    for name in OWN_FILES:
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text("import os\nos._exit(77)\n")
+    return folder
+
+
+def installed(folder: Path, *arguments: object) -> "subprocess.CompletedProcess[str]":
+    """The command as it is installed, in a folder."""
+    command = [Path(sys.executable).with_name("dlrmbench"), *map(str, arguments)]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=HANG_S, check=False)
+
+
+def records(folder: Path, pattern: str) -> Iterator[dict[str, object]]:
+    for path in folder.glob(f"out/*/extra/{pattern}"):
+        yield json.loads(path.read_text())
+
+
+@pytest.mark.parametrize(
+    ("arguments", "exit_code", "pattern"),
+    [
+        (["run", "-n", 1, "--timeout", 0.001], 124, "run_0/attempt_0/run.json"),
+        (["run", "--throughput", 1], 0, "throughput.json"),
+        (["run", "--quality", 512], 0, "quality.json"),
+        (["profile", "--steps", 1], 0, "profile.json"),
+        pytest.param(
+            ["run", "--throughput", 1, "--implementation", "torchrec", "--ranks", 2], 0, "throughput.json",
+            marks=[needs_torchrec, pytest.mark.long],
+        ),
+        pytest.param(
+            ["run", "-n", 1, "--timeout", 0.001, "--implementation", "torchrec", "--ranks", 2], 124,
+            "run_0/attempt_0/run.json", marks=needs_torchrec,
+        ),
+    ],
+)  # fmt: skip
+def test_files_of_the_current_folder_change_nothing(
+    arguments: list[object], exit_code: int, pattern: str, own_folder: Path, data_root: Path
+) -> None:
+    verb, *options = arguments
+    done = installed(own_folder, verb, "dlrm_tiny", *options, "--data", data_root, "--threads", 1, "-q", "-o", "out")
+    assert done.returncode == exit_code, done.stderr
+    (record,) = records(own_folder, pattern)
+    assert record["code"] == {"sha256": code_sha256(), **describe_commit()}
+    (run_set,) = records(own_folder, "run_set.json")
+    assert run_set["code_sha256"] == code_sha256()
+
+
+def test_python_m_harness_reads_nothing_of_the_current_folder_either(own_folder: Path) -> None:
+    shutil.rmtree(own_folder / "harness")  # which would be what -m names
+    done = subprocess.run(
+        [sys.executable, "-m", "harness", "list"], cwd=own_folder, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0 and "dlrm_small" in done.stdout, done.stderr
+
+
+def copy_product(folder: Path) -> Path:
+    for package in PACKAGES:
+        shutil.copytree(ROOT / package, folder / package, ignore=shutil.ignore_patterns("__pycache__"))
+    return folder
+
+
+def digest_of(tree: Path, code: str = "from harness.system.code import code_sha256; print(code_sha256())") -> str:
+    return subprocess.run(
+        [sys.executable, "-P", "-c", code], cwd=tree.parent, env={**os.environ, "PYTHONPATH": str(tree)},
+        capture_output=True, text=True, check=True,
+    ).stdout.strip()  # fmt: skip
+
+
+def test_the_digest_is_of_the_files_alone(tmp_path: Path) -> None:
+    tree = copy_product(tmp_path / "tree")
+    assert digest_of(tree) == digest_of(copy_product(tmp_path / "elsewhere"))
+    before = digest_of(tree)
+    (tree / "harness" / "commit.json").write_text('{"commit": "%s", "commit_is_dirty": false}' % ("a" * 40))
+    assert digest_of(tree) == before
+    changed = tree / "reports" / "text" / "formatting.py"
+    changed.write_text(changed.read_text() + "\n")
+    assert digest_of(tree) != before
+    shutil.move(changed, changed.with_name("renamed.py"))
+    assert len({before, digest_of(tree), digest_of(tmp_path / "elsewhere")}) == 2
+
+
+def test_a_checkout_that_runs_itself_has_children_of_its_own_code(tmp_path: Path) -> None:
+    tree = copy_product(tmp_path / "checkout")
+    code = "from harness.system.code import safe_path_variables as s; print(s().get('PYTHONPATH', '').split(':')[0])"
+    command = [sys.executable, "-c", code]
+    here = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True).stdout.strip()
+    assert here == str(tree)
+    assert digest_of(tree, code) != str(tree) or os.environ.get("PYTHONPATH")
+    assert safe_path_variables()["PYTHONSAFEPATH"] == "1"
+
+
+def test_a_build_is_stamped_with_its_commit(tmp_path: Path) -> None:
+    pytest.importorskip("setuptools")
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "harness").mkdir()
+    (tmp_path / "harness" / "__init__.py").write_text("")
+    git = ["git", "-c", "user.name=a", "-c", "user.email=a@b", "-C", str(tmp_path)]
+    build = [sys.executable, "setup.py", "-q", "build_py", "--build-lib", "built"]
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    assert not (tmp_path / "built" / "harness" / "commit.json").exists()
+    for command in (["init", "-q"], ["add", "harness", "setup.py"], ["commit", "-q", "-m", "One"]):
+        subprocess.run([*git, *command], check=True, capture_output=True)
+    subprocess.run(build, cwd=tmp_path, check=True, capture_output=True)
+    commit = subprocess.run([*git, "rev-parse", "HEAD"], check=True, capture_output=True, text=True).stdout.strip()
+    assert describe_commit(tmp_path / "built" / "harness") == {"commit": commit, "commit_is_dirty": False}
+    assert describe_commit(tmp_path) == {"commit": None, "commit_is_dirty": None}
+
+
+@pytest.fixture
+def begun(tmp_path: Path, data_root: Path) -> Path:
+    """A set of runs of two ranks that other code than this began."""
+    given = {"runtime.implementation": "torchrec", "runtime.threads": 1, "runtime.ranks": 2}
+    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
+    request = RunRequest(
+        num_runs=1, base_seed=3, division=None, timeout_s=None, output=tmp_path, command=["dlrmbench"], name="set"
+    )
+    folder = start_set(config, prepare(config.workload, data_root, quiet=True), request).folder
+    path = folder / "extra" / "run_set.json"
+    path.write_text(path.read_text().replace(code_sha256(), "f" * 64))
+    return folder
+
+
+@needs_torchrec
+def test_a_rank_refuses_a_set_of_other_code(begun: Path, tmp_path: Path, data_root: Path) -> None:
+    command = ["run", "dlrm_tiny", "--data", data_root, "--implementation", "torchrec", "--threads", 1,
+               "-n", 1, "--run-index", 0, "-o", begun, "--seed", 3]  # fmt: skip
+    with started_world([command, command], tmp_path) as world:
+        outputs = [process.communicate(timeout=HANG_S)[0] for process in world]
+    assert [process.returncode for process in world] == [2, 2], outputs
+    assert all("was begun by other code (digest ffffffffffff" in output for output in outputs)
+    assert not (begun / "extra" / "run_0").exists()
+
+
+def test_other_code_is_listed_in_history_and_warned_of_by_resume(
+    begun: Path, tmp_path: Path, dlrmbench: Command
+) -> None:
+    past = json.loads(dlrmbench("history", tmp_path, "--format", "json").stdout)["run_sets"]
+    assert [entry["code"] for entry in past] == ["f" * 12]
+    path = begun / "extra" / "run_set.json"
+    content = json.loads(path.read_text())
+    content["system"]["name"] = "elsewhere"
+    path.write_text(json.dumps(content))
+    done = dlrmbench("resume", begun)
+    assert done.returncode == 2 and "was begun by other code" in done.stderr  # and then, on another system
+    del content["code_sha256"], content["until"]
+    path.write_text(json.dumps(content | {"schema_version": 2}))
+    assert open_run_set(begun)[1].code_sha256 is None
+    assert "other code" not in dlrmbench("resume", begun).stderr
+
+
+def test_other_code_is_a_difference_and_on_the_page(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        root = write_recorded(
+            tmp_path / name, code={"sha256": name * 64, "commit": name * 40, "commit_is_dirty": True}
+        )
+        content = run_set_content(
+            code_sha256=name * 64, environment={"commit": name * 40, "commit_is_dirty": True}, base_seed=ord(name)
+        )
+        (root / "extra" / "run_set.json").write_text(json.dumps(content))
+        assert describe(root).settings["software"]["code"].value == name * 64
+    base, new = gather([tmp_path / "a", tmp_path / "b"], second_opinion=False)
+    changes = {change.name: (change.base, change.new) for change in list_changes(side_of(base), side_of(new))}
+    assert changes["code"] == ("a" * 12, "b" * 12)
+    page = write_report([tmp_path / "a"], tmp_path / "page.html").read_text()
+    assert "a" * 64 in page and f"{'a' * 12}+" in page
