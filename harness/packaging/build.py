@@ -167,12 +167,10 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
     for packaged in sets:
         where = f"{printable(packaged.benchmark)} on {printable(packaged.system)}"
         if packaged.record is not None and not has_source(packaged.record):
-            yield LeftOut(
-                place=f"source code for {where}",
-                num_files=0,
-                reason=f"the runs were of dlrmbench {printable(packaged.record.harness_version)}, another version is "
-                "installed here",
-            )
+            digest = (packaged.record.code_sha256 or "")[:12]
+            code = f"{printable(packaged.record.harness_version)}" + (f" (code {digest})" if digest else "")
+            reason = f"the runs were of dlrmbench {code}, other code is installed here"
+            yield LeftOut(place=f"source code for {where}", num_files=0, reason=reason)
         place = None if packaged.record is None else file_of(packaged.record)
         if place is not None and not is_unchanged(place):
             yield LeftOut(

@@ -140,8 +140,11 @@ def describe_other_code(folder: Path, record: RunSetRecord) -> str | None:
     """Say that the set was begun by other code than this process runs; None where it was not, or nobody knows."""
     if record.code_sha256 in (None, code_sha256()):
         return None
-    begun = f"digest {str(record.code_sha256)[:12]}, dlrmbench {record.harness_version}"
-    return f"{folder}: was begun by other code ({begun}) than this (digest {code_sha256()[:12]}, dlrmbench {version('dlrmbench')})."
+    begun, here = (
+        f"digest {str(digest)[:12]}, dlrmbench {number}"
+        for digest, number in ((record.code_sha256, record.harness_version), (code_sha256(), version("dlrmbench")))
+    )
+    return f"{folder}: was begun by other code ({begun}) than this ({here})."
 
 
 def refuse_externally_launched(run_set: RunSet, record: RunSetRecord, index: int) -> None:

@@ -11,6 +11,7 @@ from records_builder import run_set_content
 
 from harness.foundation.errors import HarnessError
 from harness.packaging.build import Package, PackageRequest, build_package
+from harness.system.code import code_sha256
 from rules.benchmarks.loader import load_benchmark
 
 TINY, SMALL, DCNV2 = (load_benchmark(name) for name in ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2"))
@@ -33,6 +34,7 @@ def run_set_record(**changes: Any) -> dict[str, Any]:
             "platform": {"value": "1x Example", "source": "option"},
         },
         environment={"python": "3.11.7", "commit": "abc", "packages": {"torch": "2.13.0+cpu", "triton": None}},
+        code_sha256=code_sha256(),
     )
     return content | changes
 

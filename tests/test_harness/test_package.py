@@ -285,8 +285,16 @@ def test_a_benchmark_of_the_users_own_is_judged_by_the_definition_beside_it(tmp_
     assert made.verdict.outcome == "valid" and made.verdict.parts[0].benchmark == "mine"
 
 
+def test_source_of_another_build_is_not_passed_off_as_the_runs(tmp_path: Path) -> None:
+    made = package([make_set(tmp_path / "set", code_sha256="c" * 64)], tmp_path / "out")
+    assert not (made.submission / "benchmarks/dlrm_tiny/implementations").exists()
+    assert any("c" * 12 in item.reason for item in made.left_out)
+    about = (made.submission / "benchmarks/dlrm_tiny/example/README.md").read_text()
+    assert "c" * 64 in about and "Its source is not in this package" in about
+
+
 def test_source_of_another_version_is_not_passed_off_as_the_runs(tmp_path: Path) -> None:
-    made = package([make_set(tmp_path / "set", harness_version="0.0.9")], tmp_path / "out")
+    made = package([make_set(tmp_path / "set", harness_version="0.0.9", code_sha256=None)], tmp_path / "out")
     assert not (made.submission / "benchmarks/dlrm_tiny/implementations").exists()
     assert any("0.0.9" in item.reason for item in made.left_out)
     assert "dlrmbench==0.0.9" in (made.submission / "benchmarks/dlrm_tiny/example/setup.sh").read_text()
