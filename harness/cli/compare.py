@@ -2,7 +2,7 @@
 
 from pathlib import Path
 from string import ascii_letters
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -81,7 +81,7 @@ def compare(
     """
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparison_document, comparison_frame
-    from reports.comparison.sources import distinct, one_side, read_sides
+    from reports.comparison.sources import sides_to_compare
     from reports.tables.columns import frame_csv
     from reports.tables.documents import is_document
     from reports.views.comparison import comparison_blocks
@@ -90,11 +90,9 @@ def compare(
     for path in (base, *news):
         if not is_document(path):
             echo_others([take_inventory(path)])
-    first = one_side(base)
-    others = [side for path in news for side in _without(first, read_sides(path))]
-    sides = distinct([first, *others])
-    smallest = None if min_effect is None else _effect_on(sides[0], *min_effect)
-    comparisons = compare_sides(sides[0], sides[1:], min_effect=smallest, confidence=confidence)
+    first, others = sides_to_compare(base, news)
+    smallest = None if min_effect is None else _effect_on(first, *min_effect)
+    comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence)
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
@@ -127,17 +125,6 @@ def _effect_on(side: "Side", value: float, unit: str | None) -> float:
             f"--min-effect: the unit {unit or 'of a fraction'} does not fit {side.label}. Give {example}."
         )
     return value
-
-
-def _without(base: Any, sides: Any) -> list[Any]:
-    """The sides of a folder; where it holds several and BASE is among them, without that one."""
-    own = {run.log_sha256 for run in base.runs}
-    others = [
-        side
-        for side in sides
-        if not (own and own == {run.log_sha256 for run in side.runs}) and (side.runs or side.samples != base.samples)
-    ]
-    return others if others else list(sides)
 
 
 @click.command()

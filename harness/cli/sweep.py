@@ -75,40 +75,25 @@ def sweep(
 
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
-    from harness.config.axes import make_points, overrides_of, read_axis, refuse_other_problems
     from harness.config.seeds import draw_base_seed
-    from harness.run_sets.prepare import (
-        num_runs_of,
-        refuse_disturbed_environment,
-        refuse_impossible,
-        refuse_unprofilable,
-        resolve_for,
-    )
+    from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment
     from harness.run_sets.runner import RunRequest
-    from harness.run_sets.sweep import prepare_configuration, start_sweep
+    from harness.run_sets.sweep import prepare_sweep, start_sweep
 
     kind, options = asked_kind(given, timeout_s)
-    overrides = collect_overrides(given)
-    base = resolve_for(kind, benchmark, overrides, given["name"])
-    axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
-    points = make_points(axes)
-    for override in overrides:
-        if override.key in {axis.key for axis in axes}:
-            raise click.UsageError(f"{override.key} is set by {override.source} and by --axis; give it once.")
-    if kind.is_scored:
-        refuse_other_problems(axes, base.benchmark)
-    num_runs = num_runs_of(kind, base, num_runs)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
-    configs = [resolve_for(kind, benchmark, [*overrides, *overrides_of(point)], given["name"]) for point in points]
-    for config in configs:
-        refuse_impossible(config.workload)
-        if with_profile:
-            refuse_unprofilable(config.workload)
-    configurations = [
-        prepare_configuration(point, config, given["data_root"], quiet=quiet)
-        for point, config in zip(points, configs, strict=True)
-    ]
+    base, axes, configurations = prepare_sweep(
+        kind,
+        benchmark,
+        collect_overrides(given),
+        axis_texts,
+        given["name"],
+        given["data_root"],
+        with_profile=with_profile,
+        quiet=quiet,
+    )
+    num_runs = num_runs_of(kind, base, num_runs)
     folder = start_sweep(
         axes,
         configurations,
@@ -125,7 +110,7 @@ def sweep(
         with_profile=with_profile,
     )
     if not quiet:
-        click.echo(f"{len(points)} configurations, {num_runs} runs each, in {folder}", err=True)
+        click.echo(f"{len(configurations)} configurations, {num_runs} runs each, in {folder}", err=True)
     complete_and_show(folder, form=form, quiet=quiet)
 
 

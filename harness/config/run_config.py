@@ -34,7 +34,7 @@ OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
 OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
 WORLD_SOURCE = "the world's size"
 """Where the number of ranks comes from when others have started them."""
-_SUBMISSION = "submission"
+SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": tuple(RuntimeConfig.__dataclass_fields__),
@@ -105,7 +105,7 @@ def resolve(
     submission: dict[str, Given] = {}
     for override in overrides:
         section, _, key = override.key.partition(".")
-        if section == _SUBMISSION:
+        if section == SUBMISSION:
             field, given = check_field(key, override.value, override.source)
             submission[field] = given
             continue
@@ -209,7 +209,7 @@ def read_config_file(path: Path) -> list[Override]:
     """Read overrides from a TOML file with the definition's section names and [submission]."""
     overrides = []
     for section, table in read_toml(path).items():
-        known = [*OVERRIDABLE, _SUBMISSION]
+        known = [*OVERRIDABLE, SUBMISSION]
         if section not in known or not isinstance(table, Mapping):
             raise ConfigError(f"{path}: unknown section [{section}].{did_you_mean(section, known)}")
         overrides += [Override(key=f"{section}.{k}", value=v, source=f"file {path}") for k, v in table.items()]
@@ -223,12 +223,12 @@ def read_environment(environ: Mapping[str, str]) -> list[Override]:
         if not variable.startswith(ENV_PREFIX) or variable.removeprefix(ENV_PREFIX) in OWN_VARIABLES:
             continue
         section, _, key = variable.removeprefix(ENV_PREFIX).lower().partition("_")
-        if section not in (*OVERRIDABLE, _SUBMISSION) or not key:
+        if section not in (*OVERRIDABLE, SUBMISSION) or not key:
             raise ConfigError(
                 f"environment variable {variable}: unknown. Known: {ENV_PREFIX}DATA, {ENV_PREFIX}OUTPUT, "
-                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join((*OVERRIDABLE, _SUBMISSION))}."
+                f"{ENV_PREFIX}<SECTION>_<KEY> with a section of {', '.join((*OVERRIDABLE, SUBMISSION))}."
             )
-        is_text = section == _SUBMISSION
+        is_text = section == SUBMISSION
         value = environ[variable] if is_text else parse_value(environ[variable])
         overrides.append(Override(key=f"{section}.{key}", value=value, source=f"environment {variable}"))
     return overrides
@@ -240,9 +240,9 @@ def read_set_option(text: str) -> Override:
     section, _, name = key.strip().partition(".")
     if not equals or not name:
         raise ConfigError(f"--set {text!r}: expected section.key=value, for example train.global_batch_size=4096.")
-    if section not in (*OVERRIDABLE, _SUBMISSION):
+    if section not in (*OVERRIDABLE, SUBMISSION):
         raise ConfigError(f"--set {text!r}: unknown section {section!r}.{did_you_mean(section, [*OVERRIDABLE])}")
-    parsed = value if section == _SUBMISSION else parse_value(value)
+    parsed = value if section == SUBMISSION else parse_value(value)
     return Override(key=f"{section}.{name}", value=parsed, source=f"--set {key.strip()}")
 
 

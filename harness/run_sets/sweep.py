@@ -8,7 +8,7 @@ Round k makes run k of every configuration, with the same seed in all. Rounds go
 """
 
 import shlex
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -16,14 +16,14 @@ from pathlib import Path
 
 from msgspec.structs import replace as change
 
-from harness.config.axes import Axis, Point
-from harness.config.run_config import RunConfig
+from harness.config.axes import Axis, Point, make_points, overrides_of, read_axis, refuse_other_problems
+from harness.config.run_config import Override, RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
-from harness.measure.kinds import find_kind
+from harness.measure.kinds import MeasurementKind, find_kind
 from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.measurement import gather_processes, is_measured, measure_process
-from harness.run_sets.prepare import Prepared, prepare
+from harness.run_sets.prepare import Prepared, prepare, refuse_impossible, refuse_unprofilable, resolve_for
 from harness.run_sets.profile import PROFILE_FILE, profile_set
 from harness.run_sets.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
 from rules.records.run_set import RunSetRecord
@@ -62,6 +62,44 @@ def prepare_configuration(point: Point, config: RunConfig, data_root: Path | Non
     except HarnessError as error:
         return Configuration(point=point, config=config, prepared=None, failure=_failure(error, None))
     return Configuration(point=point, config=config, prepared=prepared)
+
+
+def prepare_sweep(
+    kind: MeasurementKind,
+    benchmark: str,
+    overrides: Sequence[Override],
+    axis_texts: Iterable[str],
+    name: str | None,
+    data_root: Path | None,
+    *,
+    with_profile: bool = False,
+    quiet: bool,
+) -> tuple[RunConfig, list[Axis], list[Configuration]]:
+    """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration.
+
+    Raises ConfigError for an axis that cannot be, or that the kind may not vary; HarnessError for what cannot be run.
+    """
+    base = resolve_for(kind, benchmark, overrides, name)
+    axes = [read_axis(text, base.workload.model_spec.width_keys) for text in axis_texts]
+    points = make_points(axes)
+    for override in overrides:
+        if override.key in {axis.key for axis in axes}:
+            raise HarnessError(f"{override.key} is set by {override.source} and by --axis; give it once.")
+    if kind.is_scored:
+        refuse_other_problems(axes, base.benchmark)
+    configs = [resolve_for(kind, benchmark, [*overrides, *overrides_of(point)], name) for point in points]
+    for config in configs:
+        refuse_impossible(config.workload)
+        if with_profile:
+            refuse_unprofilable(config.workload)
+    return (
+        base,
+        axes,
+        [
+            prepare_configuration(point, config, data_root, quiet=quiet)
+            for point, config in zip(points, configs, strict=True)
+        ],
+    )
 
 
 def start_sweep(

@@ -104,6 +104,27 @@ def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     return found[0]
 
 
+def sides_to_compare(base: Path, news: Sequence[Path]) -> tuple[Side, tuple[Side, ...]]:
+    """Read the side at `base` and those at `news`, where one of several that is `base` itself is left out.
+
+    Their labels are distinct. Raises InputError where a path holds nothing, or `base` several sets.
+    """
+    first = one_side(base)
+    own = {run.log_sha256 for run in first.runs}
+
+    def is_base(side: Side) -> bool:
+        return (
+            own == {run.log_sha256 for run in side.runs} if own else not side.runs and side.samples == first.samples
+        )
+
+    others: list[Side] = []
+    for path in news:
+        found = read_sides(path)
+        others += [side for side in found if not is_base(side)] or found
+    labelled, *rest = distinct([first, *others])
+    return labelled, tuple(rest)
+
+
 def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:
     """The sides with labels of their own: repeated ones are numbered."""
     labels = distinct_labels(side.label for side in sides)

@@ -185,7 +185,9 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     write_run_set(tmp_path / "results" / "a")
     write_set(tmp_path / "results" / "b", TINY)
     shutil.copytree(SETS / "throughput_sweep", tmp_path / "results" / "measured")
-    (code,) = re.findall(r"```python\n(.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL)
+    (code,) = re.findall(
+        r"```python\n(from reports import frames\n.*?)```", README.read_text(encoding="utf-8"), flags=re.DOTALL
+    )
     code += "\nimport sys\nassert 'torch' not in sys.modules\nassert len(data.runs) == 11\n"
     done = subprocess.run(
         [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False

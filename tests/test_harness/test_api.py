@@ -1,0 +1,137 @@
+"""The functions of `harness.api`, with workers that answer at once; the README's example, with real ones."""
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import click
+import pytest
+from sweep_builder import FastWorkers, use_fast_workers
+from waiting import HANG_S
+
+from harness import api
+from harness.cli import cli
+from harness.foundation.errors import HarnessError
+from reference_models.process.errors import ConfigError
+from rules.errors import DefinitionError, InputError
+
+README = Path(__file__).parents[2] / "reports" / "README.md"
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FastWorkers:
+    made = FastWorkers()
+    use_fast_workers(monkeypatch, made)
+    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    monkeypatch.setattr("harness.run_sets.prepare.ensure_dataset", lambda data, root, **options: tmp_path / "data")
+    monkeypatch.setattr("harness.run_sets.prepare.open_dataset", lambda folder, data: _Opened())
+    return made
+
+
+class _Split:
+    num_samples = 327680
+
+
+class _Opened:
+    train = _Split()
+
+
+def record_of(folder: Path) -> dict[str, object]:
+    content: dict[str, object] = json.loads((folder / "extra" / "run_set.json").read_text())
+    return content
+
+
+def test_a_run_is_a_set_with_its_page_and_frames(workers: FastWorkers, tmp_path: Path) -> None:
+    folder = api.run("dlrm_tiny", runs=2, seed=3, settings={"runtime.threads": 1}, output=tmp_path / "results")
+    assert folder.parent == tmp_path / "results"
+    assert (folder / "report.html").is_file()
+    data = api.results(folder)
+    assert isinstance(data, api.Frames)
+    assert data.runs["status"].tolist() == ["success", "success"]
+    assert [launch["seed"] for launch in workers.launches] == record_of(folder)["seeds"]
+
+
+def test_the_record_has_the_command_line_that_does_the_same(workers: FastWorkers, tmp_path: Path) -> None:
+    settings = {"runtime.threads": 1, "train.global_batch_size": 256}
+    folder = api.run("dlrm_tiny", runs=1, seed=3, settings=settings, output=tmp_path / "results", timeout_s=60)
+    words = shlex.split(str(record_of(folder)["command"]))
+    assert words[:3] == ["dlrmbench", "run", "dlrm_tiny"]
+    command = cli.get_command(click.Context(cli), "run")
+    assert command is not None
+    parsed = command.make_context("run", words[2:]).params
+    assert (parsed["num_runs"], parsed["seed"], parsed["timeout_s"]) == (1, 3, 60)
+    assert parsed["assignments"] == ("runtime.threads=1", "train.global_batch_size=256")
+
+
+def test_measurements_are_compared_and_rendered(workers: FastWorkers, tmp_path: Path) -> None:
+    base, new = (
+        api.run("dlrm_tiny", throughput=20, seed=1, settings={"runtime.threads": threads}, output=tmp_path / "r")
+        for threads in (1, 2)
+    )
+    frame = api.compare(base, new)
+    assert frame["overall_verdict"].tolist() == ["faster"]
+    assert frame["ratio"].tolist() == [pytest.approx(2.0, rel=0.01)]
+    assert len(api.results(base, new).measurements) == 10
+    page = api.render(base, new, output=tmp_path / "page.html", title="Both")
+    assert "<title>Both" in page.read_text()
+
+
+def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_path: Path) -> None:
+    axes = {"train.global_batch_size": [256, 512], "runtime.threads": [1, 2]}
+    folder = api.sweep("dlrm_tiny", axes, runs=1, seed=2, output=tmp_path / "results")
+    content = json.loads((folder / "sweep.json").read_text())
+    assert [(axis["key"], axis["values"]) for axis in content["axes"]] == [
+        ("train.global_batch_size", ["256", "512"]), ("runtime.threads", ["1", "2"]),
+    ]  # fmt: skip
+    assert len(workers.launches) == len(content["configurations"]) == 4
+    assert (folder / "report.html").is_file()
+    first = next(path for path in sorted(folder.iterdir()) if path.name.startswith("01-"))
+    assert len(api.compare(first, folder)["new"].unique()) == 3
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "md"])
+def test_the_ending_decides_the_form(form: str, workers: FastWorkers, tmp_path: Path) -> None:
+    folder = api.run("dlrm_tiny", runs=1, seed=3, output=tmp_path / "results")
+    text = api.render(folder, output=tmp_path / f"out.{form}", second_opinion=False).read_text()
+    assert {"json": '"configurations"', "csv": "configuration,", "md": "| "}[form] in text
+
+
+def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorkers, tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    with pytest.raises(HarnessError, match=r"settings: 'threads', expected section\.key"):
+        api.run("dlrm_tiny", settings={"threads": 2}, output=output)
+    with pytest.raises(ConfigError, match=r"settings: unknown key 'runtime\.thread'"):
+        api.run("dlrm_tiny", settings={"runtime.thread": 2}, output=output)
+    with pytest.raises(DefinitionError, match="unknown benchmark"):
+        api.run("dlrm_teeny", output=output)
+    with pytest.raises(HarnessError, match="throughput and quality are two measurements"):
+        api.run("dlrm_tiny", throughput=5, quality=5, output=output)
+    with pytest.raises(HarnessError, match="throughput is 0"):
+        api.sweep("dlrm_tiny", {"runtime.threads": [1]}, throughput=0, output=output)
+    with pytest.raises(HarnessError, match=r"ends in \.html, \.json"):
+        api.render(tmp_path, output=tmp_path / "page.pdf")
+    with pytest.raises(InputError):
+        api.compare(tmp_path, tmp_path)
+    assert not output.exists()
+
+
+def test_the_import_is_light(tmp_path: Path) -> None:
+    code = "import sys; from harness import api; print('torch' in sys.modules, 'click' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=HANG_S)
+    assert done.stdout.split() == ["False", "False"]
+
+
+def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
+    (source,) = re.findall(r"```python\n(from harness import api\n.*?)```", README.read_text(), flags=re.DOTALL)
+    (tmp_path / "example.py").write_text(source)
+    done = subprocess.run(
+        [sys.executable, "example.py"], cwd=tmp_path, capture_output=True, text=True, check=False, timeout=HANG_S,
+        env=os.environ | {"OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "page.html").is_file()
+    assert re.search(r"throughput +\d+\.\d+ +inconclusive", done.stdout), done.stdout
