@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 
 from harness.config.run_config import OVERRIDABLE, SUBMISSION, Override
 from harness.foundation.errors import HarnessError
-from reports.frames import Frames
+from reports.frames import Frames, compare
 from reports.frames import read as results
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from harness.measure.kinds import MeasurementKind
 
 __all__ = ["Frames", "compare", "render", "results", "run", "sweep"]
@@ -154,23 +152,6 @@ def sweep(
     complete_sweep(folder, quiet=quiet)
     render(folder, output=folder / "report.html")
     return folder
-
-
-def compare(
-    base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = 0.95
-) -> "pd.DataFrame":
-    """Compare each of `news` with `base`: a row per factor, with ratio or difference, interval and verdict.
-
-    What may not be compared has one row that holds its `refusal`. `min_effect` is the smallest difference of
-    interest, by default 0.03 of times and 0.001 of AUC. Raises InputError where a path holds nothing, or `base`
-    several sets.
-    """
-    from reports.comparison.comparison import compare_sides
-    from reports.comparison.export import comparison_frame
-    from reports.comparison.sources import sides_to_compare
-
-    first, others = sides_to_compare(Path(base), [Path(path) for path in news])
-    return comparison_frame(compare_sides(first, others, min_effect=min_effect, confidence=confidence))
 
 
 def render(

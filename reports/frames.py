@@ -5,6 +5,9 @@ from pathlib import Path
 
 import pandas as pd
 
+from reports.comparison.comparison import CONFIDENCE, compare_sides
+from reports.comparison.export import comparison_frame
+from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import gather
 from reports.facts.measured_sets import find_measured
 from reports.tables.columns import record_frame
@@ -63,3 +66,16 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         ),
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def compare(
+    base: str | Path, *news: str | Path, min_effect: float | None = None, confidence: float = CONFIDENCE
+) -> pd.DataFrame:
+    """Compare each of `news` with `base`: a row per factor, with ratio or difference, interval and verdict.
+
+    What may not be compared has one row that holds its `refusal`. `min_effect` is the smallest difference of
+    interest, by default 0.03 of times and 0.001 of AUC. Raises InputError where a path holds nothing, or `base`
+    several sets.
+    """
+    first, others = sides_to_compare(Path(base), [Path(path) for path in news])
+    return comparison_frame(compare_sides(first, others, min_effect=min_effect, confidence=confidence))

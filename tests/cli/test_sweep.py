@@ -172,7 +172,7 @@ from pathlib import Path
 import pytest
 sys.path.insert(0, {tests!r})
 from click.testing import CliRunner
-from sweep_builder import FastWorkers
+from sweep_builder import FastWorkers, use_fast_workers
 from harness.cli import cli
 with pytest.MonkeyPatch.context() as patch:
     use_fast_workers(patch, FastWorkers(kill_at={kill_at}))
