@@ -33,13 +33,15 @@ _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunFacts:
-    """One committed run. `fate` says how it enters the score; `attempt` is where it was made, if known."""
+    """One committed run. `fate` says how it enters the score; `attempt` is where it was made, if known; `repeats`
+    names the configuration on the same page that has this very run, too, and before."""
 
     label: str
     result: RunResult
     fate: Fate
     is_dropped: bool
     attempt: Attempt | None
+    repeats: str = ""
 
     @property
     def record(self) -> RunRecord | None:
@@ -70,6 +72,16 @@ class SetFacts:
     """The verdicts on the submission and the round that it is in, innermost first."""
     price_per_hour: float | None = None
     """Given by who asks for a report; what training costs follows from it and is called derived."""
+
+    @property
+    def drawn(self) -> tuple[RunFacts, ...]:
+        """The runs that no earlier configuration has."""
+        return tuple(run for run in self.runs if not run.repeats)
+
+    @property
+    def is_repeat(self) -> bool:
+        """Whether all of its runs are those of earlier configurations."""
+        return bool(self.runs) and not self.drawn
 
     @property
     def standing(self) -> Standing:
@@ -170,6 +182,20 @@ def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
     if name is not None and name in shipped_names():
         return "official" if load_benchmark(name).status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
+
+
+def with_repeats(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
+    """Name at each run the earlier of these sets that has it, too, with the same time: it is drawn once."""
+    seen: dict[object, str] = {}
+    marked = []
+    for facts in sets:
+        keys = [[(identity, run.time_s) for identity in run.result.identities] for run in facts.runs]
+        firsts = [next((seen[key] for key in of_run if key in seen), "") for of_run in keys]
+        runs = tuple(replace(run, repeats=first) for run, first in zip(facts.runs, firsts, strict=True))
+        marked.append(replace(facts, runs=runs))
+        for key in (key for of_run in keys for key in of_run):
+            seen.setdefault(key, facts.label)
+    return tuple(marked)
 
 
 def standing_of(status: Status, result_set: ResultSet, result: BenchmarkResult) -> Standing:

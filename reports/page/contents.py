@@ -67,7 +67,7 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     for number, (words, part) in enumerate(portions(group, MAX_STRIPS)[1:], start=2):
         if (more := runs_chart(part, f"{id_}-strips{number}")) is not None:
             blocks.append(Fold(summary=f"Configurations {words}", blocks=(more,)))
-    scored = [facts for facts in group if facts.result.olympic_mean_s is not None]
+    scored = [facts for facts in group if facts.result.olympic_mean_s is not None and not facts.is_repeat]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
     return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))

@@ -11,7 +11,7 @@ from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.document.glossary import GLOSSARY, footnotes, standing_line
 from reports.document.page import GroupView, PageView
-from reports.facts.facts import SetFacts
+from reports.facts.facts import SetFacts, with_repeats
 from reports.facts.find import brief_name
 from reports.page.contents import group_sections
 from reports.page.gathered import Gathered
@@ -39,7 +39,7 @@ def build_page(
     consist of sweeps, profiles or measurements alone.
     """
     sets = briefly_named(gathered.sets)
-    groups = comparable_groups(sets)
+    groups = tuple(map(with_repeats, comparable_groups(sets)))
     views = tuple(_group_view(groups, index, baseline) for index in range(len(groups)))
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))

@@ -71,6 +71,14 @@ class RunResult:
     cache_clear: str | None
 
     @property
+    def identities(self) -> tuple[object, ...]:
+        """Return what the same run has in another log: the same bytes, or the same run_start to the millisecond and
+        the same qualities."""
+        if self.started_ms is None or not self.evaluations:
+            return (self.log_sha256,)
+        return self.log_sha256, (self.started_ms, tuple(evaluation.quality for evaluation in self.evaluations))
+
+    @property
     def timed_ms(self) -> Interval | None:
         """Return run_start and run_stop in milliseconds since 1970."""
         if self.started_ms is None or self.time_to_train_s is None:

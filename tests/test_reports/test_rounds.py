@@ -11,10 +11,12 @@ from round_builder import HPE_SYSTEMS, INVALID_LABEL, write_rounds
 
 from reports.charts.svg import fit_names, text_width
 from reports.document.blocks import Bullets, FindingList, Table
-from reports.facts.facts import SetFacts, gather
+from reports.facts.facts import SetFacts, gather, with_repeats
+from reports.page.figures.times import runs_chart
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.page.sections.rules import rules_section
+from reports.page.sections.runs import runs_table
 from reports.page.sections.verdict import verdict_section
 from rules.judge.checker import check_paths
 
@@ -103,6 +105,43 @@ def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> 
         named = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawing) if text.startswith("HPE")]
         assert len(named) == len(set(named))
     assert page.html.count("141GB_n2") > 1
+
+
+def dots(drawing: str) -> int:
+    """Runs in a drawing of strips: each is a point without extent; open ones have a smaller one on top."""
+    return sum(path.count("h0") for path in re.findall(r'<path d="([^"]*)" class="spots \w+"', drawing))
+
+
+def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[SetFacts, ...], page: Page) -> None:
+    shown = with_repeats(sets)
+    again = [facts for facts in shown if facts.is_repeat]
+    assert [facts.label for facts in again] == ["NVIDIA · tyche_ngpu8 · v5.1", "NVIDIA · tyche_ngpu64 · v5.1"]
+    chart = runs_chart(shown, "c")
+    assert chart is not None
+    assert (dots(chart.figure.wide), dots(chart.figure.narrow)) == (300, 300)
+    assert chart.lead.startswith(
+        "300 runs of 32 configurations, all of which converged. 20 more are runs of an earlier"
+    )
+    named = re.findall(r"<text[^>]*>(NVIDIA[^<]*)</text>", chart.figure.wide)
+    assert named == ["NVIDIA · tyche_ngpu8 · v5.0", "NVIDIA · tyche_ngpu64 · v5.0"]
+    words = "10 of its 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn once, there."
+    assert f"NVIDIA · tyche_ngpu8 · v5.1: {words}" in page.text
+    overlaps = page.html.partition('id="group1-scores-table"')[2].partition("</table>")[0]
+    assert overlaps.count("tyche_ngpu8 · v5.0") and "tyche_ngpu8 · v5.1" not in overlaps
+
+
+def test_of_a_set_that_shares_a_run_the_others_are_drawn(rounds: Path, tmp_path: Path) -> None:
+    top = Path(shutil.copytree(rounds / "training_results_v5.0" / "NVIDIA", tmp_path / "NVIDIA"))
+    first, other = (top / "results" / name / "dlrm_dcnv2" for name in ("tyche_ngpu64", "tyche_ngpu8"))
+    shutil.copy(first / "result_3.txt", other / "result_7.txt")
+    shown = with_repeats(gather([top], second_opinion=False))
+    chart = runs_chart(shown, "c")
+    assert chart is not None and dots(chart.figure.wide) == 19
+    assert "1 more is one of an earlier configuration" in chart.lead
+    (later,) = [facts for facts in shown if facts.label.startswith("NVIDIA · tyche_ngpu64")]
+    table = runs_table([later], "t")
+    repeated = [row[0].text for row in table.rows if row[1].sub == "the same run as in NVIDIA · tyche_ngpu8"]
+    assert repeated == ["run 3"]
 
 
 @pytest.mark.parametrize("width", [60.0, 120.0, 240.0, 400.0])

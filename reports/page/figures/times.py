@@ -70,7 +70,7 @@ def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
 
 def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Dot strip over all given sets; None when there is no run."""
-    if not any(facts.runs for facts in sets):
+    if not any(facts.drawn for facts in sets):
         return None
     unit = column_unit(sets)
     strips = [
@@ -84,7 +84,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                     fate=run.fate,
                     hint=f"run {run.label}: {unit.text(run.time_s)}, {fate_words(run, facts)}",
                 )
-                for run in facts.runs
+                for run in facts.drawn
             ),
             mean_s=(mean_s := _shown_mean_s(facts)),
             is_score=facts.result.olympic_mean_s is not None,
@@ -93,12 +93,13 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             high_s=facts.interval.high if facts.interval else None,
         )
         for position, facts in enumerate(sets)
+        if not facts.is_repeat
     ]
     lead = strips_sentence(sets)
     if len(sets) == 1:
         lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
     title = "Time to train of every run"
-    description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets)
+    description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets if not facts.is_repeat)
     columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
     rows = [(f"run {run.label}", unit.number(run.time_s), fate_words(run, sets[0])) for run in sets[0].runs]
     has_score = any(facts.result.olympic_mean_s is not None for facts in sets)
@@ -126,10 +127,14 @@ def _mean_name(facts: SetFacts, *, is_lone: bool) -> str:
 
 def strips_sentence(sets: Sequence[SetFacts]) -> str:
     """How many runs, how many without a time, and how much luck there is within a configuration."""
-    num_runs = sum(len(facts.runs) for facts in sets)
-    failed = sum(not run.result.converged for facts in sets for run in facts.runs)
-    text = f"{plural(num_runs, 'run')} of {plural(len(sets), 'configuration')}"
+    drawn = [run for facts in sets for run in facts.drawn]
+    num_repeated = sum(len(facts.runs) for facts in sets) - len(drawn)
+    failed = sum(not run.result.converged for run in drawn)
+    text = f"{plural(len(drawn), 'run')} of {plural(len(sets), 'configuration')}"
     text += f"; {failed} did not converge." if failed else ", all of which converged."
+    if num_repeated:
+        verb = "is one" if num_repeated == 1 else "are runs"
+        text += f" {num_repeated} more {verb} of an earlier configuration submitted again, and drawn once, there."
     spreads = [facts.summary("time_to_train_s") for facts in sets]
     known = [
         spread.coefficient_of_variation
@@ -189,7 +194,7 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
                  and run.result.eval_s is not None]  # fmt: skip
         if len(sets) == 1:
             bars += [_time_bar(f"run {run.label}", [run]) for run in known[:MAX_LINES]]
-        elif known:
+        elif known and not facts.is_repeat:
             bars.append(_time_bar(facts.label, known))
     if not bars:
         return None
@@ -244,7 +249,7 @@ def throughput_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Samples per second in each block, from the attempts' records; None where there are none."""
     drawn: list[tuple[str, BlockLine]] = []
     for position, facts in enumerate(sets):
-        for run in facts.runs:
+        for run in facts.drawn:
             points = tuple(_block_points(run.record.blocks)) if run.record else ()
             name = f"{facts.label}: run {run.label}" if len(sets) > 1 else f"run {run.label}"
             if points and len(drawn) < MAX_LINES:

@@ -66,7 +66,7 @@ def _drawn(group: Sequence[SetFacts]) -> list[_Drawn]:
     return [
         _Drawn(facts=facts, run=run, hue=hue_number(position, group))
         for position, facts in enumerate(group)
-        for run in facts.runs
+        for run in facts.drawn
         if any(evaluation.epoch_num is not None for evaluation in run.result.evaluations)
     ]
 

@@ -54,7 +54,10 @@ def _chart(
             is_passed=found.status == "passed",
         )
         for facts, found in judged
-        if found is not None and found.mean_epochs is not None and (facts.result.runs[0].global_batch_size or 0) > 0
+        if found is not None
+        and found.mean_epochs is not None
+        and not facts.is_repeat
+        and (facts.result.runs[0].global_batch_size or 0) > 0
     ]
     drawn = [
         Point(batch_size=point.global_batch_size, mean=point.mean, deviation=point.stdev, least=point.min_epochs)

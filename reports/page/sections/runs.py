@@ -231,7 +231,7 @@ def _started(line: _Line) -> str:
     return (started or MISSING) if moment is None else utc(moment).removesuffix(" UTC")
 
 
-def _status_cell(line: _Line) -> Cell | str:
+def _status_cell(line: _Line) -> Cell:
     run = line.run
     if run is None:
         record = line.record
@@ -241,7 +241,8 @@ def _status_cell(line: _Line) -> Cell | str:
     if run.fate == "failed":
         reason = run.result.abort_reason or run.result.status
         return Cell(text=f"✕ {words}" + (f" ({printable(reason, 80)})" if reason else ""), kind="bad")
-    return f"{'○' if run.is_dropped else '●'} {words}"
+    repeated = f"the same run as in {run.repeats}" if run.repeats else ""
+    return Cell(text=f"{'○' if run.is_dropped else '●'} {words}", sub=repeated)
 
 
 def _stopped(run: RunFacts, unit: TimeUnit) -> str:

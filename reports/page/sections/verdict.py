@@ -357,6 +357,8 @@ def names(labels: Sequence[str], most: int = 3) -> str:
 
 def _warnings(facts: SetFacts) -> tuple[str, ...]:
     found = []
+    for label, number in Counter(run.repeats for run in facts.runs if run.repeats).items():
+        found.append(f"{number} of its {plural(len(facts.runs), 'run')} are those of {label}, and drawn once, there.")
     if facts.result.score_s is None:
         found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
     elif facts.result.rcp_outcome in ("failed", "missing"):

@@ -22,19 +22,15 @@ _Place = tuple[RunResult, JudgedSet]
 
 
 def _twins(sets: Iterable[JudgedSet]) -> Iterator[tuple[_Place, _Place]]:
-    """Runs that an earlier set holds too: the same bytes, or the same run_start to the millisecond and the same
-    qualities."""
+    """Runs that an earlier set holds too."""
     seen: dict[object, _Place] = {}
     for judged in sets:
         for run in judged.runs:
-            marks: list[object] = [run.log_sha256]
-            if run.started_ms is not None and run.evaluations:
-                marks.append((run.started_ms, tuple(each.quality for each in run.evaluations)))
-            found = next((seen[mark] for mark in marks if mark in seen), None)
+            found = next((seen[identity] for identity in run.identities if identity in seen), None)
             if found is not None and found[1] is not judged:
                 yield (run, judged), found
-            for mark in marks:
-                seen.setdefault(mark, (run, judged))
+            for identity in run.identities:
+                seen.setdefault(identity, (run, judged))
 
 
 def _problem(run: RunResult, other: RunResult, severity: Severity | None = None) -> Problem:
