@@ -10,6 +10,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import ResultPath
 from harness.cli.output import echo_others, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -31,7 +32,7 @@ _RULESET = click.option(
 
 
 @click.command()
-@click.argument("paths", metavar="PATH...", nargs=-1, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="PATH...", nargs=-1, type=ResultPath())
 @_BENCHMARK
 @_RULESET
 @form_option(
@@ -115,7 +116,7 @@ def check(
 
 
 @click.command()
-@click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("paths", metavar="DIR...", nargs=-1, required=True, type=ResultPath())
 @_BENCHMARK
 @_RULESET
 @form_option("table", "json", "csv", "md")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.options import ResultPath
 from harness.cli.output import echo_others, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -40,8 +41,8 @@ def confidence_level(text: str) -> float:
 
 
 @click.command()
-@click.argument("base", metavar="BASE", type=click.Path(path_type=Path))
-@click.argument("news", metavar="NEW...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("base", metavar="BASE", type=ResultPath())
+@click.argument("news", metavar="NEW...", nargs=-1, required=True, type=ResultPath())
 @click.option(
     "--min-effect",
     type=effect,
@@ -72,8 +73,9 @@ def compare(
 ) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
-    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', or files
-    of 'report --format json'; NEW may hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
+    BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', names of
+    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may
+    hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
     'inconclusive', which takes more runs; quality is compared by differences of AUC and is 'better' or 'worse'. A
     regression is a slower time to train, or an inconclusive one with a slower factor while neither convergence nor
     throughput is faster, or a worse quality. Runs that share seeds are compared in pairs.
@@ -128,15 +130,16 @@ def _effect_on(side: "Side", value: float, unit: str | None) -> float:
 
 
 @click.command()
-@click.argument("a", metavar="A", type=click.Path(path_type=Path))
-@click.argument("b", metavar="B", type=click.Path(path_type=Path))
+@click.argument("a", metavar="A", type=ResultPath())
+@click.argument("b", metavar="B", type=ResultPath())
 @click.option("-v", "--verbose", is_flag=True, help="List what is identical, too.")
 @form_option("table", "json", "md", text="Output form; json has everything.")
 def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
-    """Show what differs between two configurations: settings, software, system, and what the logs say of them.
+    """Show what differs between two results: settings, software, system, and what the logs say of them.
 
-    A and B are a run set or measurement of this harness, a result directory of anyone's, a log, or a file of
-    'report --format json'. Every value comes with its source: the definition, a file, an option, the log's line.
+    A and B are a run set or measurement of this harness or its name, a result directory of anyone's, a log, or a file
+    of 'report --format json' (FILE:NAME is one of several). Every
+    value comes with its source: the definition, a file, an option, the log's line.
     """
     from reports.comparison.difference import describe, find_difference
     from reports.views.difference import difference_blocks

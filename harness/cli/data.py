@@ -81,13 +81,15 @@ def verify(what: str, data_root: Path | None) -> None:
     if not folder.is_dir():
         from harness.config.catalog import load_entry
         from reference_models.data.registry import locate_dataset, open_dataset
+        from rules.logs.text import plural
 
         config = load_entry(what).workload.data
         folder = locate_dataset(config, data_root)
         opened = open_dataset(folder, config)
         if config.kind.startswith("mlperf_"):
             sizes = sum(opened.files.values())
-            click.echo(f"{folder}: {len(opened.files)} files, {sizes:,} bytes: sizes agree with the definition")
+            files = plural(len(opened.files), "file")
+            click.echo(f"{folder}: {files}, {sizes:,} bytes: sizes agree with the definition")
             click.echo("the owner of these files publishes no digest, so contents were not compared", err=True)
             return
     manifest = read_manifest(folder)

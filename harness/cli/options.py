@@ -11,6 +11,8 @@ import click
 from reference_models.config.sections import COMM_PRECISIONS, SHARDING_TYPES
 
 if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
+
     from harness.config.run_config import Override
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -33,6 +35,33 @@ def benchmarks() -> Iterable[str]:
     from rules.benchmarks.loader import shipped_names
 
     return shipped_names()
+
+
+class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """A path, or the name of a set in the results folder: its folder's, the label of --name, or `latest`."""
+
+    name = "path"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
+        from harness.run_sets.names import find_named, results_folder
+
+        path = Path(value)
+        if path.exists() or path.is_symlink() or str(value) == "-":
+            return path
+        found = find_named(str(value), results_folder())
+        if len(found) > 1:
+            listed = "".join(f"\n  {folder}" for folder in found)
+            self.fail(f"{value!r} is the name of several sets; give one of them:{listed}", param, ctx)
+        return found[0] if found else path
+
+    def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
+        from click.shell_completion import CompletionItem
+
+        from harness.run_sets.names import LATEST, results_folder, sets_of
+
+        names = [path.name for path in sets_of(results_folder())]
+        found = [name for name in (*names, *([LATEST] if names else [])) if name.startswith(incomplete)]
+        return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
 
 
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))

@@ -5,13 +5,14 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import ResultPath
 from harness.cli.output import echo_others
 
 _DEFAULT_PAGE = Path("report.html")
 
 
 @click.command()
-@click.argument("paths", nargs=-1, required=True, type=click.Path(path_type=Path), metavar="PATH...")
+@click.argument("paths", nargs=-1, required=True, type=ResultPath(), metavar="PATH...")
 @click.option(
     "-o", "--output", type=click.Path(path_type=Path),
     help="File to write.  [default: report.html; stdout for the other formats]",

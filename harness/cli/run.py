@@ -59,6 +59,7 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
+    from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import (
         num_runs_of,
         prepare,
@@ -67,6 +68,7 @@ def run(
         resolve_for,
     )
     from harness.run_sets.runner import RunRequest, start_set
+    from reports.text.formatting import plural
 
     kind, options = asked_kind(given, timeout_s)
     launched_ranks = externally_launched_ranks(run_index, kind)
@@ -98,13 +100,17 @@ def run(
             click.echo(summary)
         return
     run_set = start_set(config, prepared, request)
+    link_latest(run_set.folder)
     if not kind.is_scored:
         measure_and_show(run_set.folder, quiet=quiet)
         return
     if not quiet:
+        runs, threads = plural(request.num_runs, "run"), plural(prepared.num_threads, "thread")
+        ranks = config.workload.runtime.ranks
         click.echo(
-            f"{config.benchmark.name}: {request.num_runs} runs to AUC {config.benchmark.quality.target:g} on "
-            f"{config.workload.runtime.device}, {prepared.num_threads} threads, in {run_set.folder}",
+            f"{config.benchmark.name}: {runs} to AUC {config.benchmark.quality.target:g} on "
+            f"{config.workload.runtime.device}, {threads if ranks == 1 else f'{ranks} ranks of {threads}'}, in "
+            f"{run_set.folder}",
             err=True,
         )
     complete_and_finish(run_set.folder, quiet=quiet)

@@ -76,9 +76,11 @@ def sweep(
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
     from harness.config.seeds import draw_base_seed
+    from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import prepare_sweep, start_sweep
+    from reports.text.formatting import plural
 
     kind, options = asked_kind(given, timeout_s)
     if strict_env:
@@ -109,8 +111,10 @@ def sweep(
         ),
         with_profile=with_profile,
     )
+    link_latest(folder)
     if not quiet:
-        click.echo(f"{len(configurations)} configurations, {num_runs} runs each, in {folder}", err=True)
+        each = f"{plural(num_runs, 'run')} each"
+        click.echo(f"{plural(len(configurations), 'configuration')}, {each}, in {folder}", err=True)
     complete_and_show(folder, form=form, quiet=quiet)
 
 

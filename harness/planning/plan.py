@@ -18,7 +18,7 @@ from reference_models.process.errors import ConfigError, DatasetError, DeviceErr
 from reference_models.process.world import SingleProcess
 from reference_models.registry import refuse_impossible_runtime
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
-from reports.text.formatting import count, duration, num_bytes, si
+from reports.text.formatting import count, duration, num_bytes, plural, si
 from rules.logs import keys
 
 PROCESS_BYTES = 300 << 20
@@ -176,10 +176,10 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
     benchmark, problems = config.benchmark, []
     if num_runs < benchmark.score.num_runs:
         problems.append(
-            f"{num_runs} runs: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
+            f"{plural(num_runs, 'run')}: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
         )
     elif num_runs > benchmark.score.num_runs:
-        problems.append(f"{num_runs} runs: the score takes exactly {benchmark.score.num_runs}.")
+        problems.append(f"{plural(num_runs, 'run')}: the score takes exactly {benchmark.score.num_runs}.")
     if schedule is None:
         return problems
     if schedule.steps_per_epoch == 0:

@@ -24,6 +24,10 @@ _FIELDS = (
 )  # fmt: skip
 
 
+NOT_APPLICABLE = "N/A"
+"""What published descriptions say of accelerators that a system does not have."""
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Accelerator:
     """One device; None where it does not say. `num_links` counts active NVLink links."""
@@ -65,7 +69,7 @@ def describe_accelerators(found: Accelerators) -> dict[str, Found]:
         return {}
     fields = {"accelerators_per_node": Found(str(len(found.devices)), source)}
     if not found.devices:
-        return fields | dict.fromkeys(_FIELDS, Found("", f"{source}: no accelerator"))
+        return fields | dict.fromkeys(_FIELDS, Found(NOT_APPLICABLE, f"{source}: no accelerator"))
     first = found.devices[0]
     names = sorted({str(device.model_name) for device in found.devices})
     shown = (

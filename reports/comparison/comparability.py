@@ -5,7 +5,7 @@ from itertools import islice
 
 from reports.comparison.records import Change
 from reports.facts.sides import Side
-from reports.text.formatting import printable
+from reports.text.formatting import plural, printable
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
@@ -43,7 +43,7 @@ def why_refused(base: Side, new: Side) -> str | None:
     twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)
-        return f"{number} of the runs are on both sides (equal logs): did a pattern match twice?"
+        return f"{plural(number, 'run is', 'runs are')} on both sides (equal logs): did a pattern match twice?"
     return None
 
 
@@ -62,9 +62,14 @@ def systems_differ(base: Side, new: Side) -> bool:
     """Whether the sides were measured on different systems, by their descriptions where both have one."""
     of_base, of_new = dict(base.hardware), dict(new.hardware)
     if of_base and of_new:
-        return any(of_base[key].strip() != of_new[key].strip() for key in of_base.keys() & of_new.keys())
+        return any(_said(of_base[key]) != _said(of_new[key]) for key in of_base.keys() & of_new.keys())
     # Without a name, or without a description and a name of its own, nothing says that they differ.
     return base.system is not None and new.system is not None and base.system != new.system
+
+
+def _said(text: str) -> str:
+    """A field's value; what does not apply to a system is said as N/A, or not at all."""
+    return "" if text.strip().upper() == "N/A" else text.strip()
 
 
 def list_changes(base: Side, new: Side) -> tuple[Change, ...]:

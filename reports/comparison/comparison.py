@@ -28,7 +28,7 @@ from reports.statistics.ratios import (
     paired_difference,
     welch_difference,
 )
-from reports.text.formatting import percent
+from reports.text.formatting import percent, plural
 
 CONFIDENCE = 0.95
 DRIFT_REACH = 2.0
@@ -265,7 +265,8 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
                 f"the {side.num_converged} that did"
             )
     if pairing.num_shared and not pairing.is_paired:
-        notes.append(f"{pairing.num_shared} seeds are shared, too few of the runs to compare them in pairs")
+        shared = plural(pairing.num_shared, "seed is", "seeds are")
+        notes.append(f"{shared} shared, too few of the runs to compare them in pairs")
     if base.round != new.round and base.round is not None and new.round is not None:
         notes.append(f"different rounds: {base.round} and {new.round}")
     return tuple(notes)

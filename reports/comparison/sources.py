@@ -98,7 +98,8 @@ def one_side(path: Path) -> Side:
 def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
     """The only configuration that was found at `path`. Raises InputError that lists them where there are several."""
     if len(found) > 1:
-        shown = "".join(f"\n  {printable(name_of(configuration))}" for configuration in found[:12])
+        file = f"{printable(path)}:" if is_document(path) else ""
+        shown = "".join(f"\n  {file}{printable(name_of(configuration))}" for configuration in found[:12])
         more = f"\n  and {len(found) - 12} more" if len(found) > 12 else ""
         raise InputError(f"{printable(path)}: holds {len(found)} configurations; give one of them:{shown}{more}")
     return found[0]

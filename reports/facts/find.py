@@ -15,26 +15,34 @@ _RUN_SET = re.compile(r"\A(.+)-\d{8}T\d{6}Z\Z")
 
 def brief_name(facts: SetFacts) -> str:
     """The name that somebody chose for a run set of our own, without benchmark and moment; else its label."""
-    if facts.result_set.root is None:
-        return facts.label
-    return _RUN_SET.sub(r"\1", facts.label.removeprefix(f"{facts.benchmark}-"))
+    return facts.label if facts.result_set.root is None else brief_label(facts.label, facts.benchmark)
+
+
+def brief_label(label: str, benchmark: str | None) -> str:
+    """What is between benchmark and moment in the label of a run set."""
+    return _RUN_SET.sub(r"\1", label.removeprefix(f"{benchmark}-"))
 
 
 def find_by_label(sets: Sequence[SetFacts], name: str, option: str) -> SetFacts:
-    """The set of that label or chosen name, or whose label is the only one that holds it, in upper or lower case.
+    """The set of that label or chosen name, as `find_index` finds it."""
+    return sets[find_index([facts.label for facts in sets], [brief_name(facts) for facts in sets], name, option)]
+
+
+def find_index(labels: Sequence[str], names: Sequence[str], name: str, option: str) -> int:
+    """The position of a label or of its chosen name, or of the only label that holds it, in upper or lower case.
 
     Raises InputError, which names the `option`, where none or several are meant.
     """
     wanted = name.casefold()
+    both = list(enumerate(zip(labels, names, strict=True)))
     found = (
-        [facts for facts in sets if facts.label == name]
-        or [facts for facts in sets if brief_name(facts) == name]
-        or [facts for facts in sets if wanted in (facts.label.casefold(), brief_name(facts).casefold())]
-        or [facts for facts in sets if wanted in facts.label.casefold()]
+        [index for index, (label, _) in both if label == name]
+        or [index for index, (_, brief) in both if brief == name]
+        or [index for index, (label, brief) in both if wanted in (label.casefold(), brief.casefold())]
+        or [index for index, (label, _) in both if wanted in label.casefold()]
     )
     if len(found) == 1:
         return found[0]
-    labels = [facts.label for facts in sets]
     close = get_close_matches(name, labels, n=1)
     meant = f" Did you mean {close[0]!r}?" if close and not found else ""
     why = "is no configuration here" if not found else "fits several configurations"

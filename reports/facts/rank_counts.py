@@ -71,7 +71,8 @@ def ranked_set(facts: SetFacts) -> RankedSet | None:
     if not (ranks.isdecimal() and ranks.isascii() and len(ranks) < 8 and 0 < int(ranks) < _MAX_RANKS):
         return None
     system = dict(facts.records.system)
-    hardware = [(key, system.get(key, "")) for key in ("accelerator_model_name", "host_processor_model_name")]
+    named = ("accelerator_model_name", "host_processor_model_name")
+    hardware = [(key, system.get(key, "").replace("N/A", "")) for key in named]
     threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"
     own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")

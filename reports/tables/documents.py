@@ -9,6 +9,7 @@ from typing import Any, NoReturn
 import msgspec
 
 from reports.facts.facts import gather
+from reports.facts.find import brief_label, find_index
 from reports.tables.records import ReportDocument, SetMember
 from reports.tables.rows import document_of
 from reports.text.formatting import distinct_labels, num_bytes, printable
@@ -26,7 +27,14 @@ def json_text(document: msgspec.Struct) -> str:
 
 
 def is_document(path: Path) -> bool:
-    return path.suffix.lower() == ".json" and not path.is_dir()
+    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it."""
+    return not path.is_dir() and _split(path)[0].suffix.lower() == ".json"
+
+
+def _split(path: Path) -> tuple[Path, str | None]:
+    """A file and the name of a configuration in it; a path that exists has none."""
+    file, colon, name = str(path).partition(".json:")
+    return (Path(f"{file}.json"), name) if colon and not path.exists() else (path, None)
 
 
 def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
@@ -41,7 +49,11 @@ def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> Re
 
 
 def read_document(path: Path) -> ReportDocument:
-    """The document in an exported JSON file. Raises InputError for anything that is not one."""
+    """The document in an exported JSON file, of FILE:NAME that configuration alone, by its label or a part of it.
+
+    Raises InputError for anything that is none, and for a name that fits none or several.
+    """
+    path, name = _split(path)
     try:
         about = path.stat()
         if not stat.S_ISREG(about.st_mode) or about.st_size > MAX_FILE_BYTES:
@@ -51,7 +63,14 @@ def read_document(path: Path) -> ReportDocument:
         raise InputError(f"{printable(path)}: no such file.") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         _refuse(printable(path), f"not readable JSON: {printable(error, 120)}")
-    return document_from(content, printable(path))
+    document = document_from(content, printable(path))
+    if name is None:
+        return document
+    members = document.configurations
+    labels = [member.configuration for member in members]
+    names = [brief_label(member.configuration, member.benchmark) for member in members]
+    chosen = members[find_index(labels, names, name, f"{printable(path)}:")]
+    return msgspec.structs.replace(document, configurations=(chosen,))
 
 
 def document_from(content: Any, source: str) -> ReportDocument:

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from rules.logs.text import plural as plural
 from rules.logs.text import printable as escape_controls
 
 MISSING = "—"
@@ -185,11 +186,6 @@ def epoch_ms(text: str | None) -> float | None:
 def short_digest(digest: str | None) -> str:
     """First 12 characters of a digest."""
     return MISSING if not digest else printable(digest)[:12]
-
-
-def plural(number: int, noun: str, nouns: str | None = None) -> str:
-    """'1 run', '5 runs'."""
-    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
 
 
 def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:

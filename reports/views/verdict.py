@@ -97,7 +97,7 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
             *(_parts(verdict, None if max_places is None else MAX_PARTS) if is_tree else ()),
             *([FindingList(id="findings", groups=groups)] if groups else []),
             *(
-                [Prose(text=f"{statuses['pass']} judgements passed, {statuses['skip']} did not apply")]
+                [Prose(text=f"{plural(statuses['pass'], 'judgement')} passed, {statuses['skip']} did not apply")]
                 if verdict.outcomes
                 else []
             ),

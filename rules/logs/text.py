@@ -14,6 +14,11 @@ def printable(text: str) -> str:
     return "".join(c if c.isprintable() else repr(c)[1:-1] for c in text)
 
 
+def plural(number: int, noun: str, nouns: str | None = None) -> str:
+    """Return '1 run', '5 runs'."""
+    return f"{number:,} {noun if number == 1 else nouns or noun + 's'}"
+
+
 def letters(text: str) -> str:
     """Return a name without case and punctuation: two spellings of one name are equal."""
     return "".join(character for character in text.casefold() if character.isalnum())

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.logs.log import as_number
-from rules.logs.text import printable
+from rules.logs.text import plural, printable
 from rules.scoring.energy import SetPower, olympic_energy_j
 from rules.scoring.rcp import judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
@@ -64,14 +64,14 @@ def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str
         return f"the set mixes benchmarks: {benchmark.name} and {', '.join(others)}"
     needed, drop = benchmark.score.num_runs, benchmark.score.drop
     if len(runs) < needed:
-        return f"incomplete: {len(runs)} of {needed} runs"
+        return f"incomplete: {len(runs)} of {plural(needed, 'run')}"
     if len(runs) > needed:
-        return f"{len(runs)} runs, and the score is over exactly {needed}"
+        return f"{plural(len(runs), 'run')}, and the score is over exactly {needed}"
     if len({run.global_batch_size for run in runs}) > 1:
         return "the runs differ in global_batch_size"
     failed = sum(not run.converged for run in runs)
     if failed > drop:
-        return f"{failed} of {needed} runs did not converge; at most {drop} may, as the dropped slowest"
+        return f"{failed} of {plural(needed, 'run')} did not converge; at most {drop} may, as the dropped slowest"
     return None
 
 

@@ -294,6 +294,13 @@ CASES = [
     _case("SY107", describe(number_of_nodes="two"), f"{SYSTEM}.json"),
     _mild("SY108", describe(cooling=""), f"{SYSTEM}.json"),
     _mild(
+        "SY108",
+        describe(accelerators_per_node="8", accelerator_model_name=""),
+        f"{SYSTEM}.json",
+        describe(accelerators_per_node="0", accelerator_model_name="", accelerator_interconnect=""),
+        name="no accelerators",
+    ),
+    _mild(
         "SY109",
         after(good, lambda top: write(p := top / "systems" / f"{SYSTEM}.json", "\ufeff" + p.read_text())),
         f"{SYSTEM}.json",

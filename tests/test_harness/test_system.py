@@ -163,7 +163,7 @@ def test_no_accelerator_is_a_zero_only_where_one_would_be_seen(tmp_path: Path) -
     root = tree(tmp_path / "none", {pci.format(1): "0x020000"})
     found = describe_accelerators(read_accelerators(root))
     assert found["accelerators_per_node"].value == "0"
-    assert found["accelerator_model_name"].value == ""
+    assert found["accelerator_model_name"].value == found["accelerator_interconnect"].value == "N/A"
     root = tree(tmp_path / "one", {pci.format(1): "0x030200", pci.format(2): "0x120000"})
     found = describe_accelerators(read_accelerators(root))
     assert values(dict(found)) == {"accelerators_per_node": "2"}

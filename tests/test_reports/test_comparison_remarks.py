@@ -101,6 +101,12 @@ def test_a_missing_description_is_no_other_system() -> None:
     assert compare(base, make_side("b", LUCK, SLOW, system="other")).is_cross_system
 
 
+def test_no_accelerator_is_the_same_whether_it_is_said_as_not_applicable_or_not_at_all() -> None:
+    sides = [make_side("a", LUCK, RATES, hardware=(("accelerator_model_name", text),)) for text in ("N/A", "", "A")]
+    assert not compare(sides[0], sides[1]).is_cross_system
+    assert compare(sides[0], sides[2]).is_cross_system
+
+
 def test_other_software_is_listed_among_what_differs() -> None:
     content = run_set_content(harness_version="0.2.0", environment={"commit": "abc", "num_cores": 2})
     record = convert(content, RunSetRecord)

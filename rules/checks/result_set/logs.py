@@ -9,7 +9,7 @@ from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
 from rules.logs.log import RunLog
-from rules.logs.text import letters, show
+from rules.logs.text import letters, plural, show
 from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
@@ -31,7 +31,7 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
-        yield Problem("too few runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs")
+        yield Problem("too few runs", found=plural(len(subject.logs), "run"), expected=plural(needed, "run"))
 
 
 @rule(
@@ -49,7 +49,10 @@ def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
     severity: Severity = "error" if subject.benchmark.status == "official" else "warning"
     if len(subject.logs) > needed:
         yield Problem(
-            "too many runs", found=f"{len(subject.logs)} runs", expected=f"{needed} runs", severity=severity
+            "too many runs",
+            found=plural(len(subject.logs), "run"),
+            expected=plural(needed, "run"),
+            severity=severity,
         )
 
 

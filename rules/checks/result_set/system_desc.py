@@ -8,7 +8,7 @@ from pathlib import Path
 from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
-from rules.logs.text import letters, show
+from rules.logs.text import letters, plural, show
 from rules.records.system import SYSTEM_FIELDS
 from rules.tree.system_desc import COUNTS, STATUSES, as_count
 
@@ -208,12 +208,15 @@ def counts_are_whole(subject: SetSubject) -> Iterator[Problem]:
     requires={"SY101", "SY102"},
 )
 def responses_are_meaningful(subject: SetSubject) -> Iterator[Problem]:
-    """Fields for which the rules require a meaningful response are not empty. The official checker accepts empty
-    ones, and published descriptions have many."""
-    empty = [field for field in _MEANINGFUL if subject.system_fields.get(field) in ("", None, {}, [])]
+    """Fields for which the rules require a meaningful response are not empty; of accelerators only where there are
+    some. The official checker accepts empty ones, and published descriptions have many."""
+    fields = subject.system_fields
+    has_none = as_count(fields.get("accelerators_per_node")) == 0
+    needed = [field for field in _MEANINGFUL if not (has_none and field.startswith("accelerator_"))]
+    empty = [field for field in needed if fields.get(field) in ("", None, {}, [])]
     if empty:
         yield Problem(
-            f"{len(empty)} fields are empty",
+            plural(len(empty), "empty field"),
             found=", ".join(empty[:5]) + (", …" if len(empty) > 5 else ""),
             expected="a meaningful response",
         )

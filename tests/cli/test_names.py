@@ -1,0 +1,95 @@
+"""Results by name: sets of the results folder, its latest one, and one configuration of an exported file."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from log_builder import make_runs
+from report_builder import write_run_set
+
+from harness.run_sets.names import find_named, link_latest
+from rules.benchmarks.loader import load_benchmark
+
+
+@pytest.fixture
+def results(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder of four sets, two of them called `twice`, given by the environment."""
+    folder = tmp_path / "made"
+    tiny = load_benchmark("dlrm_tiny")
+    write_run_set(folder / "dlrm_tiny-base-20260101T000000Z")
+    write_run_set(folder / "dlrm_tiny-new-20260102T000000Z-2", runs=make_runs(tiny, throughput=15_000.0))
+    for moment in ("20260103T000000Z", "20260104T000000Z"):
+        write_run_set(folder / f"dlrm_tiny-twice-{moment}")
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", str(folder))
+    monkeypatch.chdir(tmp_path)
+    return folder
+
+
+def test_a_set_has_its_folders_name_and_its_label(results: Path) -> None:
+    assert find_named("base", results) == find_named("dlrm_tiny-base-20260101T000000Z", results)
+    assert find_named("new", results) == [results / "dlrm_tiny-new-20260102T000000Z-2"]
+    assert [path.name[-5:] for path in find_named("twice", results)] == ["0000Z", "0000Z"]
+    assert find_named("dlrm_tiny", results) == find_named("nothing", results) == find_named("../made", results) == []
+
+
+def test_compare_diff_check_score_and_report_take_names(command: Any, results: Path) -> None:
+    code, out, err = command("compare", "base", "new")
+    assert (code, err) == (
+        0,
+        "",
+    ) and "dlrm_tiny-new-20260102T000000Z-2 against dlrm_tiny-base-20260101T000000Z" in out
+    assert command("diff", "base", "new")[0] == 0
+    assert command("score", "base", "--format", "csv")[1].count("\n") == 2
+    assert "dlrm_tiny-base-20260101T000000Z" in command("check", "base", "--no-second-opinion")[1]
+    assert command("report", "base", "--format", "csv", "--no-second-opinion")[1].count("dlrm_tiny-base") >= 5
+
+
+def test_a_name_of_several_sets_is_an_error_that_lists_them(command: Any, results: Path) -> None:
+    code, _, err = command("score", "twice")
+    assert code == 2 and "several sets" in err
+    assert "dlrm_tiny-twice-20260103T000000Z" in err and "dlrm_tiny-twice-20260104T000000Z" in err
+
+
+def test_a_path_wins_over_a_name(command: Any, results: Path, tmp_path: Path) -> None:
+    write_run_set(tmp_path / "base", runs=make_runs(load_benchmark("dlrm_tiny"), 3))
+    (record,) = json.loads(command("score", "base", "--format", "json")[1])["scores"]
+    assert record["num_runs"] == 3
+    assert command("score", "nowhere")[0] == 8
+
+
+def test_latest_leads_to_the_newest_set_and_is_not_listed_beside_it(command: Any, results: Path) -> None:
+    for name in ("dlrm_tiny-base-20260101T000000Z", "dlrm_tiny-new-20260102T000000Z-2"):
+        link_latest(results / name)
+    assert (results / "latest").resolve() == results / "dlrm_tiny-new-20260102T000000Z-2"
+    assert "dlrm_tiny-new" in command("score", "latest")[1]
+    assert len(json.loads(command("history", results, "--format", "json")[1])["run_sets"]) == 4
+
+
+def test_a_file_called_latest_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "latest").write_text("mine")
+    link_latest(write_run_set(tmp_path / "set"))
+    assert (tmp_path / "latest").read_text() == "mine" and len(list(tmp_path.iterdir())) == 2
+
+
+def test_one_configuration_of_an_export_is_chosen_by_its_name(command: Any, results: Path, tmp_path: Path) -> None:
+    export = tmp_path / "all.json"
+    export.write_text(command("report", results, "--format", "json", "--no-second-opinion")[1])
+    code, _, err = command("compare", export, results)
+    assert code == 8 and f"{export}:dlrm_tiny-base-20260101T000000Z" in err
+    code, out, err = command("compare", f"{export}:base", f"{export}:new")
+    assert (code, err) == (
+        0,
+        "",
+    ) and "dlrm_tiny-new-20260102T000000Z-2 against dlrm_tiny-base-20260101T000000Z" in out
+    assert command("diff", f"{export}:base", f"{export}:new")[0] == 0
+    rows = command("report", f"{export}:new", "--format", "csv")[1].splitlines()[1:]
+    assert len(rows) >= 5 and all(row.startswith("dlrm_tiny-new") for row in rows)
+    code, _, err = command("compare", f"{export}:twice", "base")
+    assert code == 8 and "fits several configurations" in err
+
+
+def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Path, tmp_path: Path) -> None:
+    odd = tmp_path / "r.json:base.json"
+    odd.write_text(command("report", "new", "--format", "json", "--no-second-opinion")[1])
+    assert command("report", odd, "--format", "csv")[1].count("\ndlrm_tiny-new") >= 5
