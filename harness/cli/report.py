@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Literal
 
 import click
 
@@ -37,6 +38,10 @@ _DEFAULT_PAGE = Path("report.html")
     help="Of the system, in any currency: adds the cost to train, derived from the Olympic mean. With NAME, a "
     "configuration's name or a part of it, of that one alone; repeatable.",
 )  # fmt: skip
+@click.option(
+    "--sort", "order", type=click.Choice(["files", "score"]), default="files", show_default=True,
+    help="Order of the configurations [html, md]: that of the files, or the fastest first. No ranking.",
+)  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official compliance checker.")
 def report(
     paths: tuple[Path, ...],
@@ -46,6 +51,7 @@ def report(
     benchmark_file: Path | None,
     output_format: str,
     prices: tuple[str, ...],
+    order: Literal["files", "score"],
     no_second_opinion: bool,
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
@@ -76,7 +82,7 @@ def report(
     except InputError as error:
         # A name on the command line, not a file, is wrong.
         raise click.UsageError(str(error)) from None
-    text = render_report(gathered, output_format=output_format, title=title, baseline=base)
+    text = render_report(gathered, output_format=output_format, title=title, baseline=base, order=order)
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

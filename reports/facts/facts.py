@@ -25,6 +25,7 @@ from rules.tree.result_set import ResultSet
 
 Fate = Literal["counted", "dropped", "failed"]
 Status = Literal["own", "official", "unknown"]
+Order = Literal["files", "score"]
 Standing = Literal["own", "unknown", "unverified", "published"]
 """As Status; a result under an official name is unverified where this harness made its logs, else published: whether
 MLCommons has verified that one is not known here."""
@@ -196,6 +197,18 @@ def with_repeats(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
         for key in (key for of_run in keys for key in of_run):
             seen.setdefault(key, facts.label)
     return tuple(marked)
+
+
+def in_order(sets: Sequence[SetFacts], order: Order) -> tuple[SetFacts, ...]:
+    """By score: INVALID sets after the others, sets without a score last."""
+    if order == "files":
+        return tuple(sets)
+
+    def place(facts: SetFacts) -> tuple[bool, bool, float]:
+        score_s = facts.result.score_s
+        return score_s is None, facts.verdict.outcome == "invalid", score_s or 0.0
+
+    return tuple(sorted(sets, key=place))
 
 
 def standing_of(status: Status, result_set: ResultSet, result: BenchmarkResult) -> Standing:

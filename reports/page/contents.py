@@ -7,7 +7,7 @@ from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, portions, table_of
 from reports.document.page import PageSection
-from reports.facts.facts import SetFacts
+from reports.facts.facts import Order, SetFacts
 from reports.page.figures.times import (
     MAX_HUES,
     bounds_text,
@@ -21,25 +21,26 @@ from reports.page.figures.times import (
 from reports.page.sections.comparison import comparison_sections
 from reports.page.sections.convergence import convergence_section
 from reports.page.sections.reference import reference_section
+from reports.page.sections.remarks import names
 from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
 from reports.page.sections.scaling import scaling_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
-from reports.page.sections.verdict import names, verdict_section
+from reports.page.sections.verdict import verdict_section
 from reports.text.formatting import plural
 
 MAX_STRIPS = 24
 
 
 def group_sections(
-    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str
+    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str, order: Order
 ) -> tuple[PageSection, ...]:
     """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
     systems, reproduction; those that the records have nothing for are left out."""
     made = (
-        verdict_section(group, id_, comparisons),
+        verdict_section(group, id_, comparisons, order),
         _strips_section(group, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),

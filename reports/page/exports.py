@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
-from reports.facts.facts import SetFacts
+from reports.facts.facts import Order, SetFacts, in_order
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_notes, verdict_table
@@ -26,15 +26,16 @@ def export_csv(sets: Sequence[SetFacts]) -> str:
     return frame_csv(runs_frame(document_of(sets)))
 
 
-def export_markdown(sets: Sequence[SetFacts]) -> str:
+def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
     """The verdict tables, one per group of comparable configurations."""
     blocks: list[Block] = []
     groups = comparable_groups(sets)
-    for index, group in enumerate(groups):
+    for index, of_files in enumerate(groups):
+        group = in_order(of_files, order)
         blocks += [
             Heading(text=group_heading(groups, index)),
             Prose(text=standing_line([facts.standing for facts in group])),
         ]
-        blocks.append(replace(verdict_table(group, "", compare_group(group, group[0])), caption=""))
-        blocks += [Prose(text=note) for note in verdict_notes(group)]
+        blocks.append(replace(verdict_table(group, "", compare_group(group, of_files[0])), caption=""))
+        blocks += [Prose(text=note) for note in verdict_notes(group, order)]
     return render_markdown(blocks) + "\n"

@@ -11,7 +11,7 @@ from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.document.glossary import GLOSSARY, footnotes, standing_line
 from reports.document.page import GroupView, PageView
-from reports.facts.facts import SetFacts, with_repeats
+from reports.facts.facts import Order, SetFacts, in_order, with_repeats
 from reports.facts.find import brief_name
 from reports.page.contents import group_sections
 from reports.page.gathered import Gathered
@@ -32,15 +32,16 @@ def build_page(
     title: str | None = None,
     now: datetime | None = None,
     baseline: SetFacts | None = None,
+    order: Order = "files",
 ) -> PageView:
     """Make the view of the whole page; `data` is the JSON for programs, already safe to embed.
 
-    `baseline` is what the others of its group are compared with; in other groups it is the first one. A page may
-    consist of sweeps, profiles or measurements alone.
+    `baseline` is what the others of its group are compared with; in other groups it is the first one of the files.
+    `order` is that of a group's configurations. A page may consist of sweeps, profiles or measurements alone.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups(sets)))
-    views = tuple(_group_view(groups, index, baseline) for index in range(len(groups)))
+    views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     measured = measured_sections(gathered.measured)
@@ -115,16 +116,19 @@ def group_heading(groups: Sequence[Sequence[SetFacts]], index: int) -> str:
     return names[index] if number == 1 else f"{names[index]} ({number})"
 
 
-def _group_view(groups: Sequence[Sequence[SetFacts]], index: int, baseline: SetFacts | None) -> GroupView:
-    group, id_ = groups[index], f"group{index + 1}"
-    base = next((facts for facts in group if baseline is not None and facts.index == baseline.index), group[0])
+def _group_view(
+    groups: Sequence[Sequence[SetFacts]], index: int, baseline: SetFacts | None, order: Order
+) -> GroupView:
+    group, id_ = in_order(groups[index], order), f"group{index + 1}"
+    wanted = (facts for facts in group if baseline is not None and facts.index == baseline.index)
+    base = next(wanted, groups[index][0])
     comparisons = compare_group(group, base)
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
         status_line=standing_line([facts.standing for facts in group]),
         has_several=len(group) > 1,
-        sections=group_sections(group, base, comparisons, id_),
+        sections=group_sections(group, base, comparisons, id_, order),
         finding=_finding(comparisons[0]) if len(comparisons) == 1 else "",
     )
 

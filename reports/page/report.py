@@ -11,7 +11,7 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from reports.facts.facts import SetFacts
+from reports.facts.facts import Order, SetFacts
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.gathered import Gathered, gather_everything
 from reports.page.page import build_page
@@ -28,9 +28,8 @@ _EMBEDDED = (
 _EXPORTS: Mapping[str, Callable[[Sequence[SetFacts]], str]] = {
     "json": export_json,
     "csv": export_csv,
-    "md": export_markdown,
 }
-FORMATS = ("html", *_EXPORTS)
+FORMATS = ("html", *_EXPORTS, "md")
 
 
 def write_report(paths: Sequence[Path], output: Path, *, title: str | None = None) -> Path:
@@ -54,18 +53,21 @@ def render_report(
     title: str | None = None,
     now: datetime | None = None,
     baseline: SetFacts | None = None,
+    order: Order = "files",
 ) -> str:
     """Render the report's text in one of FORMATS; all but HTML hold the sets alone.
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
-    with.
+    with, `order` that of the rows of HTML and Markdown.
     """
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
     if output_format in _EXPORTS:
         return _EXPORTS[output_format](gathered.sets)
+    if output_format == "md":
+        return export_markdown(gathered.sets, order)
     data = embed_json(page_data(gathered.sets))
-    return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline))
+    return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 
 
 def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:

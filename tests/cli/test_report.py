@@ -61,6 +61,15 @@ def test_the_baseline_is_the_first_or_the_one_named(dlrmbench: Command, results:
     assert done.stderr.count("other, set") == 1
 
 
+def test_the_rows_are_in_the_order_of_the_files_or_of_the_scores(dlrmbench: Command, results: Path) -> None:
+    for name, throughput in (("aslow", 2_000.0), ("bfast", 9_000.0)):
+        write_run_set(results / name, runs=make_runs(load_benchmark("dlrm_tiny"), throughput=throughput))
+    for options, order in (((), ["aslow", "bfast"]), (("--sort", "score"), ["bfast", "aslow"])):
+        text = dlrmbench("report", results, "--format", "md", *options).stdout
+        assert sorted(order, key=text.index) == order
+        assert "no ranking" in text
+
+
 def test_a_benchmark_of_ones_own_can_be_given(dlrmbench: Command, results: Path) -> None:
     text = load_benchmark("dlrm_tiny").path.read_text(encoding="utf-8").replace('"dlrm_tiny"', '"mine"', 1)
     (results.parent / "mine.toml").write_text(text, encoding="utf-8")

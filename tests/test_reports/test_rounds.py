@@ -11,7 +11,7 @@ from round_builder import HPE_SYSTEMS, INVALID_LABEL, write_rounds
 
 from reports.charts.svg import fit_names, text_width
 from reports.document.blocks import Bullets, FindingList, Table
-from reports.facts.facts import SetFacts, gather, with_repeats
+from reports.facts.facts import SetFacts, gather, in_order, with_repeats
 from reports.page.figures.times import runs_chart
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
@@ -105,6 +105,39 @@ def test_names_that_differ_in_their_middle_differ_in_every_chart(page: Page) -> 
         named = [text for text in re.findall(r"<text[^>]*>([^<]*)</text>", drawing) if text.startswith("HPE")]
         assert len(named) == len(set(named))
     assert page.html.count("141GB_n2") > 1
+
+
+def test_the_order_is_that_of_scores_on_request_with_what_the_rules_ask_of_a_comparison(
+    rounds: Path, sets: tuple[SetFacts, ...], tmp_path: Path
+) -> None:
+    """INVALID sets after the others, those without a score last; in Markdown as on the page."""
+    first = rounds / "training_results_v5.0" / "HPE" / "results" / HPE_SYSTEMS[0] / "dlrm_dcnv2"
+    shutil.copytree(first, tmp_path / "short")
+    for number in range(3, 10):
+        (tmp_path / "short" / f"result_{number}.txt").unlink()
+    known = (*sets, *gather([tmp_path / "short"], second_opinion=False))
+    ordered = in_order(known, "score")
+    assert (ordered[-2].label, ordered[-1].result.score_s) == (INVALID_LABEL, None)
+    scores = [facts.result.score_s or 0.0 for facts in ordered[:-2]]
+    assert scores == sorted(scores) and len(scores) == 31
+    page, text = (
+        render_report(Gathered(sets=sets), order="score", output_format=output_format)
+        for output_format in ("html", "md")
+    )
+    rows = re.findall(r'<th scope="row"><a href="#set\d+">([^<]+)</a>', page.partition('id="group1-verdicts"')[2])[
+        :32
+    ]
+    assert rows == [facts.label for facts in in_order(sets, "score")]
+    for words in (
+        "in the order of their scores, as was asked for, INVALID ones after the others",
+        "names every difference in version, division, category, verified or unverified status, and number of chips",
+    ):
+        assert words in page and words in text
+    labels = [facts.label for facts in in_order(sets, "score")]
+    assert [text.index(label) for label in labels[:3]] == sorted(text.index(label) for label in labels[:3])
+    assert "as built; Available on-premise" in page
+    # The baseline is that of the order of the files.
+    assert f"<small>{HPE_SYSTEMS[0][:3]}" in page.partition('id="group1-verdicts"')[2].partition("</thead>")[0]
 
 
 def dots(drawing: str) -> int:

@@ -14,7 +14,7 @@ from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Ta
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import bounds_text, sorted_cell
-from reports.page.sections.verdict import names
+from reports.page.sections.remarks import names
 from reports.text.formatting import (
     MINUTES,
     MISSING,

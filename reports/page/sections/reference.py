@@ -9,7 +9,7 @@ from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.reference_points import find_points
 from reports.page.figures.times import hue_number
-from reports.page.sections.verdict import names
+from reports.page.sections.remarks import names
 from reports.text.formatting import count, epochs, printable
 from rules.scoring.rcp import Convergence, ReferencePoint
 

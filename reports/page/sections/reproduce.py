@@ -20,7 +20,7 @@ from reports.facts.energy import explain_missing
 from reports.facts.facts import SetFacts
 from reports.facts.records import commit_of
 from reports.page.figures.cost import energy_records
-from reports.page.sections.verdict import names
+from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, count, plural, printable
 
 MAX_OPEN = 3

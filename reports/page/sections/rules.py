@@ -23,7 +23,7 @@ from reports.document.findings import Placed, group_findings
 from reports.document.glossary import registered
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
-from reports.page.sections.verdict import count_words, level_name, names
+from reports.page.sections.remarks import count_words, level_name, names
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.checks.rule import SEVERITIES, Finding, Outcome
 from rules.checks.verdict import Verdict

@@ -6,7 +6,7 @@ from reports.document.blocks import Block, Cell, Fold, Prose, Table, table_of, t
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.records import config_texts, environment_texts
-from reports.page.sections.verdict import names
+from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, plural, printable
 
 MAX_COLUMNS = 4

@@ -1,9 +1,7 @@
 """The verdict: one row per configuration with its score and what the score is made of."""
 
 import math
-from collections import Counter
-from collections.abc import Iterator, Sequence
-from pathlib import PurePath
+from collections.abc import Sequence
 
 from reports.charts.svg import fit_names
 from reports.comparison.records import Comparison
@@ -11,11 +9,12 @@ from reports.comparison.wording import speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
-from reports.facts.facts import SetFacts
+from reports.facts.facts import Order, SetFacts
 from reports.facts.rank_counts import ranks_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
+from reports.page.sections.remarks import count_words, group_warnings
 from reports.statistics.intervals import coverage_words
 from reports.tables.records import SetRow
 from reports.tables.rows import set_row
@@ -34,15 +33,23 @@ from reports.text.formatting import (
     si,
     throughput,
 )
-from rules.checks.rule import SEVERITIES, Finding
-from rules.checks.verdict import Verdict
+from rules.checks.rule import SEVERITIES
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
-_USUAL_SPREAD = 0.10
-MAX_WARNINGS = 12
+_ORDERS: dict[Order, str] = {
+    "files": "The rows are in the order of the files: no ranking.",
+    "score": "The rows are in the order of their scores, as was asked for, INVALID ones after the others and those "
+    "without a score last: no ranking. Scores may differ by chance; the intervals and the comparison say more.",
+}
+_COMPARING = (
+    " By MLCommons' messaging guidelines, whoever compares MLPerf® results names every difference in version, "
+    "division, category, verified or unverified status, and number of chips."
+)
 
 
-def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> PageSection:
+def verdict_section(
+    group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = (), order: Order = "files"
+) -> PageSection:
     """The large numbers of a lone configuration, the table, and what to know before believing it."""
     blocks: list[Block] = []
     if len(group) == 1:
@@ -51,7 +58,7 @@ def verdict_section(group: Sequence[SetFacts], id_: str, comparisons: Sequence[C
     if warnings:
         blocks.append(Bullets(items=warnings, kind="warnings"))
     blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
-    blocks += [Prose(text=note, kind="note") for note in verdict_notes(group)]
+    blocks += [Prose(text=note, kind="note") for note in verdict_notes(group, order)]
     return PageSection(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
 
 
@@ -217,8 +224,9 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
 
 
 def _name_cell(facts: SetFacts, *, is_linked: bool) -> Cell:
-    """The configuration with its system and, where there are several, ranks."""
-    about = "; ".join(words for words in (system_words(facts), ranks_words(facts)) if words)
+    """The configuration with its system, ranks where there are several, and the category of an official result."""
+    category = printable(dict(facts.records.system).get("status", ""), 60) if facts.status == "official" else ""
+    about = "; ".join(words for words in (system_words(facts), ranks_words(facts), category) if words)
     return Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=about)
 
 
@@ -227,12 +235,6 @@ def _outcome_cell(facts: SetFacts) -> Cell:
     counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     above = [f"{verdict.level}: {text}" for verdict in facts.levels if (text := count_words(verdict.own_findings))]
     return Cell(text=f"{shown.icon} {shown.word}", kind=shown.kind, sub="; ".join((counts, *above)))
-
-
-def count_words(findings: Sequence[Finding]) -> str:
-    """'1 error, 2 warnings, 3 infos', of what there is."""
-    counts = Counter(finding.severity for finding in findings)
-    return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
 
 
 def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
@@ -290,7 +292,8 @@ def _rate(value: float | None) -> str:
     return "" if value is None else f"learning rate {learning_rate(value)}"
 
 
-def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
+def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[str, ...]:
+    """What must be known of the table: its intervals, and the order of its rows."""
     notes = []
     known = [
         (facts.interval.coverage, len(facts.runs)) for facts in group if facts.interval and facts.interval.coverage
@@ -306,67 +309,5 @@ def verdict_notes(group: Sequence[SetFacts]) -> tuple[str, ...]:
             "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
         )
     if len(group) > 1:
-        notes.append("The rows are in the order of the files: no ranking.")
+        notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))
     return tuple(notes)
-
-
-def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
-    """What a reader must know before believing the scores, alike sentences once: first of all what is INVALID."""
-    refused = _said_of([(sentence, facts.label) for facts in group for sentence in _refusals(facts)], len(group))
-    remarks = _said_of(
-        [(text, facts.label) for facts in group for text in (*_warnings(facts), *facts.records.problems)], len(group)
-    )
-    hidden = len(remarks) - MAX_WARNINGS
-    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more such remarks."] if hidden > 0 else []))
-
-
-def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
-    """Each sentence once, with the labels that it is said of where there are several sets."""
-    said: dict[str, list[str]] = {}
-    for sentence, label in pairs:
-        said.setdefault(sentence, []).append(label)
-    return [sentence if num_sets == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
-
-
-def _refusals(facts: SetFacts) -> Iterator[str]:
-    """What makes the set INVALID, or the submission or the round that it is in."""
-    if facts.verdict.outcome == "invalid":
-        yield f"INVALID by the rules: {_errors(facts.verdict.findings)}."
-    for verdict in facts.levels:
-        if errors := _errors(verdict.own_findings):
-            yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
-
-
-def _errors(findings: Sequence[Finding]) -> str:
-    """'10 errors (CA101 evaluations are at the benchmark's places)'; empty without errors."""
-    errors = [finding for finding in findings if finding.severity == "error"]
-    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} {printable(finding.title)}" for finding in errors))
-    return f"{plural(len(errors), 'error')} ({names(rules)})" if errors else ""
-
-
-def level_name(verdict: Verdict) -> str:
-    """The name of a submission's or a round's directory."""
-    return printable(PurePath(verdict.subject).name or verdict.subject, 80)
-
-
-def names(labels: Sequence[str], most: int = 3) -> str:
-    """'a', 'a, b', or 'a, b, c and 4 more'."""
-    shown = ", ".join(labels[:most])
-    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
-
-
-def _warnings(facts: SetFacts) -> tuple[str, ...]:
-    found = []
-    for label, number in Counter(run.repeats for run in facts.runs if run.repeats).items():
-        found.append(f"{number} of its {plural(len(facts.runs), 'run')} are those of {label}, and drawn once, there.")
-    if facts.result.score_s is None:
-        found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
-    elif facts.result.rcp_outcome in ("failed", "missing"):
-        found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
-    spread = facts.summary("time_to_train_s")
-    if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
-        found.append(
-            f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
-            "for DLRM. Look at the noise section, and run more."
-        )
-    return tuple(found)

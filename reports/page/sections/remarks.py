@@ -1,0 +1,81 @@
+"""What a reader must know before believing the scores: what is INVALID, and what is unusual."""
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from pathlib import PurePath
+
+from reports.facts.facts import SetFacts
+from reports.text.formatting import percent, plural, printable
+from rules.checks.rule import SEVERITIES, Finding
+from rules.checks.verdict import Verdict
+
+_USUAL_SPREAD = 0.10
+MAX_WARNINGS = 12
+
+
+def group_warnings(group: Sequence[SetFacts]) -> tuple[str, ...]:
+    """What a reader must know before believing the scores, alike sentences once: first of all what is INVALID."""
+    refused = _said_of([(sentence, facts.label) for facts in group for sentence in _refusals(facts)], len(group))
+    remarks = _said_of(
+        [(text, facts.label) for facts in group for text in (*_warnings(facts), *facts.records.problems)], len(group)
+    )
+    hidden = len(remarks) - MAX_WARNINGS
+    return (*refused, *remarks[:MAX_WARNINGS], *([f"{hidden} more such remarks."] if hidden > 0 else []))
+
+
+def _said_of(pairs: Sequence[tuple[str, str]], num_sets: int) -> list[str]:
+    """Each sentence once, with the labels that it is said of where there are several sets."""
+    said: dict[str, list[str]] = {}
+    for sentence, label in pairs:
+        said.setdefault(sentence, []).append(label)
+    return [sentence if num_sets == 1 else f"{names(labels)}: {sentence}" for sentence, labels in said.items()]
+
+
+def _refusals(facts: SetFacts) -> Iterator[str]:
+    """What makes the set INVALID, or the submission or the round that it is in."""
+    if facts.verdict.outcome == "invalid":
+        yield f"INVALID by the rules: {_errors(facts.verdict.findings)}."
+    for verdict in facts.levels:
+        if errors := _errors(verdict.own_findings):
+            yield f"in the {verdict.level} {level_name(verdict)}, which is INVALID: {errors}."
+
+
+def _errors(findings: Sequence[Finding]) -> str:
+    """'10 errors (CA101 evaluations are at the benchmark's places)'; empty without errors."""
+    errors = [finding for finding in findings if finding.severity == "error"]
+    rules = list(dict.fromkeys(f"{printable(finding.code, 20)} {printable(finding.title)}" for finding in errors))
+    return f"{plural(len(errors), 'error')} ({names(rules)})" if errors else ""
+
+
+def level_name(verdict: Verdict) -> str:
+    """The name of a submission's or a round's directory."""
+    return printable(PurePath(verdict.subject).name or verdict.subject, 80)
+
+
+def names(labels: Sequence[str], most: int = 3) -> str:
+    """'a', 'a, b', or 'a, b, c and 4 more'."""
+    shown = ", ".join(labels[:most])
+    return shown if len(labels) <= most else f"{shown} and {len(labels) - most} more"
+
+
+def _warnings(facts: SetFacts) -> tuple[str, ...]:
+    found = []
+    for label, number in Counter(run.repeats for run in facts.runs if run.repeats).items():
+        found.append(f"{number} of its {plural(len(facts.runs), 'run')} are those of {label}, and drawn once, there.")
+    if facts.result.score_s is None:
+        found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
+    elif facts.result.rcp_outcome in ("failed", "missing"):
+        found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
+    spread = facts.summary("time_to_train_s")
+    if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
+        found.append(
+            f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
+            "for DLRM. Look at the noise section, and run more."
+        )
+    return tuple(found)
+
+
+def count_words(findings: Sequence[Finding]) -> str:
+    """'1 error, 2 warnings, 3 infos', of what there is."""
+    counts = Counter(finding.severity for finding in findings)
+    return ", ".join(plural(counts[severity], severity) for severity in SEVERITIES if counts[severity])
