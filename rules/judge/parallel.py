@@ -2,7 +2,9 @@
 
 import gc
 import multiprocessing
+import os
 import signal
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
@@ -33,16 +35,24 @@ def map_in_order(
     context = multiprocessing.get_context("forkserver" if can_fork else "spawn")
     if can_fork:
         context.set_forkserver_preload(list(preload))
-    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_leave_signals_to_parent)
+    pool = ProcessPoolExecutor(num_processes, mp_context=context, initializer=_belong_to_parent)
     try:
         yield from pool.map(function, items, chunksize=size)
     finally:
         pool.shutdown(wait=True, cancel_futures=True)
 
 
-def _leave_signals_to_parent() -> None:
-    """Ctrl-C reaches the whole group of processes; the parent ends the others."""
+def _belong_to_parent() -> None:
+    """Ctrl-C reaches the whole group of processes, and the parent ends the others, also where it is killed."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def wait() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=wait, name="parent-watchdog", daemon=True).start()
 
 
 @contextmanager

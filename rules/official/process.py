@@ -68,7 +68,7 @@ def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float)
 
 def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -> tuple[_Talk, str]:
     request, cpu_s = Path(folder, ".request"), max(1, int(deadline - time.monotonic()) + 1)
-    limits = {"memory_bytes": MEMORY_BYTES, "file_bytes": FILE_BYTES, "cpu_s": cpu_s}
+    limits = {"parent": os.getpid(), "memory_bytes": MEMORY_BYTES, "file_bytes": FILE_BYTES, "cpu_s": cpu_s}
     request.write_text(json.dumps({"jobs": list(jobs), **limits}), encoding="utf-8")
     environment = {
         "PATH": os.defpath, "LANG": "C.UTF-8", "HOME": folder, "TMPDIR": folder,

@@ -1,6 +1,10 @@
 """What processes of a pool do in tests: they import it by name, which they could not do with a test's own module."""
 
 import os
+import time
+from pathlib import Path
+
+from waiting import HANG_S
 
 from rules.errors import InputError
 
@@ -17,3 +21,10 @@ def refuse_3_and_5(number: int) -> int:
     if number in (3, 5):
         raise InputError(f"number {number}")
     return number
+
+
+def wait_without_end(place: str) -> None:
+    """Leave this process's id in a file, and wait."""
+    Path(place).write_text(str(os.getpid()))
+    while True:
+        time.sleep(HANG_S)

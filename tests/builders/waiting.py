@@ -1,5 +1,6 @@
 """Waiting in tests: for a condition, for as long as it takes, so that no outcome depends on the machine's load."""
 
+import contextlib
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -27,3 +28,14 @@ def has_ended(pid: int) -> bool:
     except (FileNotFoundError, ProcessLookupError):
         return True
     return status.rpartition(")")[2].split()[0] in "ZX"
+
+
+def processes_of(session: int) -> list[int]:
+    """All processes of a session."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            fields = (folder / "stat").read_text().rpartition(")")[2].split()
+            if int(fields[3]) == session and fields[0] not in "ZX":
+                found.append(int(folder.name))
+    return found

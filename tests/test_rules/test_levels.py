@@ -1,6 +1,8 @@
 """Submissions and rounds: what a path is taken for, verdicts above verdicts, many logs at once, hostile trees."""
 
 import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -10,6 +12,7 @@ from log_builder import make_runs, write_log, write_set
 from mlperf_fixtures import CISCO, FLORIDA, FOLDER, INTEL, NVIDIA, needs_published_results
 from pool_functions import die_at_3, refuse_3_and_5
 from submission_builder import DCNV2, set_folder, write, write_submission
+from waiting import processes_of, wait_until
 
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict
@@ -156,6 +159,21 @@ def test_several_processes_say_the_same_in_the_same_order(many: Path, monkeypatc
 def test_a_process_that_dies_is_an_error_and_no_lost_verdict() -> None:
     with pytest.raises(BrokenProcessPool):
         list(map_in_order(die_at_3, range(8), 2))
+
+
+def test_no_process_outlives_one_that_is_killed(tmp_path: Path) -> None:
+    places = [tmp_path / str(index) for index in range(2)]
+    code = (
+        "from pool_functions import wait_without_end\nfrom rules.judge.parallel import map_in_order\n"
+        f"list(map_in_order(wait_without_end, {[str(place) for place in places]}, 2))"
+    )
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)}
+    parent = subprocess.Popen([sys.executable, "-c", code], env=environment, start_new_session=True)
+    wait_until(lambda: all(place.exists() and place.read_text() for place in places), "both processes at work")
+    assert len(processes_of(parent.pid)) >= 4, "the parent, the two, and who forks them"
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not processes_of(parent.pid), "the end of all processes")
 
 
 def test_the_first_error_in_order_is_raised() -> None:

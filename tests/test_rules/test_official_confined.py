@@ -1,5 +1,6 @@
 """The official checkers are confined: whatever they are shown, they change and read nothing of ours."""
 
+import errno
 import hashlib
 import json
 import os
@@ -13,7 +14,7 @@ from typing import Any
 import pytest
 from log_builder import make_records, make_runs, make_system_desc, to_text, with_record, write_log, write_set
 from official_opinion import ask_official_checker
-from waiting import HANG_S
+from waiting import HANG_S, processes_of, wait_until
 
 from rules.benchmarks.loader import load_benchmark
 from rules.official import opinion as official
@@ -61,6 +62,12 @@ FORBIDDEN = {
     "go elsewhere": "os.chdir(OUT)",
     "kill": "os.kill(os.getppid(), 0)",
     "load a library": "ctypes.CDLL(None)",
+    "open a database": "sqlite3.connect(OUT + '/new')",
+    "make a pipe": "os.mkfifo(OUT + '/new')",
+    "run below subprocess": "_posixsubprocess.fork_exec()",
+    "kill by a descriptor": "signal.pidfd_send_signal(0, 0)",
+    "import": "import readline",
+    "import a program's runner": "import pty",
 }
 
 
@@ -73,7 +80,7 @@ def test_confined_code_can_do_nothing_outside_its_folder(tmp_path: Path) -> None
     (home / "way").symlink_to(outside)
     before = snapshot(outside)
     code = textwrap.dedent("""
-        import ctypes, json, os, runpy, shutil, socket, subprocess, sys
+        import _posixsubprocess, ctypes, json, os, runpy, shutil, signal, socket, sqlite3, subprocess, sys
         OUT = sys.argv[2]
         runpy.run_path(sys.argv[1])["confine"](os.getcwd())
         said = {}
@@ -81,14 +88,16 @@ def test_confined_code_can_do_nothing_outside_its_folder(tmp_path: Path) -> None
             try:
                 exec(line)
                 said[name] = "done"
-            except PermissionError as error:
+            except (PermissionError, ImportError) as error:
                 said[name] = "refused" if "outside" in str(error) or "not allowed" in str(error) else str(error)
+            except AttributeError as error:
+                said[name] = "refused" if "has no attribute" in str(error) else str(error)
             except Exception as error:
                 said[name] = repr(error)
         open("new", "w").write("x")
         os.remove("new")
         os.listdir(".")
-        import xml.dom.minidom
+        open(os.__file__).read()
         print(json.dumps(said))
     """)
     done = subprocess.run(
@@ -177,6 +186,32 @@ def test_one_that_stalls_or_dies_takes_no_other_with_it(tmp_path: Path, monkeypa
     opinions = ask_official_checker(logs, "6.0")
     assert [opinion.outcome for opinion in opinions] == ["valid", "timeout", "valid", "crashed", "valid"]
     assert "no answer within" in opinions[1].messages[0] and "SIGKILL" in opinions[3].messages[0]
+
+
+def test_it_ends_with_the_process_that_asks(tmp_path: Path) -> None:
+    ready = tmp_path / "ready"
+    worker = (
+        f"import os, runpy, time; runpy.run_path({str(official.WORKER)!r})['end_with_parent'](os.getppid())\n"
+        f"open({str(ready)!r}, 'x').close(); time.sleep({HANG_S})"
+    )
+    asking = f"import subprocess, sys; subprocess.run([sys.executable, '-c', {worker!r}])"
+    parent = subprocess.Popen([sys.executable, "-c", asking], start_new_session=True)
+    wait_until(ready.exists, "the worker's start")
+    assert len(processes_of(parent.pid)) == 2
+    parent.kill()
+    parent.wait()
+    wait_until(lambda: not processes_of(parent.pid), "the worker's end")
+
+
+@pytest.mark.parametrize("place", ["tempfile.TemporaryDirectory", "rules.official.opinion.run_worker"])
+def test_without_room_for_copies_it_is_not_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str) -> None:
+    def refuse(*arguments: object, **options: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr(place, refuse)
+    (opinion,) = ask_official_checker([write_log(tmp_path / "0.txt", GOOD)], "6.0")
+    assert opinion.outcome == "not asked"
+    assert opinion.messages == ("there is no folder for its copies: No space left on device",)
 
 
 def test_one_that_always_dies_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
