@@ -26,7 +26,7 @@ def render_markdown(blocks: Sequence[Block]) -> str:
 
 def escape(text: str) -> str:
     """`text` on one line, without Markdown's and HTML's meaning."""
-    text = printable(text)
+    text = printable(text.replace("\u00a0", " "))
     for char in "\\`*_[]|#":
         text = text.replace(char, f"\\{char}")
     return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import re
 from pathlib import Path
 
 import jsonschema
@@ -91,6 +92,13 @@ def test_a_spreadsheet_takes_no_name_for_a_formula(tmp_path: Path, text: str) ->
     runs = make_runs(TINY, converged=False, reason=text, num_evals=19)
     cells = next(iter(csv.DictReader(io.StringIO(export_csv(gather([write_run_set(tmp_path / "own", runs=runs)]))))))
     assert cells["reason"] == f"'{text}"
+
+
+def test_both_ends_of_an_interval_are_text_in_markdown(tmp_path: Path) -> None:
+    """On the page a space that does not break keeps them in one line."""
+    sets = gather([write_run_set(tmp_path / "set")], second_opinion=False)
+    assert re.search(r"\(\d+\.\d+ – \d+\.\d+\)", export_markdown(sets))
+    assert "xa0" not in export_markdown(sets)
 
 
 def test_unknown_formats_are_refused() -> None:
