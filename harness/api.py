@@ -56,7 +56,7 @@ def run(
     kind, options = _find_kind(throughput=throughput, quality=quality)
     config = resolve_for(kind, str(benchmark), _overrides(settings), name)
     refuse_impossible(config.workload)
-    prepared = prepare(config.workload, _path(data), quiet=quiet)
+    prepared = prepare(config, _path(data), quiet=quiet)
     request = RunRequest(
         num_runs=num_runs_of(kind, config, runs),
         base_seed=seed,

@@ -53,7 +53,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 
     config = load_entry(benchmark).workload.data
     if config.kind != "click_log":
-        raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config)}")
+        raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark)}")
     folder = locate_dataset(config, data_root)
     with dataset_lock(folder):
         if _is_ready(folder, config, may_replace=folder != data_root):

@@ -50,7 +50,7 @@ def profile(
     refuse_impossible(config.workload)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
-    prepared = prepare(config.workload, configured["data_root"], quiet=quiet)
+    prepared = prepare(config, configured["data_root"], quiet=quiet)
     request = RunRequest(
         num_runs=1,
         base_seed=None,

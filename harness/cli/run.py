@@ -80,7 +80,7 @@ def run(
     refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
-    prepared = prepare(config.workload, given["data_root"], quiet=quiet)
+    prepared = prepare(config, given["data_root"], quiet=quiet)
     request = RunRequest(
         num_runs=num_runs_of(kind, config, num_runs),
         base_seed=seed,

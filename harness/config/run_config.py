@@ -4,6 +4,7 @@ Precedence: definition < configuration file < environment (DLRMBENCH_) < --set <
 definition fixes may change only under another name, which makes it another benchmark.
 """
 
+import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
@@ -32,6 +33,8 @@ from rules.logs import keys
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
 OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
+DERIVED = "Derived from "
+"""How the note of a benchmark that --set made begins."""
 WORLD_SOURCE = "the world's size"
 """Where the number of ranks comes from when others have started them."""
 SUBMISSION = "submission"
@@ -172,8 +175,11 @@ def _derived_head(
     if name in (*shipped_names(), *workload_names()):
         raise ConfigError(f"--name {name!r} is the name of a shipped benchmark; choose another.")
     status = "workload" if original.status == "workload" else "own"
-    notes = [*head.get("notes", []), f"Derived from {original.name} by changing {', '.join(changed)}."]
-    return {**head, "name": name, "status": status, "rounds": [], "notes": notes}
+    what = f"{DERIVED}{original.name} by changing {', '.join(changed)}"
+    note = f"{what}: the target was not calibrated for it." if original.stated_quality else f"{what}."
+    description = f"{original.title}, with another {' and '.join(changed)}."
+    notes = [*head.get("notes", []), note]
+    return {**head, "name": name, "description": description, "status": status, "rounds": [], "notes": notes}
 
 
 def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tuple[Benchmark, WorkloadConfig]:
@@ -187,6 +193,13 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
             if key in message:
                 raise ConfigError(f"{source}: {message}") from None
         raise
+
+
+def command_name(benchmark: Benchmark) -> str:
+    """Return what names the definition that a benchmark is of on the command line: its name, or its file."""
+    name, path = benchmark.path.stem, benchmark.path
+    is_shipped = name in (*shipped_names(), *workload_names()) and load_benchmark(name).path == path
+    return name if is_shipped else shlex.quote(str(path))
 
 
 def default_division(benchmark: Benchmark) -> str:

@@ -5,8 +5,7 @@ from pathlib import Path
 from typing import Literal
 
 from harness.config.run_config import RunConfig
-from harness.planning.plan import read_sizes
-from harness.run_sets.dataset import how_to_get
+from harness.planning.plan import explain_data, read_sizes
 from harness.study import make_check, make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reference_models.distributed.placement import Devices, PlannerEstimate
@@ -42,9 +41,8 @@ def make_devices_plan(
     name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
     sizes, problem = read_sizes(workload.data, folder)
     if sizes is None:
-        remedy = problem if folder.is_dir() else f"{folder} does not exist. {how_to_get(workload.data)}"
         raise DatasetError(
-            f"only its data says how many rows the tables of {name} have: {str(remedy).replace('BENCHMARK', name)}"
+            f"only its data says how many rows the tables of {name} have: {explain_data(config, folder, problem)}"
         )
     return plan_devices(
         workload.model,

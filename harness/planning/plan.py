@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import RunConfig
+from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.measure.clock import Clock
+from harness.run_sets.dataset import how_to_get
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
@@ -91,7 +92,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     return Plan(
         config=config,
         data_dir=data_dir,
-        data_problem=data_problem,
+        data_problem=explain_data(config, data_dir, data_problem),
         schedule=schedule,
         counts=counts,
         memory_bytes=memory_bytes,
@@ -110,6 +111,13 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
             return (data.train_samples, data.eval_samples, data.num_embeddings), str(error)
         return None, str(error)
     return (dataset.train.num_samples, dataset.eval.num_samples, dataset.train.num_embeddings), None
+
+
+def explain_data(config: RunConfig, data_dir: Path, problem: str | None) -> str | None:
+    """Say what is wrong with a dataset, and where there is none the one command that makes it; None where ready."""
+    if problem is None or data_dir.is_dir():
+        return problem
+    return f"{data_dir} does not exist. {how_to_get(config.workload.data, command_name(config.benchmark))}"
 
 
 def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
@@ -278,6 +286,7 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         text_table(("What", "Value", "Source"), rows),
         text_table(("Key", "Value", "Source"), config),
     ]
+    blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
     if made.data_problem is not None:
         blocks.append(Prose(text=f"Dataset: {made.data_problem}"))
     if made.problems:

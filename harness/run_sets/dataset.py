@@ -12,9 +12,17 @@ from reference_models.process.errors import DatasetError
 
 
 def ensure_dataset(
-    data: DataConfig, root: Path | None, *, num_threads: int, on_progress: Callable[[int], None] | None = None
+    data: DataConfig,
+    root: Path | None,
+    *,
+    num_threads: int,
+    on_progress: Callable[[int], None] | None = None,
+    benchmark: str = "BENCHMARK",
 ) -> Path:
-    """Return the folder of a dataset, generated here if it can be, else checked. Raises DatasetError."""
+    """Return the folder of a dataset, generated here if it can be, else checked.
+
+    Raises DatasetError with the command that makes it; `benchmark` is what names the definition there.
+    """
     folder = locate_dataset(data, root)
     if data.kind == "made_up":
         return folder  # made in memory by whoever reads it
@@ -25,15 +33,18 @@ def ensure_dataset(
 
                 generate(folder, data, num_threads=num_threads, on_progress=on_progress)
     elif not folder.is_dir():
-        raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data)}")
+        raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark)}")
     open_dataset(folder, data)
     return folder
 
 
-def how_to_get(data: DataConfig) -> str:
-    """Say how to get a dataset that cannot be generated."""
+def how_to_get(data: DataConfig, benchmark: str) -> str:
+    """Say how to get a dataset that is not there; `benchmark` is what names the definition on the command line."""
+    if data.kind == "click_log":
+        return f"'run' generates it first, as does: dlrmbench data generate {benchmark}"
     if data.kind == "criteo":
-        return "Make it from your files with: dlrmbench data prepare BENCHMARK --train FILE…"
+        evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""
+        return f"Make it from your files with: dlrmbench data prepare {benchmark} --train FILE…{evaluation}"
     return "Give the folder of the preprocessed files with --data DIR; its layout is described in the README."
 
 

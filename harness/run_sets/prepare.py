@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.catalog import WorkloadConfig
-from harness.config.run_config import Override, RunConfig, resolve
+from harness.config.run_config import Override, RunConfig, command_name, resolve
 from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.kinds import MeasurementKind
@@ -36,12 +36,19 @@ class Prepared:
     """Global batch size and training samples."""
 
 
-def prepare(workload: WorkloadConfig, data_root: Path | None, *, quiet: bool) -> Prepared:
+def prepare(config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepared:
     """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
+    workload = config.workload
     runtime = workload.runtime
     num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
     with generation_progress(workload.data, quiet=quiet) as on_progress:
-        folder = ensure_dataset(workload.data, data_root, num_threads=num_threads, on_progress=on_progress)
+        folder = ensure_dataset(
+            workload.data,
+            data_root,
+            num_threads=num_threads,
+            on_progress=on_progress,
+            benchmark=command_name(config.benchmark),
+        )
     num_samples = open_dataset(folder, hold_in_memory(workload, 1).data).train.num_samples
     batch_size = workload.train.global_batch_size
     if batch_size > num_samples:

@@ -164,11 +164,12 @@ def resume_command(folder: Path) -> str:
 def refuse_other_system(run_set: RunSet, record: RunSetRecord) -> None:
     """Refuse to continue a set on another system than it began on."""
     given = {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
-    here = system_slug(describe_system(given, device=record.config["runtime.device"].value))
-    if here != run_set.system:
-        raise HarnessError(
-            f"{run_set.folder}: was begun on system {run_set.system!r}, this is {here!r}. Start a new set here."
-        )
+    found = describe_system(given, device=record.config["runtime.device"].value)
+    # A name that was given says nothing of the software.
+    begun = record.system.fields.get("framework", found.fields["framework"])
+    for was, here in ((run_set.system, system_slug(found)), (begun, found.fields["framework"])):
+        if was != here:
+            raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
 
 def _run(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark, index: int, *, quiet: bool) -> None:

@@ -58,7 +58,7 @@ OnRun = Callable[[Progress], None]
 def prepare_configuration(point: Point, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Configuration:
     """Make a configuration's data; what only one cannot do becomes its failure. Raises DatasetError."""
     try:
-        prepared = prepare(config.workload, data_root, quiet=quiet)
+        prepared = prepare(config, data_root, quiet=quiet)
     except HarnessError as error:
         return Configuration(point=point, config=config, prepared=None, failure=_failure(error, None))
     return Configuration(point=point, config=config, prepared=prepared)

@@ -22,6 +22,7 @@ from rules.tree.system_desc import STATUSES
 
 UNKNOWN = "unknown"
 _SLUG_LIMIT = 80
+_GIVEN = "given "
 _LEAST_STATUS = STATUSES[2]
 _NOT_UNIQUE = re.compile(r"\((r|tm|c)\)|[®™©]|\b(cpu|processor|\d+-core)\b|@.*", re.IGNORECASE)
 
@@ -56,7 +57,7 @@ def describe_system(
         entry = given.get(field)
         said = Given(entry, "caller") if isinstance(entry, str) else entry
         if said is not None and said.value != UNSPECIFIED:
-            values[field], provenance[field] = said.value, f"given ({said.source})"
+            values[field], provenance[field] = said.value, f"{_GIVEN}({said.source})"
         elif field in detected:
             values[field], provenance[field] = detected[field].value, f"detected ({detected[field].source})"
         else:
@@ -73,12 +74,13 @@ def describe_system(
 
 
 def system_slug(description: SystemDescription) -> str:
-    """Return the system's file name, of its name and the measured software: '2x-amd-epyc-9554_torch-2.13.0'.
+    """Return the system's file name: a given name, or hardware and software, as '2x-amd-epyc-9554_torch-2.13.0'.
 
     At most 80 of [a-z0-9._-], never starting with a dot; a name that had to be cut ends in a digest, so that
     different systems keep different names.
     """
-    return _slug(description.fields.get("system_name", ""))
+    is_given = description.provenance.get("system_name", "").startswith(_GIVEN)
+    return _slug(description.fields.get("system_name", ""), with_software=not is_given)
 
 
 def write_system_json(folder: Path, description: SystemDescription, *, name: str | None = None) -> Path:
@@ -102,14 +104,14 @@ def _hardware_name(fields: Mapping[str, str], device: str) -> str:
     return f"{prefix}{count or 1}x-{_NOT_UNIQUE.sub(' ', model or 'unknown accelerator')}"
 
 
-def _slug(name: str) -> str:
-    software = _safe(f"torch-{(version_of('torch') or 'none').removesuffix('+cpu')[:30]}")
-    hardware = _safe(name).removesuffix(software).rstrip("-._") or "system"
+def _slug(name: str, *, with_software: bool = True) -> str:
+    software = _safe(f"torch-{(version_of('torch') or 'none').removesuffix('+cpu')[:30]}") if with_software else ""
+    named = _safe(name).removesuffix(software).rstrip("-._") or "system"
     limit = _SLUG_LIMIT - len(software) - 1
-    if len(hardware) > limit:
-        digest = hashlib.sha256(hardware.encode()).hexdigest()[:8]
-        hardware = f"{hardware[: limit - 9].rstrip('-._')}-{digest}"
-    return f"{hardware}_{software}"
+    if len(named) > limit:
+        digest = hashlib.sha256(named.encode()).hexdigest()[:8]
+        named = f"{named[: limit - 9].rstrip('-._')}-{digest}"
+    return f"{named}_{software}" if with_software else named
 
 
 def _safe(text: str) -> str:

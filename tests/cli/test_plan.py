@@ -1,6 +1,7 @@
 """`plan` says what a run would do, need and break, and does nothing."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,32 @@ def test_without_the_data_it_is_a_bound_and_says_so(dlrmbench: Command) -> None:
     made = plan(dlrmbench, "dlrm_tiny")
     assert "lower bound" in str(made["modelled_run_method"])
     assert made["data"] != {} and "does not exist" in str(made["data"])
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "command"),
+    [
+        ("dlrm_tiny", "'run' generates it first, as does: dlrmbench data generate dlrm_tiny"),
+        ("dlrm_kaggle", "dlrmbench data prepare dlrm_kaggle --train FILE…"),
+        ("./ml1m.toml", "dlrmbench data prepare ml1m.toml --train FILE… --eval FILE…"),
+    ],
+)
+def test_data_that_is_not_there_has_the_one_command_that_makes_it(
+    benchmark: str, command: str, dlrmbench: Command, tmp_path: Path
+) -> None:
+    shutil.copy(Path(__file__).parents[1] / "benchmarks" / "ml1m.toml", tmp_path)
+    data = plan(dlrmbench, benchmark, "--data", tmp_path / "none")["data"]
+    assert isinstance(data, dict) and data["ready"] is False
+    assert str(data["problem"]).endswith(command)
+
+
+def test_a_derived_benchmark_is_said_to_be_uncalibrated(dlrmbench: Command) -> None:
+    given = ("--set", "model.embedding_dim=32", "--set", "model.bottom_mlp=[64, 32]", "--name", "wide")
+    done = dlrmbench("plan", "dlrm_small", "--no-measure", *given)
+    assert "calibrated for two CPU cores" not in done.stdout
+    assert "by changing model.embedding_dim, model.bottom_mlp: the target was not calibrated for it." in " ".join(
+        done.stdout.split()
+    )
 
 
 def test_what_would_keep_a_set_from_a_score_is_named(dlrmbench: Command) -> None:

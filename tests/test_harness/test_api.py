@@ -16,6 +16,7 @@ from waiting import HANG_S
 from harness import api
 from harness.cli import cli
 from harness.foundation.errors import HarnessError
+from harness.run_sets.runner import complete_set
 from reference_models.process.errors import ConfigError
 from rules.errors import DefinitionError, InputError
 
@@ -91,6 +92,19 @@ def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_
     assert (folder / "report.html").is_file()
     first = next(path for path in sorted(folder.iterdir()) if path.name.startswith("01-"))
     assert len(api.compare(first, folder)["new"].unique()) == 3
+
+
+def test_a_set_of_a_named_system_goes_on_only_with_the_framework_that_it_began_with(
+    workers: FastWorkers, tmp_path: Path
+) -> None:
+    settings = {"submission.system_name": "my-box"}
+    folder = api.run("dlrm_tiny", runs=1, seed=3, settings=settings, output=tmp_path / "results")
+    assert (folder / "systems" / "my-box.json").is_file() and (folder / "results" / "my-box").is_dir()
+    record = record_of(folder)
+    record["system"]["fields"]["framework"] = "PyTorch 1.0"  # type: ignore[index]
+    (folder / "extra" / "run_set.json").write_text(json.dumps(record))
+    with pytest.raises(HarnessError, match=r"was begun on 'PyTorch 1\.0', this is 'PyTorch 2"):
+        complete_set(folder)
 
 
 @pytest.mark.parametrize("form", ["json", "csv", "md"])

@@ -163,7 +163,8 @@ def test_no_accelerator_is_a_zero_only_where_one_would_be_seen(tmp_path: Path) -
     root = tree(tmp_path / "none", {pci.format(1): "0x020000"})
     found = describe_accelerators(read_accelerators(root))
     assert found["accelerators_per_node"].value == "0"
-    assert found["accelerator_model_name"].value == found["accelerator_interconnect"].value == "N/A"
+    others = {field: entry.value for field, entry in found.items() if field != "accelerators_per_node"}
+    assert len(others) == 8 and set(others.values()) == {"N/A"}
     root = tree(tmp_path / "one", {pci.format(1): "0x030200", pci.format(2): "0x120000"})
     found = describe_accelerators(read_accelerators(root))
     assert values(dict(found)) == {"accelerators_per_node": "2"}
@@ -216,9 +217,13 @@ def test_the_slug_names_hardware_and_framework(tmp_path: Path, monkeypatch: pyte
     )
 
 
-def test_a_given_name_keeps_the_measured_software_in_the_slug(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_given_name_is_the_name_everywhere(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("harness.system.description.version_of", lambda package: "2.13.0+cpu")
-    assert system_slug(describe_system({"system_name": "Rack 7 (left)"})) == "rack-7-left_torch-2.13.0"
+    description = describe_system({"system_name": "my-box"})
+    assert system_slug(description) == "my-box" == description.fields["system_name"]
+    assert system_slug(describe_system({"system_name": "Rack 7 (left)"})) == "rack-7-left"
+    long = system_slug(describe_system({"system_name": "x" * 200}))
+    assert len(long) <= 80 and long != system_slug(describe_system({"system_name": "x" * 201}))
 
 
 @given(st.text())

@@ -44,7 +44,7 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
     """One process of the measurement: two ranks, whose samples are counted once."""
     given = {"runtime.implementation": "torchrec", "runtime.ranks": 2, "runtime.threads": 1}
     config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
-    prepared = prepare(config.workload, data_root, quiet=True)
+    prepared = prepare(config, data_root, quiet=True)
     request = RunRequest(
         num_runs=5, base_seed=1, division=None, timeout_s=None, kind="throughput",
         options={"num_steps": 6}, output=tmp_path, command=["dlrmbench"],
