@@ -1,6 +1,7 @@
 """The convergence family: the RCP test as rules over a result set."""
 
 import math
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,6 +10,9 @@ from rules.checks.subject import SetSubject
 from rules.records.codec import Record, decode
 
 _FACTOR_TOLERANCE = 1e-9
+_PARAMETERS = "package_checker_params"
+_MAX_PARAMETERS_BYTES = 4096
+_BYPASS = re.compile(rb"rcp[-_]bypass")
 _SOURCE = 'training_rules.adoc, "RCP"; mlperf_logging rcp_checker'
 
 
@@ -44,17 +48,36 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     Own benchmarks: a warning, since the test rejects one good set in twenty."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
-        point = convergence.point
-        yield Problem(
-            convergence.reason,
-            found=_amount(convergence.mean_epochs, convergence.unit),
-            expected=None if point is None else f"at least {_amount(point.min_epochs, convergence.unit)}",
-            severity="warning" if subject.is_own else "error",
-        )
+        point, unit = convergence.point, convergence.unit
+        mean = convergence.mean_epochs
+        what, found, expected = convergence.reason, None, None
+        if point is not None and mean is not None:
+            what = f"converges faster than the reference allows at batch size {point.global_batch_size}"
+            found = f"a mean of {_amount(mean, unit)}"
+            expected = f"at least {_amount(point.min_epochs, unit)}, by a reference of {_amount(point.mean, unit)}"
+        bypass = _bypass(subject)
+        if bypass is not None:
+            what += f"; {bypass} has the official package checker leave this test out"
+        yield Problem(what, found=found, expected=expected, severity="warning" if subject.is_own else "error")
 
 
-def _amount(number: float | None, unit: str) -> str | None:
-    return None if number is None else f"{number:.{4 if unit == 'epochs' else 0}f} {unit}"
+def _amount(number: float, unit: str) -> str:
+    return f"{number:.{4 if unit == 'epochs' else 0}f} {unit}"
+
+
+def _bypass(subject: SetSubject) -> str | None:
+    """The name of the file, the submitter's or the set's, that asks the package checker not to test convergence."""
+    places = [subject.result_set.folder]
+    if subject.result_set.system_json is not None:
+        places.append(subject.result_set.system_json.parents[1])
+    for path in (place / _PARAMETERS for place in places):
+        try:
+            is_small = path.is_file() and not path.is_symlink() and path.stat().st_size <= _MAX_PARAMETERS_BYTES
+            if is_small and _BYPASS.search(path.read_bytes()):
+                return f"{path.parent.name}/{path.name}"
+        except OSError:
+            continue
+    return None
 
 
 @rule(
@@ -95,16 +118,26 @@ def _scaling_file(subject: SetSubject) -> Path:
 )
 def factor_agrees(subject: SetSubject) -> Iterator[Problem]:
     """scaling.json beside the logs, where there is one, gives the factor that follows from the logs and this round's
-    reference points. It is compared and never used: a score here comes from the logs alone."""
+    reference points. It is compared and never used: a score here comes from the logs alone. Round 3.0 got points
+    after its results had been uploaded; a factor by the points before is only mentioned (info)."""
     assert subject.convergence is not None
     path = _scaling_file(subject)
     given = None if path.is_symlink() else decode(path, _Scaling)
     if not isinstance(given, _Scaling):
         yield Problem("no factor can be read", path, expected='{"scaling_factor": NUMBER}')
-    elif not math.isclose(given.scaling_factor, subject.convergence.factor, rel_tol=_FACTOR_TOLERANCE):
+    elif not _is_close(given.scaling_factor, subject.convergence.factor):
+        is_of_upload = _is_close(given.scaling_factor, subject.convergence.factor_at_upload)
         yield Problem(
-            "the published factor is another than the runs give",
+            "the published factor is that of the points that the round had when its results were uploaded"
+            if is_of_upload
+            else "the published factor is another than the runs give",
             path,
             found=f"{given.scaling_factor:.10g}",
-            expected=f"{subject.convergence.factor:.10g}",
+            expected=f"{subject.convergence.factor:.10g}" + (" by all points" if is_of_upload else ""),
+            severity="info" if is_of_upload else None,
+            remedy="Nothing: the published score stands, and is not the one here." if is_of_upload else None,
         )
+
+
+def _is_close(factor: float, other: float | None) -> bool:
+    return other is not None and math.isclose(factor, other, rel_tol=_FACTOR_TOLERANCE)

@@ -63,7 +63,7 @@ def only_logs(subject: SetSubject) -> Iterator[Problem]:
 )
 def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
     """The last numbers in the logs' names run from 0 or 1 without a gap and none occurs twice. A gap may be a run
-    that was left out. Job numbers mean nothing and are passed over."""
+    that was left out, and so may numbers that begin above 1. Job numbers mean nothing and are passed over."""
     found = [match for path in subject.result_set.logs if (match := _LAST_NUMBER.search(path.stem))]
     numbers = [int(match[1]) for match in found]
     if len(numbers) < 2 or max(numbers) > _MAX_COUNT:
@@ -71,9 +71,14 @@ def numbers_have_no_gap(subject: SetSubject) -> Iterator[Problem]:
     twice = sorted(number for number, count in Counter(numbers).items() if count > 1)
     if twice:
         yield Problem("numbers occur more than once", found=_some(twice), expected="a number of its own for each log")
-    missing = sorted(set(range(1 if min(numbers) else 0, max(numbers))) - set(numbers))
-    if missing:
-        yield Problem("numbers are missing", found=f"no {_some(missing)}", expected=f"0 to {len(found) - 1}")
+    first, last = min(numbers), max(numbers)
+    if missing := sorted(set(range(first, last)) - set(numbers)):
+        yield Problem(
+            "numbers are missing", found=f"no {_some(missing)}", expected=f"every one from {first} to {last}"
+        )
+    if first > 1:
+        expected = f"0 to {len(found) - 1}"
+        yield Problem("the numbers do not begin at 0 or 1", found=f"{first} to {last}", expected=expected)
 
 
 def _some(numbers: list[int]) -> str:

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 from rules.benchmarks.rounds import may_log_trained_samples
 from rules.checks.rule import Problem, Severity, rule
@@ -76,7 +77,7 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
             what = "is the same run as"
         if twin is not log:
             yield Problem(
-                f"{what} {twin.path}",
+                f"{what} {Path(twin.path).name}",
                 start or log.path,
                 found=f"run_start {show(start.time_ms)}" if start is not None else "equal bytes",
                 expected="a run of its own",
@@ -131,7 +132,7 @@ def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator
             f"{key} differs between the runs" + (f" ({len(logs)} logs)" if len(logs) > 1 else ""),
             line or logs[0].path,
             found="no record" if line is None else show(line.value),
-            expected=f"{show(groups[usual][0].value(key))} as in {groups[usual][0].path}",
+            expected=f"{show(groups[usual][0].value(key))} as in {Path(groups[usual][0].path).name}",
             severity=severity,
         )
 
@@ -217,7 +218,7 @@ def results_differ(subject: SetSubject) -> Iterator[Problem]:
             continue
         line = log.first(keys.EVAL_ACCURACY)
         yield Problem(
-            f"all evaluations have the qualities of {twin.path}",
+            f"all evaluations have the qualities of {Path(twin.path).name}",
             line or run.path,
             found=f"{len(qualities)} equal qualities",
             expected="qualities of its own",

@@ -2,6 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterator
+from pathlib import Path
 
 from rules.benchmarks.rounds import is_before
 from rules.checks.rule import Problem, Severity, rule
@@ -30,7 +31,7 @@ def seeds_differ(subject: SetSubject) -> Iterator[Problem]:
             yield Problem(
                 "the seed is that of another run",
                 line,
-                found=f"{show(line.value)}, also in {subject.logs[indices[0]].path}",
+                found=f"{show(line.value)}, also in {Path(subject.logs[indices[0]].path).name}",
                 expected="a seed of its own",
                 severity="warning" if is_before(subject.round, "4.1") else "error",
             )

@@ -79,7 +79,7 @@ def fields_present(subject: SetSubject) -> Iterator[Problem]:
     missing = [field for field in SYSTEM_FIELDS if field not in subject.system_fields]
     if missing:
         yield Problem(
-            f"{len(missing)} of 33 fields are missing",
+            f"{len(missing)} of 33 fields {'is' if len(missing) == 1 else 'are'} missing",
             found=", ".join(missing[:5]) + (", …" if len(missing) > 5 else ""),
             expected="33 fields",
             severity="warning" if is_before(subject.round, "3.0") else "error",

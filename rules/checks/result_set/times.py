@@ -8,6 +8,7 @@ from statistics import median
 
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
+from rules.logs.text import plural
 from rules.scoring.results import RunResult
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results": of more than N runs the N consecutive ones, by time'
@@ -85,6 +86,6 @@ def no_room_for_another(subject: SetSubject) -> Iterator[Problem]:
             "there was time for other runs",
             run.path,
             found=f"a gap of {longest_ms / 1e3:.0f} s before this run"
-            + (f", and {len(gaps) - 1} shorter ones" if len(gaps) > 1 else ""),
+            + (f", and {plural(len(gaps) - 1, 'shorter one')}" if len(gaps) > 1 else ""),
             expected=f"less than {_MIN_GAPS:g} times a run's {usual_ms / 1e3:.0f} s",
         )

@@ -1,6 +1,7 @@
 """One run, one result: the same run in two sets of a submission, or in two submissions of a round."""
 
 from collections.abc import Iterable, Iterator
+from pathlib import Path
 
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
@@ -33,9 +34,10 @@ def _twins(sets: Iterable[JudgedSet]) -> Iterator[tuple[_Place, _Place]]:
                 seen.setdefault(identity, (run, judged))
 
 
-def _problem(run: RunResult, other: RunResult, severity: Severity | None = None) -> Problem:
+def _problem(run: RunResult, other: RunResult, top: Path, severity: Severity | None = None) -> Problem:
+    """`top` is the tree, in which the other run has its place."""
     return Problem(
-        f"the same run as {other.path}",
+        f"the same run as {Path(other.path).relative_to(top)}",
         run.path,
         found=None if run.started_ms is None else f"run_start {show(run.started_ms)}",
         expected="a run of its own",
@@ -55,7 +57,9 @@ def runs_belong_to_one_set(subject: SubmissionSubject) -> Iterator[Problem]:
     """No run is in two sets of the submission. Where both systems are described with the same hardware (as when the
     same runs are reported with two ways of measuring power), that is a warning."""
     for (run, judged), (other_run, other) in _twins(subject.sets):
-        yield _problem(run, other_run, severity="warning" if _same_hardware(judged, other) else None)
+        yield _problem(
+            run, other_run, subject.submission.folder, severity="warning" if _same_hardware(judged, other) else None
+        )
 
 
 @rule(
@@ -69,7 +73,7 @@ def runs_belong_to_one_submission(subject: RoundSubject) -> Iterator[Problem]:
     sets = (judged for submission in subject.submissions for judged in submission.sets)
     for (run, judged), (other_run, other) in _twins(sets):
         if judged.result_set.organization != other.result_set.organization:
-            yield _problem(run, other_run)
+            yield _problem(run, other_run, subject.round.folder)
 
 
 @rule(
