@@ -79,6 +79,7 @@ def check(
         return ExitCode.DONE
     if not paths:
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
+    line = StatusLine()
     with spooled_input(paths) as given:
         inventories = [take_inventory(path, benchmark_file) for path in given]
         found = check_paths(
@@ -87,7 +88,8 @@ def check(
             not no_second_opinion,
             ruleset,
             usable_cores(),
-            partial(show_judging, StatusLine(), MANY_LOGS),
+            partial(show_judging, line, MANY_LOGS),
+            partial(show_opinions, line),
         )
     spooled = [str(path) for path in given if path not in paths]
     verdicts = [relocate(verdict, spooled[0], "-") for verdict in found] if spooled else found
@@ -202,3 +204,9 @@ def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> 
     if num_logs >= least:
         bar = f"{line.bar(num_done / num_logs)}{num_done} of {num_logs} logs judged"
         line.show("" if line.is_terminal and num_done >= num_logs else bar)
+
+
+def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
+    """Show how many questions the official checkers have answered; nothing is left on the line in the end."""
+    bar = f"{line.bar(num_answered / num_questions)}{num_answered} of {num_questions} official answers"
+    line.show("" if line.is_terminal and num_answered >= num_questions else bar)

@@ -3,24 +3,40 @@
 import re
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Literal
 
-from rules.checks.rule import BROKEN, FAMILIES, LOOKED_AT_BY, Outcome, family_of
+from rules.checks.rule import BROKEN, FAMILIES, LOOKED_AT_BY, LOOKED_AT_FOR, Outcome, family_of
 from rules.checks.verdict import Verdict
+from rules.logs import keys
 from rules.official.opinion import CheckerName, OfficialOpinion
 
 Relation = Literal["same", "differ", "ours alone", "no verdict"]
 _TOLERATED = 1
 """Logs of a set that may be rejected: package_checker's own allowance, of which Olympic scoring drops one."""
 _QUOTED_KEY = re.compile(r"'([a-z0-9_]+)'|Failed checks for ([a-z0-9_]+) ")
+_EXECUTED = re.compile(r'Failed executing CHECK code: (?P<test>.*?) triggered by line: .*?"key": *"(?P<key>\w+)"')
 _KEY_FAMILIES = (
-    (re.compile(r"eval_accuracy|(train|eval)_samples"), "QU"),
-    (re.compile(r".*opt_|opt_|lr_|global_batch_size|gradient_accumulation|weights_initialization"), "HP"),
+    (re.compile(r"eval_accuracy"), "QU"),
+    (re.compile(r".*opt_|lr_|global_batch_size|gradient_accumulation|weights_initialization|max_sequence"), "HP"),
+    (re.compile(r"(train|eval)_samples|eval_every"), "HP"),
     (re.compile(r"(init|run)_(start|stop)"), "TI"),
 )
+_PACKAGE_FAMILIES = (
+    (re.compile(r"/power\b|power (files?|result)", re.IGNORECASE), "PW"),
+    (re.compile(r"seed", re.IGNORECASE), "SE"),
+    (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
+    (re.compile(r"system description", re.IGNORECASE), "SY"),
+    (re.compile(r"number of files|total files|Unknown files"), "RS"),
+    (re.compile(r"Skipping benchmark"), "SU"),
+    (re.compile(r"do(es)? not comply|^CHECK |^Required |^Failed |parsing errors"), "ST"),
+)
+"""Whom a message of the package checker is about, which asks the other checkers too; the first that fits."""
 _MESSAGE_CHARS = 160
+_MAX_FOLDERS = 3
+_NOT_APPLIED = "did not apply"
+_ELSEWHERE = "finds nothing here"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,19 +80,25 @@ def differences(verdict: Verdict) -> tuple[str, ...]:
 def _compare(family: str, verdict: Verdict, opinions: Sequence[OfficialOpinion]) -> ComparedFamily:
     ours, is_accepted = _ours(family, verdict)
     checkers = LOOKED_AT_BY.get(family, ())
+    logs = [log for log in verdict.logs or (verdict,) if _is_looked_at(family, log)]
     asked = [opinion for opinion in opinions if opinion.checker in checkers]
-    if not asked:
-        theirs = "not asked" if checkers else "no official checker looks at it"
+    if not asked or not logs:
+        theirs = "not asked" if checkers and logs else "no official checker looks at it"
         relation: Relation = "ours alone"
+    elif family == "PW" and ours == _NOT_APPLIED:
+        theirs, relation = "no power was measured", "same"
     else:
-        theirs, accepts = _compliance(family, verdict) if checkers == ("compliance",) else _others(asked)
+        theirs, accepts = (
+            _compliance(family, verdict, logs) if checkers == ("compliance",) else _others(family, asked)
+        )
         relation = "no verdict" if accepts is None else "same" if accepts == is_accepted else "differ"
-        if family in ("SU", "PW", "RS") and is_accepted and accepts is False and verdict.count("error"):
-            # The package checker's one verdict is on logs, seeds and convergence too, which have rows of their own.
-            relation = "same"
     return ComparedFamily(
         family=family, name=FAMILIES.get(family, family), ours=ours, theirs=theirs, relation=relation
     )
+
+
+def _is_looked_at(family: str, log: Verdict) -> bool:
+    return family not in LOOKED_AT_FOR or log.benchmark in LOOKED_AT_FOR[family]
 
 
 def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
@@ -85,7 +107,7 @@ def _ours(family: str, verdict: Verdict) -> tuple[str, bool]:
     counts = Counter(finding.severity for finding in found)
     if not found:
         is_any = any(outcome.status == "pass" for outcome in outcomes)
-        return _skipped(outcomes, is_any) or ("passed" if is_any else "did not apply"), True
+        return _skipped(outcomes, is_any) or ("passed" if is_any else _NOT_APPLIED), True
     texts = []
     for severity in ("error", "warning", "info"):
         if number := counts[severity]:
@@ -108,13 +130,13 @@ def _skipped(outcomes: Sequence[Outcome], is_any_judged: bool) -> str:
     return f"{'passed in part, ' if is_any_judged else ''}not judged: {codes} ({reasons})"
 
 
-def _compliance(family: str, verdict: Verdict) -> tuple[str, bool | None]:
+def _compliance(family: str, verdict: Verdict, logs: Sequence[Verdict]) -> tuple[str, bool | None]:
     """What the compliance checker says of the logs, as far as it concerns one family of rules."""
-    sets = [list(log.official) for log in verdict.logs] or [list(verdict.official)]
-    asked = [opinion for opinions in sets for opinion in opinions if opinion.checker == "compliance"]
+    asked = [opinion for log in logs for opinion in log.official if opinion.checker == "compliance"]
     silent = [opinion for opinion in asked if opinion.outcome not in ("valid", "invalid")]
     if silent:
-        on_logs = f" on {len(silent)} of {len(asked)} logs" if len(asked) > 1 else ""
+        folders = [str(PurePath(opinion.subject).parent) for opinion in silent]
+        on_logs = f" on {len(silent)} of {len(asked)} logs{_in(folders, verdict)}" if len(asked) > 1 else ""
         return f"{silent[0].outcome}{on_logs}: {_first(silent)}", None
     rejected = {opinion.subject: said for opinion in asked if (said := _about(family, opinion))}
     if not rejected:
@@ -138,15 +160,34 @@ def _about(family: str, opinion: OfficialOpinion) -> str:
     return next((said for said in opinion.messages if _family_of_message(said) == family), "")[:_MESSAGE_CHARS]
 
 
+def _in(folders: Sequence[str], verdict: Verdict) -> str:
+    """Name directories below the verdict's, which is not named itself."""
+    inner = [
+        str(PurePath(folder).relative_to(verdict.subject))
+        for folder in dict.fromkeys(folders)
+        if PurePath(folder).is_relative_to(verdict.subject) and folder != verdict.subject
+    ]
+    if not inner:
+        return ""
+    rest = len(inner) - _MAX_FOLDERS
+    return f" in {', '.join(inner[:_MAX_FOLDERS])}" + (f" and {rest} more directories" if rest > 0 else "")
+
+
 def _family_of_message(message: str) -> str:
-    match = _QUOTED_KEY.search(message)
-    key = (match[1] or match[2]) if match is not None else ""
+    if (executed := _EXECUTED.match(message)) is not None:
+        key, test = executed["key"], executed["test"]
+    else:
+        match = _QUOTED_KEY.search(message)
+        key, test = (match[1] or match[2]) if match is not None else "", message.partition("failed test: ")[2]
     if message.startswith("Required ") and "different values" not in message:
         return "ST"
+    if key == keys.EVAL_ACCURACY and test:  # its place, or its type and range; the target is in no test of one line
+        return "CA" if keys.SAMPLES_COUNT in test else "ST"
     return next((family for pattern, family in _KEY_FAMILIES if pattern.match(key)), "ST")
 
 
-def _others(asked: Sequence[OfficialOpinion]) -> tuple[str, bool | None]:
+def _others(family: str, asked: Sequence[OfficialOpinion]) -> tuple[str, bool | None]:
+    asked = [_as_of(family, opinion) for opinion in asked]
     texts = [
         _one_checker(checker, [opinion for opinion in asked if opinion.checker == checker])
         for checker in dict.fromkeys(opinion.checker for opinion in asked)
@@ -156,17 +197,38 @@ def _others(asked: Sequence[OfficialOpinion]) -> tuple[str, bool | None]:
     return "; ".join(texts), accepts
 
 
+def _as_of(family: str, opinion: OfficialOpinion) -> OfficialOpinion:
+    """An opinion as far as it concerns one family. The package checker's one verdict is on logs, seeds, convergence
+    and descriptions too, which have rows of their own; what fits no family stays in all of its rows."""
+    if opinion.checker != "package" or opinion.outcome != "invalid":
+        return opinion
+    about = [(message, _family_of_package(message)) for message in opinion.messages]
+    own = tuple(message for message, of in about if of == family)
+    if own or not about or all(of is None for _, of in about):
+        return replace(opinion, messages=own or opinion.messages)
+    return replace(opinion, outcome="valid", messages=(_ELSEWHERE,))
+
+
+def _family_of_package(message: str) -> str | None:
+    return next((family for pattern, family in _PACKAGE_FAMILIES if pattern.search(message)), None)
+
+
 def _one_checker(checker: CheckerName, asked: Sequence[OfficialOpinion]) -> str:
-    counts = Counter(opinion.outcome for opinion in asked)
     words = {"valid": "accepts", "invalid": "rejects"}
+    counts = Counter(
+        _ELSEWHERE if opinion.messages == (_ELSEWHERE,) else words.get(opinion.outcome, opinion.outcome)
+        for opinion in asked
+    )
     if len(asked) == 1:
         (only,) = asked
         factor = f", factor {only.factor:.10g}" if only.factor is not None else ""
         said = f": {_first(asked)}" if only.messages and (only.outcome != "valid" or checker == "rcp") else ""
-        return f"{checker} {words.get(only.outcome, only.outcome)}{factor}{said}"
-    counted = ", ".join(f"{words.get(name, name)} {number}" for name, number in counts.items())
+        return f"{checker} {next(iter(counts))}{factor}{said}"
+    counted = ", ".join(f"{word}{' in' * (word == _ELSEWHERE)} {number}" for word, number in counts.items())
     others = [opinion for opinion in asked if opinion.outcome != "valid"]
-    return f"{checker} {counted}" + (f": {_first(others)}" if others else "")
+    names = [PurePath(opinion.subject).name for opinion in others if opinion.outcome == "timeout"]
+    late = f" ({', '.join(names[:_MAX_FOLDERS])}{' and more' * (len(names) > _MAX_FOLDERS)})" if names else ""
+    return f"{checker} {counted}{late}" + (f": {_first(others)}" if others else "")
 
 
 def _first(opinions: Sequence[OfficialOpinion]) -> str:

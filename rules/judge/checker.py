@@ -30,13 +30,15 @@ def check_paths(
     second_opinion: bool = True,
     ruleset: str | None = None,
     num_processes: int = 1,
-    on_progress: Callable[[int, int], None] | None = None,
+    on_progress: Callable[[int, int], None] = lambda num_judged, num_logs: None,
+    on_opinion: Callable[[int, int], None] = lambda num_answered, num_questions: None,
 ) -> tuple[Verdict, ...]:
     """Judge what each of several paths or inventories is: a log, a set, a submission, a round, or all of these below
     a directory. Verdicts come in their order, whatever `num_processes`.
 
-    `on_progress` is called with how many of how many logs have been judged. Raises InputError for the first path that
-    is missing or cannot be read.
+    `on_progress` is called with how many of how many logs have been judged, `on_opinion` with how many of how many
+    questions the official checkers have answered. Raises InputError for the first path that is missing or cannot be
+    read.
     """
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     targets = [target for inventory in inventories for target in find_targets(inventory)]
@@ -52,11 +54,10 @@ def check_paths(
         for unit, result in zip(units, results, strict=True):
             judged.append(result)
             num_done += _num_logs(unit)
-            if on_progress is not None:
-                on_progress(num_done, num_logs)
+            on_progress(num_done, num_logs)
         remaining = iter(judged)
         verdicts = tuple(_assemble(target, remaining) for target in targets)
-    return with_second_opinion(verdicts) if second_opinion else verdicts
+    return with_second_opinion(verdicts, on_progress=on_opinion) if second_opinion else verdicts
 
 
 def judge_levels(

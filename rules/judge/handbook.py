@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import CodeType
 from typing import Any
 
-from rules.checks.rule import FAMILIES, LOOKED_AT_BY, Rule, family_of
+from rules.checks.rule import FAMILIES, LOOKED_AT_BY, LOOKED_AT_FOR, Rule, family_of
 from rules.checks.verdict import Level
 from rules.judge.families import RULES
 
@@ -71,6 +71,7 @@ def render_reference() -> str:
         codes = sorted(code for code in every if family_of(code) == family)
         judged = ", ".join(dict.fromkeys(levels[code] for code in codes))
         looked = ", ".join(LOOKED_AT_BY.get(family, ())) or "none"
+        looked += f", of {', '.join(sorted(LOOKED_AT_FOR[family]))} alone" if family in LOOKED_AT_FOR else ""
         lines.append(f"| {family} | [{_name(family)}](#{_anchor(family)}) | {judged} | {len(codes)} | {looked} |")
     lines += [
         "",

@@ -1,7 +1,7 @@
 """Which official checkers are asked about what, and their opinions hung on the verdicts."""
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,19 +9,23 @@ from rules.checks.verdict import Verdict
 from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
 
 _OF_SET: tuple[CheckerName, ...] = ("seed", "rcp")
-_OF_SUBMISSION: tuple[CheckerName, ...] = ("package", "repo")
 
 
-def with_second_opinion(verdicts: Sequence[Verdict], timeout_s: float | None = None) -> tuple[Verdict, ...]:
+def with_second_opinion(
+    verdicts: Sequence[Verdict],
+    timeout_s: float | None = None,
+    on_progress: Callable[[int, int], None] = lambda num_answered, num_questions: None,
+) -> tuple[Verdict, ...]:
     """Return the verdicts with the opinions of the official checkers at every level, all asked in one process.
 
     A log is shown to the compliance checker, a set to those of seeds and reference convergence points, its system's
-    description to that of systems, a submission as a whole to those of packages and
-    repositories. Own benchmarks and those that nobody defines are not shown: they do not know them.
+    description to that of systems, a submission as a whole to those of packages and repositories; to that of packages
+    without MLPerf's other benchmarks, which ours do not judge. Own benchmarks and those that nobody defines are not
+    shown: they do not know them. `on_progress` is called with how many of how many questions are answered.
     """
     parts = [part for verdict in verdicts for part in verdict.walk()]
     questions = tuple(dict.fromkeys(question for part in parts for question in _questions(part)))
-    opinions = dict(zip(questions, ask_official_checkers(questions, timeout_s), strict=True))
+    opinions = dict(zip(questions, ask_official_checkers(questions, timeout_s, on_progress), strict=True))
     return tuple(_attach(verdict, opinions) for verdict in verdicts)
 
 
@@ -47,11 +51,13 @@ def _questions(verdict: Verdict) -> Iterator[Question]:
         if (system := _system_of(path)) is not None:
             yield Question(checker="system", path=system, round=round_name)
     elif verdict.level == "submission":
-        asked = {_system_of(Path(part.subject)) for part in verdict.parts}
-        for system in sorted({*(path / "systems").glob("*.json")} - asked):
+        asked = {_system_of(Path(part.subject)) for part in verdict.parts if part.outcome != "not judged"}
+        others = {Path(part.subject) for part in verdict.parts if part.outcome == "not judged"}
+        unasked = {system for place in others if (system := _system_of(place)) is not None} - asked
+        for system in sorted({*(path / "systems").glob("*.json")} - asked - unasked):
             yield Question(checker="system", path=system, round=round_name)
-        for name in _OF_SUBMISSION:
-            yield Question(checker=name, path=path, round=round_name)
+        yield Question(checker="package", path=path, round=round_name, without=(*sorted(others | unasked),))
+        yield Question(checker="repo", path=path, round=round_name)
 
 
 def _system_of(folder: Path) -> Path | None:

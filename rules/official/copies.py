@@ -3,16 +3,19 @@
 import itertools
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 MAX_LOG_BYTES = 64 << 20
+MAX_LINE_BYTES = 64 << 10
+"""Of a line that holds a record: their parser takes seconds for longer ones, and minutes for a megabyte."""
 MAX_TOTAL_BYTES = 1 << 30
 MAX_FILES = 50_000
 """Of one submission."""
 MAX_TOTAL_FILES = 500_000
 _LARGE_FOR_REPO = (50 << 20) + 1
 _CHUNK = 1 << 20
+_TOKEN = b":::MLLOG"
 
 
 class NotCopiedError(Exception):
@@ -53,13 +56,13 @@ class Copies:
             self._made[key] = name
         return self._made[key]
 
-    def submission(self, root: Path) -> str:
-        """Copy systems/ and results/ of a submission, without scaling.json."""
-        name = self._new_folder("submission")
+    def submission(self, root: Path, without: Collection[Path] = ()) -> str:
+        """Copy systems/ and results/ of a submission, without scaling.json and what is in `without`."""
+        name, left_out = self._new_folder("submission"), set(without)
         for part in ("systems", "results"):
             (self.folder / name / part).mkdir()
             for path, inner in _files(root / part):
-                if path.name != "scaling.json":
+                if path.name != "scaling.json" and not left_out.intersection((path, *path.parents)):
                     target = self.folder / name / part / inner
                     target.parent.mkdir(parents=True, exist_ok=True)
                     self._copy(path, target)
@@ -113,6 +116,21 @@ class Copies:
                 while left and (chunk := reading.read(min(left, _CHUNK))):
                     writing.write(chunk)
                     left -= len(chunk)
+        if target.suffix == ".txt" and (num_bytes := _longest_record_line(target)) > MAX_LINE_BYTES:
+            target.unlink()
+            raise NotCopiedError(
+                f"{source.name} has a record in a line of {num_bytes} bytes; more than {MAX_LINE_BYTES} take minutes"
+            )
+
+
+def _longest_record_line(path: Path) -> int:
+    """The bytes of the longest line that holds a record, 0 where none is beyond MAX_LINE_BYTES."""
+    longest = 0
+    with path.open("rb") as file:
+        for line in file:
+            if len(line) > MAX_LINE_BYTES:
+                longest = max(longest, *(len(part) for part in line.split(b"\r") if _TOKEN in part), 0)
+    return longest
 
 
 def num_links(root: Path) -> int:

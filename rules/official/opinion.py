@@ -6,9 +6,10 @@ and limits on memory, time and file size. Their verdict, or their crash, is repo
 """
 
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import PackageNotFoundError, version
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal, get_args
 
@@ -52,20 +53,25 @@ class OfficialOpinion:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Question:
     """What to ask which checker: of a log (compliance), a result directory (seed, rcp; `logs` are its files), a
-    system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"."""
+    system description (system) or an organisation's submission (package, repo). `round` is such as "5.1"; `without`
+    are directories and files of a submission that the package checker is not shown."""
 
     checker: CheckerName
     path: Path
     round: str
     logs: tuple[Path, ...] = ()
+    without: tuple[Path, ...] = ()
 
 
 def ask_official_checkers(
-    questions: Sequence[Question], timeout_s: float | None = None
+    questions: Sequence[Question],
+    timeout_s: float | None = None,
+    on_progress: Callable[[int, int], None] = lambda num_answered, num_questions: None,
 ) -> tuple[OfficialOpinion, ...]:
     """Ask for opinions in the order of the questions, from one process. Never raises for what they are about.
 
     `timeout_s` bounds the whole; by default it is two minutes, or a second per question where that is more.
+    `on_progress` is called with how many of how many questions are answered.
     """
     if not questions:
         return ()
@@ -100,8 +106,9 @@ def _ask(questions: Sequence[Question], timeout_s: float | None) -> tuple[Offici
                 continue
             jobs.append({"id": index, "checker": question.checker, "path": path, "ruleset": f"{question.round}.0"})
         jobs.sort(key=lambda job: int(job["id"]))
+        numbers = count(len(answers) + 1)
         if jobs:
-            answers |= run_worker(WORKER, jobs, folder, limit_s)
+            answers |= run_worker(WORKER, jobs, folder, limit_s, lambda: on_progress(next(numbers), len(questions)))
         inside = {job["id"]: str(job["path"]) for job in jobs}
     return tuple(_opinion(question, answers[index], inside.get(index)) for index, question in enumerate(questions))
 
@@ -118,7 +125,9 @@ def _copy(question: Question, copies: Copies) -> str:
         return copies.log(question.path)
     if question.checker in ("seed", "rcp"):
         return copies.result_set(question.logs)
-    return copies.submission(question.path) if question.checker == "package" else copies.outline(question.path)
+    if question.checker == "package":
+        return copies.submission(question.path, question.without)
+    return copies.outline(question.path)
 
 
 def _opinion(question: Question, answer: Answer, inside: str | None = None) -> OfficialOpinion:
@@ -138,8 +147,11 @@ def _opinion(question: Question, answer: Answer, inside: str | None = None) -> O
 
 
 def _shorten(message: str, inside: str | None) -> str:
-    """The message without the dump of the checker's whole state that follows it, and without our copy's path."""
-    text = " ".join(message.split("\ncurrent context")[0].split())
+    """The message without the dump of the checker's whole state that follows it, and without our copy's path; the
+    test that failed stays, however long the line that is quoted before it."""
+    quoted, _, test = message.split("\ncurrent context")[0].partition("\nfailed test: ")
+    end = " ".join(f" failed test: {test}".split()) if test else ""
+    text = " ".join(quoted.split())
     if inside is not None:
         text = text.replace(f"{inside}/", "").replace(inside, "the log" if inside.endswith(".txt") else "the copy")
-    return printable(text)[:_MESSAGE_CHARS]
+    return printable(f"{text[: max(0, _MESSAGE_CHARS - 1 - len(end))]} {end}".rstrip())[:_MESSAGE_CHARS]

@@ -11,7 +11,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -43,15 +43,17 @@ class _Talk:
     ending: Literal["ended", "answer", "all"] = "ended"
 
 
-def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float) -> dict[int, Answer]:
-    """Collect answers by job id, one for each job, within `timeout_s`."""
+def run_worker(
+    worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float, on_answer: Callable[[], None]
+) -> dict[int, Answer]:
+    """Collect answers by job id, one for each job, within `timeout_s`; `on_answer` is called for each one."""
     deadline = time.monotonic() + timeout_s
     answers: dict[int, Answer] = {}
     waiting = list(jobs)
     for _ in range(MAX_WORKERS):
         if not waiting:
             return answers
-        talk, reason = _run_once(worker, waiting, folder, deadline)
+        talk, reason = _run_once(worker, waiting, folder, deadline, on_answer)
         answers |= talk.answers
         waiting = [job for job in waiting if job["id"] not in answers]
         if talk.ending == "all":
@@ -66,7 +68,9 @@ def run_worker(worker: Path, jobs: Sequence[Job], folder: str, timeout_s: float)
     return answers | {job["id"]: given_up for job in waiting}
 
 
-def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -> tuple[_Talk, str]:
+def _run_once(
+    worker: Path, jobs: Sequence[Job], folder: str, deadline: float, on_answer: Callable[[], None]
+) -> tuple[_Talk, str]:
     request, cpu_s = Path(folder, ".request"), max(1, int(deadline - time.monotonic()) + 1)
     limits = {"parent": os.getpid(), "memory_bytes": MEMORY_BYTES, "file_bytes": FILE_BYTES, "cpu_s": cpu_s}
     request.write_text(json.dumps({"jobs": list(jobs), **limits}), encoding="utf-8")
@@ -86,7 +90,7 @@ def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -
             start_new_session=True,
         )
         try:
-            talk = _listen(process, deadline)
+            talk = _listen(process, deadline, on_answer)
         finally:
             _kill(process)
     if talk.ending == "answer":
@@ -96,7 +100,7 @@ def _run_once(worker: Path, jobs: Sequence[Job], folder: str, deadline: float) -
     return talk, _last_line(errors) or f"its process ended with {how}"
 
 
-def _listen(process: "subprocess.Popen[bytes]", deadline: float) -> _Talk:
+def _listen(process: "subprocess.Popen[bytes]", deadline: float, on_answer: Callable[[], None]) -> _Talk:
     """Read answers until the worker closes its output, keeps silent for too long, or time is over."""
     assert process.stdout is not None
     talk = _Talk(answers={})
@@ -116,7 +120,10 @@ def _listen(process: "subprocess.Popen[bytes]", deadline: float) -> _Talk:
                 return talk
             *lines, rest = (rest + chunk).split(b"\n")
             for line in lines:
+                num_before = len(talk.answers)
                 _take(line, talk)
+                if len(talk.answers) > num_before:
+                    on_answer()
 
 
 def _take(line: bytes, talk: _Talk) -> None:

@@ -44,8 +44,16 @@ def summarise(others: Sequence[OtherSet]) -> str:
     """Say in one line how many sets are not judged, and of which benchmarks."""
     if len(others) == 1:
         return str(others[0])
-    names = ", ".join(f"{name} ({number})" for name, number in sorted(Counter(o.benchmark for o in others).items()))
-    return f"{len(others)} result directories of MLPerf benchmarks that dlrmbench does not judge: {names}"
+    numbers = Counter(other.benchmark for other in others)
+    names = ", ".join(f"{name} ({number})" for name, number in sorted(numbers.items()))
+    return f"{count_others(others)} that dlrmbench does not judge: {names}"
+
+
+def count_others(others: Sequence[OtherSet]) -> str:
+    """Return "1 result directory of an MLPerf benchmark" or "2 result directories of MLPerf benchmarks"."""
+    if len(others) == 1:
+        return "1 result directory of an MLPerf benchmark"
+    return f"{len(others)} result directories of MLPerf benchmarks"
 
 
 def other_benchmark(result_set: ResultSet, own: str | None = None) -> str | None:

@@ -8,6 +8,8 @@ from log_builder import DISCLOSED, Record, make_records, make_runs, to_log, with
 from official_opinion import ask_official_checker
 
 from rules.benchmarks.loader import load_benchmark
+from rules.judge.agreement import compare_opinions
+from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log
 from rules.logs import keys
 from rules.scoring.results import read_run_result
@@ -167,3 +169,14 @@ def test_sets_are_scored_in_samples_like_the_official_rcp_checker(
         assert ours.rcp_factor == pytest.approx(factor, rel=1e-12)
         assert ours.score_s is not None and ours.olympic_mean_s is not None
         assert ours.score_s == pytest.approx(ours.olympic_mean_s * factor)
+
+
+def test_what_they_reject_is_in_the_row_of_the_rule_that_rejects_it(tmp_path: Path) -> None:
+    cases = {name: case for name, case in REJECTED.items() if " without " not in name}
+    paths = [write_log(tmp_path / f"{index}.txt", records) for index, (records, _) in enumerate(cases.values())]
+    for name, verdict in zip(cases, with_second_opinion([check_log(path) for path in paths]), strict=True):
+        found = {row.family: row for row in compare_opinions(verdict)}
+        assert found[cases[name][1][:2]].theirs.startswith("rejects it: "), name
+        assert not [row for row in found.values() if row.relation == "differ" and "error" not in row.ours], name
+    (accepted,) = with_second_opinion([check_log(write_log(tmp_path / "good.txt", GOOD))])
+    assert next(row.theirs for row in compare_opinions(accepted) if row.family == "CA") == "accepts it"

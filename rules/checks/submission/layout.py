@@ -12,7 +12,7 @@ from rules.benchmarks.loader import shipped_names
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SubmissionSubject
 from rules.logs.text import show
-from rules.tree.others import summarise
+from rules.tree.others import count_others
 from rules.tree.result_set import RESULT_FILE
 from rules.tree.submission import BENCHMARKS, MAX_ENTRIES, RESULTS, SYSTEMS, Entry
 
@@ -257,10 +257,10 @@ def benchmarks_are_known(subject: SubmissionSubject) -> Iterator[Problem]:
                 found=show(name),
                 expected="dlrm_dcnv2 or another keyword of the round",
             )
-    if subject.submission.others:
+    if others := subject.submission.others:
         yield Problem(
-            summarise(subject.submission.others),
-            found=", ".join(sorted({other.benchmark for other in subject.submission.others})),
+            f"{count_others(others)} that dlrmbench does not judge",
+            found=", ".join(sorted({other.benchmark for other in others})),
             severity="info",
             remedy="Nothing: only the official checkers judge them.",
         )
