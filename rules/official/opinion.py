@@ -80,13 +80,15 @@ def ask_official_checkers(
             _opinion(question, Answer("not asked", ("mlperf-logging is not installed",))) for question in questions
         )
     try:
-        return _ask(questions, timeout_s)
+        return _ask(questions, timeout_s, on_progress)
     except OSError as error:  # the folder of the copies: no space left, or none that may be written to
         reason = f"there is no folder for its copies: {error.strerror or error}"
         return tuple(_opinion(question, Answer("not asked", (reason,))) for question in questions)
 
 
-def _ask(questions: Sequence[Question], timeout_s: float | None) -> tuple[OfficialOpinion, ...]:
+def _ask(
+    questions: Sequence[Question], timeout_s: float | None, on_progress: Callable[[int, int], None]
+) -> tuple[OfficialOpinion, ...]:
     """Copy what the questions are about, and ask. Raises OSError where that takes a folder that cannot be had."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
     with tempfile.TemporaryDirectory(prefix="dlrmbench-official-", ignore_cleanup_errors=True) as folder:
