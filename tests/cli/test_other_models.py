@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from command import Command
 from dense_logistic import install, write_definition
+from made_sets import made_in
 
 import reference_models.registry
 from harness.config.catalog import load_entry
@@ -63,7 +64,7 @@ def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
 ) -> None:
     definition = write_definition(tmp_path)
     assert command("run", definition, "-n", "1", "-o", tmp_path / "results", "-q").returncode == 0
-    (folder,) = (tmp_path / "results").iterdir()
+    (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
     shutil.rmtree(folder / "extra" / "run_0")

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from command import Command
+from made_sets import made_in
 
 from harness.config.run_config import Override, resolve
 from reference_models.process.errors import ConfigError
@@ -59,7 +60,7 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     place = f"{mine}:load"
     done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--implementation", place, "-o", tmp_path / "results", "-q")
     assert done.returncode in (0, 4), done.stderr
-    (folder,) = (tmp_path / "results").iterdir()
+    (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
     shutil.rmtree(folder / "extra" / "run_0")

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from made_sets import made_in
 from sweep_builder import FastWorkers
 
 from harness.cli import cli
@@ -37,7 +38,7 @@ def run(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pyte
 
 
 def only_folder(tmp_path: Path) -> Path:
-    (folder,) = (tmp_path / "out").iterdir()
+    (folder,) = made_in(tmp_path / "out")
     return folder
 
 
@@ -159,7 +160,7 @@ def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
 def test_more_samples_are_another_measurement(run: Run, tmp_path: Path) -> None:
     for samples in ("1000", "5000"):
         assert run("run", "--quality", samples, "--name", f"q{samples}").exit_code == 0
-    sides = [str(path) for path in sorted((tmp_path / "out").iterdir())]
+    sides = [str(path) for path in made_in(tmp_path / "out")]
     refused = CliRunner().invoke(cli, ["compare", *sides])
     assert "different numbers of samples" in refused.output
     assert exit_code_of(refused.exception or OSError()) == ExitCode.USAGE

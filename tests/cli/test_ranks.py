@@ -17,6 +17,7 @@ from typing import Any
 
 import jsonschema
 import pytest
+from made_sets import made_in
 from ranks_builder import Process, find_rank, needs_torchrec, processor_s, reserve_port, send, started, started_world
 from waiting import HANG_S, wait_until
 
@@ -90,7 +91,7 @@ def test_a_sweep_over_ranks_trains_each_to_the_target(tmp_path: Path, data_root:
     axis = ["--axis", "runtime.ranks=1,2", "--implementation", "torchrec", "--threads", 1]
     done = dlrmbench("sweep", "dlrm_tiny", "--data", data_root, *axis, "-n", 1, "--seed", 5)
     assert done.returncode == 0, done.stdout + done.stderr
-    (sweep,) = (tmp_path / "results").iterdir()
+    (sweep,) = made_in(tmp_path / "results")
     rank_counts = [logged(folder, "world_size") for folder in sorted(sweep.glob("0*"))]
     assert rank_counts == [[1], [2]]
     assert "Over ranks and links" in (sweep / "report.html").read_text()
@@ -101,7 +102,7 @@ def test_a_sweep_over_ranks_measures_throughput(tmp_path: Path, data_root: Path,
     axis = ["--axis", "runtime.ranks=1,2", "--implementation", "torchrec", "--threads", 1]
     done = dlrmbench("sweep", "dlrm_tiny", "--data", data_root, *axis, "--throughput", 10, "--format", "json")
     assert done.returncode == 0, done.stdout + done.stderr
-    (sweep,) = (tmp_path / "results").iterdir()
+    (sweep,) = made_in(tmp_path / "results")
     for folder, num_ranks in zip(sorted(sweep.glob("0*")), (1, 2), strict=True):
         processes = json.loads((folder / "extra" / "throughput.json").read_text())["processes"]
         assert [one["hyperparameters"]["world_size"] for one in processes] == [num_ranks] * 5

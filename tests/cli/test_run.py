@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 from command import Command
+from made_sets import made_in
 from waiting import HANG_S, wait_until
 
 from rules.benchmarks.loader import load_benchmark
@@ -87,7 +88,7 @@ def test_a_throughput_measurement_takes_no_timeout_and_resumes_by_measuring_what
     done = dlrmbench(*arguments, "--set", "train.opt_name=sgd", "--set", "train.opt_adagrad_epsilon=1e-6")
     assert done.returncode == 2  # Adagrad's keys mean nothing to SGD
     assert dlrmbench(*arguments, "--set", "train.opt_adagrad_epsilon=1e-6").returncode == 0
-    (folder,) = (tmp_path / "out").iterdir()
+    (folder,) = made_in(tmp_path / "out")
     whole = (folder / "extra" / "throughput.json").read_bytes()
     (folder / "extra" / "throughput.json").unlink()
     again = dlrmbench("resume", folder)
@@ -152,7 +153,7 @@ def test_an_output_that_cannot_be_written_exits_2(dlrmbench: Command, data_root:
 
 def test_a_locked_set_exits_2(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
     assert dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 1, "--seed", 1)).returncode == 0
-    (run_set,) = (tmp_path / "out").iterdir()
+    (run_set,) = made_in(tmp_path / "out")
     with (run_set / "extra" / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         assert_refused(dlrmbench("resume", run_set), 2, "another process", str(run_set))
@@ -220,7 +221,7 @@ def test_a_full_disk_exits_9_and_the_set_can_be_completed(
     assert process.returncode == 9, stderr
     assert "No space left" in stderr and "Traceback" not in stderr
     filler.unlink()
-    (run_set,) = output.iterdir()
+    (run_set,) = made_in(output)
     assert dlrmbench("resume", run_set, "-q").returncode == 0
     assert len(list(run_set.glob("results/*/*/result_*.txt"))) == 2
 
@@ -245,7 +246,7 @@ def test_signals_end_the_run_keep_the_attempt_and_say_how_to_go_on(
             break
     assert process.returncode == exit_code, stderr
     assert "dlrmbench resume" in stderr and "Traceback" not in stderr
-    (run_set,) = output.iterdir()
+    (run_set,) = made_in(output)
     records = [json.loads(path.read_text()) for path in sorted(run_set.glob("extra/run_*/attempt_0/run.json"))]
     assert [record["status"] for record in records] in (["interrupted"], ["success", "interrupted"])
     assert dlrmbench("resume", run_set, "-q").returncode == 0
@@ -258,7 +259,7 @@ def test_a_run_that_cannot_meet_its_target_exits_4_and_is_reported(
     done = dlrmbench(*tiny(data_root, "-o", tmp_path / "out", "-n", 2, "--set", rate))
     assert done.returncode == 4, done.stderr + done.stdout
     assert "none" in done.stdout and "report.html" in done.stdout
-    (run_set,) = (tmp_path / "out").iterdir()
+    (run_set,) = made_in(tmp_path / "out")
     assert len(list(run_set.glob("results/*/*/result_*.txt"))) == 2
 
 

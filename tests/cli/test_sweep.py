@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 from click.testing import CliRunner, Result
+from made_sets import made_in
 from sweep_builder import FastWorkers
 from waiting import HANG_S
 
@@ -34,7 +35,7 @@ def sweep(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: py
 
 
 def the_sweep(tmp_path: Path) -> Path:
-    (folder,) = (tmp_path / "out").iterdir()
+    (folder,) = made_in(tmp_path / "out")
     return folder
 
 

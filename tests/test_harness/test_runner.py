@@ -13,6 +13,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 from command import Command
+from made_sets import made_in
 from waiting import HANG_S, has_ended, wait_until
 
 from rules.logs import keys
@@ -26,7 +27,7 @@ def run_arguments(data_root: Path, *more: object) -> list[str]:
 
 
 def the_set(output: Path) -> Path:
-    (folder,) = [path for path in output.iterdir() if path.is_dir()]
+    (folder,) = made_in(output)
     return folder
 
 
@@ -128,9 +129,7 @@ def trains(output: Path, index: int) -> bool:
 
 
 def check_survival(output: Path, reference: Path, dlrmbench: Command) -> None:
-    sets = (
-        [path for path in output.iterdir() if (path / "extra" / "run_set.json").exists()] if output.exists() else []
-    )
+    sets = [path for path in made_in(output) if (path / "extra" / "run_set.json").exists()] if output.exists() else []
     if not sets:
         return  # killed before there was a set
     (run_set,) = sets
@@ -160,7 +159,7 @@ def test_a_set_survives_kill_9(
     output = tmp_path / "out"
     output.mkdir()
     kill_at(lambda: trains(output, index), victims, output, data_root)
-    assert len(list(output.glob("*/extra/run_set.json"))) == 1
+    assert len(made_in(output)) == 1
     check_survival(output, finished_set, dlrmbench)
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from command import Command
+from made_sets import made_in
 from ranks_builder import needs_torchrec
 
 from harness.config.run_config import Override, resolve
@@ -27,7 +28,7 @@ def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, dat
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert "not a score" in done.stdout
-    (folder,) = (tmp_path / "out").iterdir()
+    (folder,) = made_in(tmp_path / "out")
     content = decode(folder / "extra" / "throughput.json", ThroughputRecord)
     assert isinstance(content, ThroughputRecord), content
     assert [process.num_steps for process in content.processes] == [7] * 5
