@@ -87,6 +87,9 @@ def _ticks(scale: svg.Scale, least_px: float) -> list[float]:
 def _draw(panels: Sequence[FactorPanel], width: float) -> Plot:
     is_wide = width > 600
     left, right = (190.0, 196.0) if is_wide else (184.0, 76.0)
+    if is_wide:  # names of configurations, which are longer than those of factors
+        longest = max((svg.text_width(bar.name) for panel in panels for bar in panel.bars), default=0.0)
+        left = min(max(left, longest + 2 * _INDENT), 330.0)
     low, high = log2_domain(panels)
     x = svg.Scale(low, high, left, width - right)
     top = 22.0

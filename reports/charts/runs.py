@@ -16,6 +16,7 @@ from reports.charts import figure, svg
 from reports.text.formatting import TimeUnit
 
 _LARGE, _SMALL, _TINY = 9.0, 5.5, 4.0
+_MOST_NAME = 340.0
 MOST_TALL = 6
 
 
@@ -115,7 +116,9 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Pl
     # Several strips compare distributions, one strip shows runs: only there each dot carries its number.
     radius = _LARGE if len(strips) == 1 else _SMALL if len(strips) <= MOST_TALL else _TINY
     head = 22.0 if radius == _SMALL or (radius == _TINY and width <= 600) else 0.0
-    margin = 250.0 if radius == _TINY and not head else 0.0
+    names = [strip.name for strip in strips]
+    longest = min(max(map(svg.text_width, names)), _MOST_NAME)
+    margin = longest + 10 if radius == _TINY and not head else 0.0
     finite = [
         value / unit.seconds
         for strip in strips
@@ -127,8 +130,7 @@ def _draw(strips: Sequence[RunStrip], unit: TimeUnit, width: float) -> figure.Pl
     layout = _Layout(x=x, unit=unit, width=width, radius=radius, head=head, gutter=gutter)
     rows: list[Markup] = []
     top = 8.0
-    names = [strip.name for strip in strips]
-    names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, 240)
+    names = svg.fit_bold_names(names, width) if head else svg.fit_names(names, longest)
     for name, strip in zip(names, strips, strict=True):
         row, height = _strip(strip, name, layout, top)
         rows.append(row)

@@ -5,7 +5,8 @@ forced colours and print. No `style` attribute is written, because the page's po
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup, escape
@@ -134,14 +135,21 @@ def fit(content: str, width: float, size_px: float = FONT_PX) -> str:
 def fit_names(names: Sequence[str], width: float) -> list[str]:
     """Cut names in the middle where they would exceed `width` px, so that different ones stay different.
 
-    Where no cut does that, as of names that differ in their middle alone, they are numbered.
+    Those that no cut keeps apart, as names that differ in their middle alone, are numbered.
     """
-    for share in _HEAD_SHARES:
-        cut = [_fit_middle(name, width, share) for name in names]
-        if len(set(cut)) == len(set(names)):
-            return cut
-    numbers = {name: f"{number}: " for number, name in enumerate(dict.fromkeys(names), start=1)}
-    return [numbers[name] + _fit_middle(name, width - text_width(numbers[name]), 0.5) for name in names]
+    cut = {name: _fit_middle(name, width, _HEAD_SHARES[0]) for name in names}
+    for share in _HEAD_SHARES[1:]:
+        cut |= {name: _fit_middle(name, width, share) for name in _alike(cut)}
+    for number, name in enumerate(_alike(cut), start=1):
+        prefix = f"{number}: "
+        cut[name] = prefix + _fit_middle(name, width - text_width(prefix), _HEAD_SHARES[0])
+    return [cut[name] for name in names]
+
+
+def _alike(cut: Mapping[str, str]) -> list[str]:
+    """Names that were cut to the text of another."""
+    texts = Counter(cut.values())
+    return [name for name, text in cut.items() if texts[text] > 1]
 
 
 def fit_bold_names(names: Sequence[str], width: float) -> list[str]:

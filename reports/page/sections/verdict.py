@@ -207,7 +207,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
             (numeric("Runs", "converged / needed"), lambda entry: _runs_cell(entry[1])),
             ("RCP", lambda entry: Cell(text=outcome_words(entry[0]), sub=_factor(entry[0]))),
             (
-                numeric("Batch size"),
+                numeric("Batch size", "samples, learning rate"),
                 lambda entry: Cell(text=count(entry[1].global_batch_size), sub=_rate(entry[1].learning_rate)),
             ),
             (
@@ -289,7 +289,7 @@ def _spread(fraction: float | None) -> str:
 
 
 def _rate(value: float | None) -> str:
-    return "" if value is None else f"learning rate {learning_rate(value)}"
+    return "" if value is None else learning_rate(value)
 
 
 def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[str, ...]:
