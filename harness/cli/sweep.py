@@ -22,6 +22,7 @@ from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from reports.comparison.sweep import SweepFacts
+    from rules.records.study import StudyRecord
     from rules.records.sweep import SweepRecord
 
 _WORST_FIRST = (
@@ -50,6 +51,9 @@ class SweepOptions(Configured, Measured):
     "--profile", "with_profile", is_flag=True,
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
 )  # fmt: skip
+@click.option(
+    "--dry-run", "is_dry", is_flag=True, help="List the configurations and estimate their time; make nothing."
+)
 @STRICT_ENV
 @form_option("table", "json", "csv", "md", text="Form of the final table.")
 @QUIET
@@ -61,6 +65,7 @@ def sweep(
     seed: int | None,
     timeout_s: float | None,
     with_profile: bool,
+    is_dry: bool,
     strict_env: bool,
     form: str,
     quiet: bool,
@@ -76,19 +81,29 @@ def sweep(
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
     from harness.config.seeds import draw_base_seed
+    from harness.planning.sweep import plan_sweep
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment
     from harness.run_sets.runner import RunRequest
-    from harness.run_sets.sweep import prepare_sweep, start_sweep
+    from harness.run_sets.sweep import prepare_sweep, resolve_sweep, start_sweep
+    from reports.statistics.intervals import MIN_RUNS
     from reports.text.formatting import plural
 
     kind, options = asked_kind(given, timeout_s)
+    overrides = collect_overrides(given)
+    if is_dry:
+        base, _, configs = resolve_sweep(
+            kind, benchmark, overrides, axis_texts, given["name"], with_profile=with_profile
+        )
+        num_runs = num_runs_of(kind, base, num_runs)
+        _show_plan(plan_sweep(kind, options, configs, num_runs, given["data_root"]), form)
+        return
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     base, axes, configurations = prepare_sweep(
         kind,
         benchmark,
-        collect_overrides(given),
+        overrides,
         axis_texts,
         given["name"],
         given["data_root"],
@@ -114,8 +129,23 @@ def sweep(
     link_latest(folder)
     if not quiet:
         each = f"{plural(num_runs, 'run')} each"
-        click.echo(f"{plural(len(configurations), 'configuration')}, {each}, in {folder}", err=True)
+        few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
+        click.echo(f"{plural(len(configurations), 'configuration')}, {each}{few}, in {folder}", err=True)
     complete_and_show(folder, form=form, quiet=quiet)
+
+
+def _show_plan(study: "StudyRecord", form: str) -> None:
+    from reports.render.csv import render_csv
+    from reports.views.study import study_blocks
+    from rules.records.codec import encode
+
+    if form == "json":
+        click.echo(encode(study), nl=False)
+    elif form == "csv":
+        (table,) = study.tables
+        click.echo(render_csv([column.name for column in table.columns], table.rows), nl=False)
+    else:
+        show(study_blocks(study), form)
 
 
 def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
@@ -124,12 +154,14 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
     from harness.run_sets.sweep import Progress, complete_sweep
     from reports.comparison.sweep import read_sweep_facts
     from reports.page.report import write_report
+    from reports.text.formatting import duration
 
     def on_run(progress: Progress) -> None:
         if not quiet:
             of = f"[{progress.number}/{progress.total}]"
             run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
-            click.echo(f"{of} {progress.label}{run}", err=True)
+            left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+            click.echo(f"{of} {progress.label}{run}{left}", err=True)
 
     try:
         completed = complete_sweep(folder, quiet=quiet, on_run=on_run)

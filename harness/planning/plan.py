@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import DERIVED, RunConfig, command_name
+from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.run_sets.dataset import how_to_get
 from harness.system.resources import Resources, read_resources
@@ -39,13 +40,29 @@ class Schedule:
     steps_between_evals: int
     num_evals: int
 
+    @property
+    def work(self) -> "Work":
+        """Of a run that never meets its target."""
+        steps = self.num_evals * self.steps_between_evals
+        return Work(num_steps=steps, num_evals=self.num_evals, eval_samples=self.eval_samples)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Work:
+    """What one process trains and evaluates."""
+
+    num_steps: int
+    num_evals: int
+    eval_samples: int
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimeEstimate:
-    """A whole run that never meets its target, modelled from what was just measured here."""
+    """One process's work, of a run one that never meets its target, modelled from what was just measured here."""
 
     run_s: float
     method: str
+    is_lower_bound: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -78,7 +95,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         memory = workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
         process_bytes = PROCESS_BYTES + workload.implementation.process_bytes
         memory_bytes = memory.total_bytes + workload.runtime.ranks * process_bytes
-        schedule = _schedule(config, train_samples, eval_samples)
+        schedule = make_schedule(config, train_samples, eval_samples)
     problems = [
         *_schedule_problems(config, schedule, num_runs, division),
         *_memory_problems(memory_bytes, resources.memory_bytes),
@@ -88,7 +105,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     # Several ranks wait for one another, which one process cannot time.
     is_measurable = workload.runtime.device == "cpu" and workload.runtime.ranks == 1
     if measure and can_start and is_measurable and counts is not None and schedule is not None:
-        time = _estimate_time(config, counts, schedule, data_dir)
+        time = estimate_time(config, counts, schedule.work, data_dir)
     return Plan(
         config=config,
         data_dir=data_dir,
@@ -120,7 +137,7 @@ def explain_data(config: RunConfig, data_dir: Path, problem: str | None) -> str 
     return f"{data_dir} does not exist. {how_to_get(config.workload.data, command_name(config.benchmark))}"
 
 
-def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
+def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
     batch_size = config.workload.train.global_batch_size
     steps_per_epoch = train_samples // batch_size
     between = config.benchmark.steps_between_evals(train_samples, batch_size)
@@ -134,28 +151,30 @@ def _schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Sched
     )
 
 
-def _estimate_time(config: RunConfig, counts: ModelCosts, schedule: Schedule, data_dir: Path) -> TimeEstimate:
+def estimate_time(config: RunConfig, counts: ModelCosts, work: Work, data_dir: Path) -> TimeEstimate:
     """Extrapolate a few steps and one evaluation where the dataset is ready; else a bound from matrix products."""
     os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
-    num_steps = schedule.num_evals * schedule.steps_between_evals
     num_threads = config.workload.runtime.threads or read_resources().num_cores
-    if data_dir.joinpath("manifest.json").exists():
+    if data_dir.joinpath("manifest.json").exists() or config.workload.data.kind == "made_up":
         step_s, eval_s = measure_steps(config, data_dir, num_threads)
-        run_s = num_steps * step_s + schedule.num_evals * eval_s
+        run_s = work.num_steps * step_s + work.num_evals * eval_s
         return TimeEstimate(
             run_s=run_s, method=f"modelled from {_TIMED_STEPS} steps and one evaluation, measured now"
         )
     rate = measure_matmul(num_threads)
-    flop = num_steps * schedule.global_batch_size * counts.training_flop_per_sample
-    flop += schedule.num_evals * schedule.eval_samples * counts.forward_flop_per_sample
+    flop = work.num_steps * config.workload.train.global_batch_size * counts.training_flop_per_sample
+    flop += work.num_evals * work.eval_samples * counts.forward_flop_per_sample
     return TimeEstimate(
-        run_s=flop / rate, method=f"a lower bound, modelled from {rate / 1e9:.0f} GFLOP/s, measured now"
+        run_s=flop / rate,
+        method=f"a lower bound, modelled from {rate / 1e9:.0f} GFLOP/s, measured now",
+        is_lower_bound=True,
     )
 
 
 def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
     """Measure seconds per training step and per evaluation of this very workload, after a short warm-up."""
     timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
+    timed = hold_in_memory(timed, 2 + _TIMED_STEPS)
     workload = timed.implementation.load(timed.spec(data_dir, seed=0), SingleProcess())
     workload.build()
     clock = Clock(workload.synchronize)

@@ -2,6 +2,7 @@
 
 import shutil
 from collections.abc import Callable, Mapping
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ def measure_set(run_set: RunSet, record: RunSetRecord, on_process: Callable[[int
     """Measure in `num_runs` fresh processes and gather what they found. Raises HarnessError."""
     for index in range(record.num_runs):
         on_process(index, measure_process(run_set, record, index))
-    return gather_processes(run_set, record)
+        whole = gather_processes(run_set, record)
+    return whole
 
 
 def measure_process(run_set: RunSet, record: RunSetRecord, index: int) -> Measurement:
@@ -62,12 +64,13 @@ def is_measured(run_set: RunSet, record: RunSetRecord, index: int) -> bool:
 
 
 def gather_processes(run_set: RunSet, record: RunSetRecord) -> Measurement:
-    """Write extra/<kind>.json: the first process's record with the processes of all."""
+    """Write extra/<kind>.json: the first process's record with the processes of all that have measured so far.
+
+    Those after a gap wait for it: the seed of a process is known by its place. Raises HarnessError without a first.
+    """
     kind = find_kind(record.kind)
-    measured = [
-        read_record(_process_folder(run_set, record, index) / kind.file, kind.record)
-        for index in range(record.num_runs)
-    ]
+    done = takewhile(lambda index: is_measured(run_set, record, index), range(1, record.num_runs))
+    measured = [read_record(_process_folder(run_set, record, index) / kind.file, kind.record) for index in (0, *done)]
     processes = tuple(process for part in measured for process in part.repetitions())
     code = measured[0].code if len({part.code for part in measured}) == 1 else None
     whole = msgspec.structs.replace(measured[0], processes=processes, code=code)

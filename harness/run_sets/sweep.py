@@ -8,7 +8,8 @@ Round k makes run k of every configuration, with the same seed in all. Rounds go
 """
 
 import shlex
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -44,12 +45,14 @@ class Configuration:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Progress:
-    """What is about to be done: position among all runs of the sweep, and whose run it is."""
+    """What is about to be done: position among all runs of the sweep, whose run it is, and how long all that is left
+    may take, by the runs made so far; None before the first."""
 
     number: int
     total: int
     label: str
     run_index: int | None
+    left_s: float | None = None
 
 
 OnRun = Callable[[Progress], None]
@@ -75,7 +78,21 @@ def prepare_sweep(
     with_profile: bool = False,
     quiet: bool,
 ) -> tuple[RunConfig, list[Axis], list[Configuration]]:
-    """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration.
+    """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration."""
+    base, axes, configs = resolve_sweep(kind, benchmark, overrides, axis_texts, name, with_profile=with_profile)
+    return base, axes, [prepare_configuration(point, config, data_root, quiet=quiet) for point, config in configs]
+
+
+def resolve_sweep(
+    kind: MeasurementKind,
+    benchmark: str,
+    overrides: Sequence[Override],
+    axis_texts: Iterable[str],
+    name: str | None,
+    *,
+    with_profile: bool = False,
+) -> tuple[RunConfig, list[Axis], list[tuple[Point, RunConfig]]]:
+    """Resolve the matrix of `--axis` texts: what holds for all, the axes, every point with its configuration.
 
     Raises ConfigError for an axis that cannot be, or that the kind may not vary; HarnessError for what cannot be run.
     """
@@ -92,14 +109,7 @@ def prepare_sweep(
         refuse_impossible(config.workload)
         if with_profile:
             refuse_unprofilable(config.workload)
-    return (
-        base,
-        axes,
-        [
-            prepare_configuration(point, config, data_root, quiet=quiet)
-            for point, config in zip(points, configs, strict=True)
-        ],
-    )
+    return base, axes, list(zip(points, configs, strict=True))
 
 
 def start_sweep(
@@ -163,19 +173,25 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
             if configuration.folder is not None:
                 configurations[position] = change(configuration, failure=None)
                 refuse_other_system(*open_run_set(folder / configuration.folder))
-        for progress, position in _rounds(sweep):
-            configuration, run_index = configurations[position], progress.run_index
-            if configuration.failure is not None or configuration.folder is None or run_index is None:
+        waiting = [
+            (progress, position)
+            for progress, position in _rounds(sweep)
+            if not _is_done(*open_run_set(folder / str(configurations[position].folder)), progress.run_index)
+        ]
+        took_s: dict[int, list[float]] = {}
+        for number, (progress, position) in enumerate(waiting):
+            configuration = configurations[position]
+            if configuration.failure is not None:
                 continue
-            run_set, record = open_run_set(folder / configuration.folder)
-            if _is_done(run_set, record, run_index):
-                continue
+            left = [later for _, later in waiting[number:] if configurations[later].failure is None]
             if on_run is not None:
-                on_run(progress)
+                on_run(replace(progress, left_s=estimate_left_s(took_s, left)))
+            started_s = time.monotonic()
             try:
-                _advance(run_set, record, run_index, quiet=quiet)
+                _advance(folder / str(configuration.folder), progress.run_index, quiet=quiet)
+                took_s.setdefault(position, []).append(time.monotonic() - started_s)
             except HarnessError as error:
-                configurations[position] = change(configuration, failure=_failure(error, run_index))
+                configurations[position] = change(configuration, failure=_failure(error, progress.run_index))
                 write_record(folder / SWEEP_FILE, change(sweep, configurations=tuple(configurations)))
         measured = [
             (position, folder / entry.folder)
@@ -228,16 +244,32 @@ def _rounds(sweep: SweepRecord) -> Iterator[tuple[Progress, int]]:
             yield Progress(number=number, total=total, label=label, run_index=run_index), position
 
 
-def _is_done(run_set: RunSet, record: RunSetRecord, run_index: int) -> bool:
+def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
+    """Seconds that the runs of these configurations may take, by the mean of each one's own runs; None before any.
+
+    A configuration that has not run yet is taken to be like the mean of the others.
+    """
+    means = {position: sum(times) / len(times) for position, times in took_s.items()}
+    if not means:
+        return None
+    usual = sum(means.values()) / len(means)
+    return sum(means.get(position, usual) for position in left)
+
+
+def _is_done(run_set: RunSet, record: RunSetRecord, run_index: int | None) -> bool:
+    assert run_index is not None
     if find_kind(record.kind).is_scored:
         return run_set.result(run_index).exists()
     return is_measured(run_set, record, run_index)
 
 
-def _advance(run_set: RunSet, record: RunSetRecord, run_index: int, *, quiet: bool) -> None:
-    """Make one run of one configuration."""
+def _advance(folder: Path, run_index: int | None, *, quiet: bool) -> None:
+    """Make one run of one configuration; what it measured is in the set's own file at once."""
+    assert run_index is not None
+    run_set, record = open_run_set(folder)
     if find_kind(record.kind).is_scored:
-        complete_set(run_set.folder, quiet=quiet, indices=[run_index])
+        complete_set(folder, quiet=quiet, indices=[run_index])
         return
     with locked(run_set):
         measure_process(run_set, record, run_index)
+        gather_processes(run_set, record)

@@ -59,7 +59,7 @@ class Pairing:
 
         None where a run lacks what they are made of, or has no logarithm.
         """
-        return _compared(self.base, factor), _compared(self.new, factor)
+        return compared_values(self.base, factor), compared_values(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
         """Whether every pair has equal values, as settings that change no update have of samples to converge."""
@@ -91,7 +91,8 @@ def _by_seed(samples: Sequence[Sample]) -> dict[int, Sample]:
     return found if len(found) == len(samples) else {}
 
 
-def _compared(samples: Sequence[Sample], factor: str) -> Floats | None:
+def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
+    """What is compared of one side, as `Pairing.compared` has it."""
     known = np.asarray([sample.values[factor] for sample in samples if factor in sample.values], dtype=np.float64)
     if not len(known) or len(known) != len(samples):
         return None

@@ -3,12 +3,15 @@
 Its folders are names inside the sweep, whoever wrote them; a configuration without results is shown as such.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from reports.comparison.comparison import compare_sides
+from reports.comparison.factor import factor_of, factors_of
+from reports.comparison.pairing import compared_values
 from reports.comparison.records import Comparison
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts, gather
@@ -133,6 +136,8 @@ class SweepFacts:
     axes: tuple[tuple[str, tuple[str, ...]], ...]
     rows: tuple[SweepRow, ...]
     problems: tuple[str, ...]
+    closing: str = ""
+    """Which is the fastest, or the best, and what is not distinguished from it; empty without two to compare."""
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
@@ -172,6 +177,7 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         axes=tuple((printable(axis.key, 80), tuple(printable(v, 60) for v in axis.values)) for axis in sweep.axes),
         rows=_compare(rows),
         problems=tuple(problems),
+        closing=_closing([side for row in rows if (side := _side(row)) is not None]),
     )
 
 
@@ -208,6 +214,32 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
     (first, base), *others = sides.items()
     compared = dict(zip(dict(others), compare_sides(base, list(dict(others).values())), strict=True))
     return tuple(row if row.index == first else replace(row, comparison=compared.get(row.index)) for row in rows)
+
+
+def _closing(sides: Sequence[Side]) -> str:
+    """'Fastest: threads=2 (21.4 k/s). Not distinguished from it: threads=4.'
+
+    All others are compared with it, as one family of tests.
+    """
+    if not sides:
+        return ""
+    whole = factors_of(sides[0].kind)[0]
+    factor = factor_of(whole)
+    means = {
+        index: float(values.mean())
+        for index, side in enumerate(sides)
+        if (values := compared_values(side.samples, whole)) is not None
+    }
+    if len(means) < 2:
+        return ""
+    sign = factor.sign if factor.more in ("slower", "worse") else -factor.sign
+    best = min(means, key=lambda index: sign * means[index])
+    compared = compare_sides(sides[best], [sides[index] for index in means if index != best])
+    alike = [comparison.new for comparison in compared if comparison.verdict not in ("slower", "worse")]
+    word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
+    rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
+    value = factor.show(math.exp(means[best]) if factor.is_ratio else means[best])
+    return f"{word}: {sides[best].label} ({value}). {rest}"
 
 
 def _side(row: SweepRow) -> Side | None:

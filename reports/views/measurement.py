@@ -73,4 +73,5 @@ def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
 
 def sweep_blocks(sweep: SweepFacts) -> tuple[Block, ...]:
     """One row per configuration, and what must be known beside the table."""
-    return (replace(sweep_table(sweep, "sweep"), caption=""), Bullets(items=sweep_notes(sweep)))
+    closing = (Prose(text=sweep.closing),) if sweep.closing else ()
+    return (replace(sweep_table(sweep, "sweep"), caption=""), Bullets(items=sweep_notes(sweep)), *closing)

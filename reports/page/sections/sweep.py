@@ -66,7 +66,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     )
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (
-        Prose(text=lead),
+        Prose(text=f"{lead} {sweep.closing}".rstrip()),
         _signed(sweep_table(sweep, f"{id_}-table")),
         *(Prose(text=note, kind="note") for note in sweep_notes(sweep)),
         *(

@@ -1,0 +1,101 @@
+"""`sweep --dry-run`: the configurations of a matrix and how long each would take, as a study; makes nothing."""
+
+import subprocess
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from harness.config.axes import Point
+from harness.config.run_config import RunConfig
+from harness.config.synthetic import hold_in_memory
+from harness.measure.kinds import MeasurementKind
+from harness.measure.throughput import WARM_UP_STEPS
+from harness.planning.plan import TimeEstimate, Work, estimate_time, make_schedule, read_sizes
+from harness.study import make_study, make_table
+from reference_models.data.registry import locate_dataset
+from reports.statistics.intervals import MIN_RUNS
+from reports.text.formatting import duration, plural
+from rules.records.study import Parameter, StudyRecord
+
+_QUALITY_EVALUATIONS = 3
+"""At a quarter, a half and the end of the samples."""
+
+
+def plan_sweep(
+    kind: MeasurementKind,
+    options: Mapping[str, int],
+    configs: Sequence[tuple[Point, RunConfig]],
+    num_runs: int,
+    data_root: Path | None,
+) -> StudyRecord:
+    """List every configuration with the modelled time of one process of it, and the time of all."""
+    start_s = measure_start_s()
+    times = [estimate_process(kind, options, config, data_root) for _, config in configs]
+    known = [estimate.run_s for estimate in times if estimate is not None]
+    is_bound = any(estimate.is_lower_bound for estimate in times if estimate is not None)
+    about = "At least" if is_bound else "About"
+    total_s = num_runs * (len(times) * start_s + sum(known))
+    bound = ", if no run meets its target before" if kind.is_scored else ""
+    missing = len(times) - len(known)
+    unknown = f"; of {plural(missing, 'configuration')} only the start is counted" if missing else ""
+    processes = plural(len(configs) * num_runs, "process", "processes")
+    few = f"A verdict takes at least {MIN_RUNS} runs of each; {num_runs} give none."
+    return make_study(
+        "sweep",
+        f"{plural(len(configs), 'configuration')} of {configs[0][1].benchmark.name}, {plural(num_runs, 'run')} each",
+        configs[0][1],
+        findings=(
+            f"{about} {duration(total_s)} in all{bound}: {processes}{unknown}.",
+            *([few] if num_runs < MIN_RUNS else []),
+        ),
+        parameters=(
+            Parameter(name="start of a process", value=start_s, unit="s", source="measured", note="imports torch"),
+        ),
+        tables=(
+            make_table(
+                "One process of each, without its start",
+                (("Configuration", None, "given"), ("Time", "s", "modelled"), ("From", None, "given")),
+                [
+                    (point.label, estimate.run_s if estimate else None, estimate.method if estimate else None)
+                    for (point, _), estimate in zip(configs, times, strict=True)
+                ],
+            ),
+        ),
+        checks=(),
+    )
+
+
+def estimate_process(
+    kind: MeasurementKind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
+) -> TimeEstimate | None:
+    """Model one process from a few steps, measured now; None for several ranks, GPUs, and data of unknown size."""
+    runtime, work = config.workload.runtime, _work(kind, options, config, data_root)
+    if work is None or runtime.ranks > 1 or runtime.device != "cpu":
+        return None
+    data_dir = locate_dataset(config.workload.data, data_root)
+    sizes, _ = read_sizes(hold_in_memory(config.workload, work.num_steps).data, data_dir)
+    return None if sizes is None else estimate_time(config, config.workload.costs(sizes[2]), work, data_dir)
+
+
+def _work(
+    kind: MeasurementKind, options: Mapping[str, int], config: RunConfig, data_root: Path | None
+) -> Work | None:
+    """What one process of the kind trains and evaluates; None where that is not known."""
+    if "num_steps" in options:
+        return Work(num_steps=WARM_UP_STEPS + options["num_steps"], num_evals=0, eval_samples=0)
+    sizes, _ = read_sizes(config.workload.data, locate_dataset(config.workload.data, data_root))
+    if sizes is None:
+        return None
+    train_samples, eval_samples, _ = sizes
+    if "num_samples" in options:
+        steps = -(-options["num_samples"] // config.workload.train.global_batch_size)
+        return Work(num_steps=steps, num_evals=_QUALITY_EVALUATIONS, eval_samples=eval_samples)
+    return make_schedule(config, train_samples, eval_samples).work if kind.is_scored else None
+
+
+def measure_start_s() -> float:
+    """Measure the seconds that a fresh process takes to begin: Python with torch imported."""
+    started_s = time.monotonic()
+    subprocess.run([sys.executable, "-c", "import torch"], check=False, capture_output=True)
+    return time.monotonic() - started_s
