@@ -28,6 +28,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "report": ("harness.cli.report", "report", "Render results as one self-contained HTML page."),
     "list": ("harness.cli.inspect", "list_", "List the benchmarks."),
     "show": ("harness.cli.inspect", "show_", "Show one benchmark's definition."),
+    "init": ("harness.cli.inspect", "init", "Begin a definition of your own."),
     "plan": ("harness.cli.plan", "plan", "Say what a run would do, need and break; run nothing."),
     "profile": ("harness.cli.profile", "profile", "Say where a step's time goes, and how far from the limit."),
     "system": ("harness.cli.inspect", "system", "Describe this system in MLPerf's 33 fields."),
@@ -38,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
 SECTIONS = {
     "Run": ("run", "resume", "sweep", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
-    "Look": ("diff", "history", "profile", "list", "show", "system", "doctor"),
+    "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor"),
     "Data": ("data", "calibrate"),
 }
 QUICK_START = """\b

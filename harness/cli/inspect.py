@@ -1,6 +1,7 @@
 """list, show, system, doctor: look at benchmarks and at this system; start nothing."""
 
 import os
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,50 @@ def show_(benchmark: str, form: str) -> None:
         click.echo(Path(content["path"]).read_text(encoding="utf-8"), nl=False)
     else:
         show(definition_blocks(content))
+
+
+@click.command("init")
+@click.argument("path", metavar="FILE", type=click.Path(path_type=Path))
+@click.option("--like", help="Benchmark or definition to begin with.  [default: one with data of the --kind]")
+@click.option("--name", help="Of the benchmark.  [default: the file's]")
+@click.option("--title", help="One line for people.")
+@click.option(
+    "--kind",
+    type=click.Choice(["click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
+    help="Generated, text in Criteo's form, or MLPerf's files.",
+)
+@click.option("--target", type=float, help="AUC to reach.")
+@click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
+def init(
+    path: Path,
+    like: str | None,
+    name: str | None,
+    title: str | None,
+    kind: str | None,
+    target: float | None,
+    assignments: tuple[str, ...],
+) -> None:
+    """Write a definition of your own to FILE, with every key explained; asks what is not given on a terminal."""
+    from harness.config.run_config import read_set_option
+    from harness.config.start import LIKE, begin_definition
+    from harness.foundation.files import write_text
+
+    if path.suffix != ".toml":
+        raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
+    if path.exists():
+        raise click.UsageError(f"{path}: is there already. Nothing is overwritten; choose another file.")
+    if not (like or kind or name or title or target or assignments) and _is_terminal():
+        kind = click.prompt("Data", type=click.Choice([*LIKE]), default="click_log", err=True)
+        name = click.prompt("Name", default=path.stem, err=True)
+        title = click.prompt("Title", default="", err=True) or None
+        target = click.prompt("Target AUC", type=float, default=0.8, err=True)
+    overrides = [read_set_option(text) for text in assignments]
+    text = begin_definition(
+        path, like or LIKE[kind or "click_log"], name or path.stem, title=title, target=target, overrides=overrides
+    )
+    write_text(path, text)
+    shown = path if "/" in str(path) else f"./{path}"
+    click.echo(f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}")
 
 
 @click.command()
@@ -105,6 +150,10 @@ def doctor(form: str, strict: bool, data: Path | None, output: Path | None) -> N
             f"{len(warnings)} of {len(checks)} checks warn: {', '.join(warnings)}. See above what to do.",
             ExitCode.ENVIRONMENT,
         )
+
+
+def _is_terminal() -> bool:
+    return sys.stdin.isatty()
 
 
 def _submission_table(path: Path) -> Mapping[str, Any]:

@@ -27,9 +27,13 @@ class TrainSection:
     """[train] whatever the optimizer, in mllog keys."""
 
     global_batch_size: PositiveCount
+    """Samples of a step, over all ranks."""
     eval_batch_size: PositiveCount | None = None
+    """Samples that are evaluated at a time; the larger of the batch size and 16384 where it is left out."""
     opt_name: str
+    """The optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, or `sgd`."""
     opt_base_learning_rate: Amount
+    """The learning rate before warm-up and decay."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -38,12 +42,19 @@ class AdagradSection(TrainSection):
 
     opt_name: Literal["adagrad", "rowwise_adagrad"]
     opt_adagrad_learning_rate_decay: Amount | None = None
+    """Adagrad's own decay per step; 0 where it is left out."""
     opt_weight_decay: Amount | None = None
+    """Must be 0: sparse gradients know no decay."""
     opt_adagrad_initial_accumulator_value: Amount | None = None
+    """What the sums of squares begin with; 0 where it is left out."""
     opt_adagrad_epsilon: Amount | None = None
+    """Added to the root of the sums; 1e-8 where it is left out."""
     opt_learning_rate_warmup_steps: Amount | None = None
+    """Steps over which the rate grows; 0 where it is left out."""
     opt_learning_rate_decay_start_step: Amount | None = None
+    """The step from which the rate falls."""
     opt_learning_rate_decay_steps: Amount | None = None
+    """Steps over which it falls; 0, never, where it is left out."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,10 +63,15 @@ class SGDSection(TrainSection):
 
     opt_name: Literal["sgd"]
     opt_learning_rate_warmup_steps: Amount | None = None
+    """Steps over which the rate grows; 0 where it is left out."""
     lr_decay_start_steps: Amount | None = None
+    """The step from which the rate falls."""
     sgd_opt_base_learning_rate: Amount | None = None
+    """The same as opt_base_learning_rate, as older rounds name it."""
     sgd_opt_learning_rate_decay_poly_power: Amount | None = None
+    """Power of the decay; 2 where it is left out."""
     sgd_opt_learning_rate_decay_steps: Amount | None = None
+    """Steps over which it falls; 0, never, where it is left out."""
 
 
 TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
@@ -112,13 +128,21 @@ class RuntimeConfig:
     """
 
     device: str = "cpu"
+    """`cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
+    """CPU threads, or `auto`: the cores that this process may use."""
     precision: Literal["fp32", "tf32", "bf16"] = "fp32"
+    """Of matrix products; on CPUs `fp32` alone."""
     implementation: str = "reference"
+    """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
     ranks: PositiveCount = 1
+    """Processes of one run; more than one with `torchrec`."""
     sharding: Sharding = "auto"
+    """How tables are placed over ranks; `auto` is TorchRec's planner."""
     comm: str = "fp32"
+    """Precision in which embeddings travel: `fp32`, `fp16`, `int8`, on GPUs `bf16`, `fp8`; or two, `fp16/bf16`."""
     grad_comm: str = "dense"
+    """How dense gradients travel: `dense`, `fp16`, `powersgd:RANK` or `topk:DENSITY`."""
 
 
 def parse_train(table: Mapping[str, Any]) -> TrainConfig:

@@ -22,15 +22,25 @@ class DataSection:
     """[data] of a dataset in files. Sizes may come from the files themselves."""
 
     kind: Literal["click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
+    """`click_log` is generated, `criteo` prepared from text in Criteo's form, the others are MLPerf's own files."""
     name: str
+    """The dataset's name, in the name of its folder."""
     train_samples: PositiveCount | None = None
+    """Samples of an epoch; needed for `click_log`, else checked against the files where given."""
     eval_samples: PositiveCount | None = None
+    """Samples of an evaluation; likewise."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
+    """Numbers per sample."""
     num_embeddings: Counts | None = None
+    """Rows of each table, one per category; `criteo` takes them from the files."""
     multi_hot: Counts | None = None
+    """Ids per sample of each table; one where it is left out."""
     seed: Count | None = None
+    """Of the generator; needed for `click_log`."""
     sha256: str | None = None
+    """Digest that the data must have; leave it out of data that you change."""
     parameters: dict[str, Any] = field(default_factory=dict)
+    """What makes the data, by kind: see below."""
 
 
 DATA_SECTIONS = (DataSection, SyntheticSection)

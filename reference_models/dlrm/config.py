@@ -12,11 +12,17 @@ class DLRMConfig:
     """Layer widths as the papers write them: `bottom_mlp` without its input, `top_mlp` ending in 1."""
 
     interaction: Literal["dot", "dcn", "cat"]
+    """How features meet: `dot` products of all pairs (DLRM), `dcn` low-rank cross layers (DLRM-DCNv2), `cat` not."""
     embedding_dim: PositiveCount
+    """Width of the rows of all tables."""
     bottom_mlp: Counts
+    """Widths of the layers that dense features pass; the last is embedding_dim."""
     top_mlp: Counts
+    """Widths of the layers after the interaction; the last is 1, the logit."""
     dcn_num_layers: PositiveCount = 0
+    """Cross layers; with `dcn` alone, and needed there."""
     dcn_low_rank_dim: PositiveCount = 0
+    """Rank of their weights; with `dcn` alone, and needed there."""
     init: Literal["dlrm", "torchrec"] = "dlrm"
     """Whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
 

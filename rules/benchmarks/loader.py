@@ -41,8 +41,11 @@ class FirstEval:
     FLOOR((slope * global_batch_size + offset) / divisor) samples (closed_dlrmv4.yaml)."""
 
     slope: Count
+    """Samples per sample of the global batch size."""
     offset: Count
+    """Samples, whatever the batch size."""
     divisor: PositiveCount
+    """Of the sum of both."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -50,9 +53,13 @@ class Quality:
     """When a run has reached its goal, and how often it may look."""
 
     metric: Literal["roc_auc"]
+    """What an evaluation measures: the exact area under the ROC curve."""
     target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
+    """The quality at which a run ends; `dlrmbench calibrate` finds one."""
     evals_per_epoch: PositiveCount
+    """How often an epoch is evaluated, at equal distances in samples."""
     max_epochs: Annotated[float, Meta(ge=1e-6, le=1e6, description="a number from 1e-6 to 1e6")]
+    """Where a run ends that has not reached the target."""
     first_epoch_num: Count = 0
     """What the log calls the start of training: 0, or 1 for `dlrm` (training_rules.adoc, 0.7 to 2.1)."""
     interval_rounding: Literal["down", "up"] = "down"
@@ -60,6 +67,7 @@ class Quality:
     convergence_unit: Literal["epoch_num", "samples_count"] = "epoch_num"
     """The metadata of eval_accuracy by which convergence is measured, and its reference points are given."""
     first_eval: FirstEval | None = None
+    """Where evaluation begins, if not after the first interval."""
     binds_open: bool = False
     """Whether a run of the Open division, too, must meet the target (open_dlrmv4.yaml)."""
 
@@ -69,8 +77,11 @@ class Score:
     """How runs become one score: drop the fastest and slowest `drop` runs, mean of the rest."""
 
     num_runs: PositiveCount
+    """Runs that make a score, each with a seed of its own."""
     method: Literal["olympic_mean"] = "olympic_mean"
+    """The mean of the times that are left."""
     drop: Count = 1
+    """Runs left out at either end; one of the slowest may be a run that missed the target."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,13 +91,21 @@ class Head:
     name: Annotated[
         str, Meta(pattern=r"^[a-z][a-z0-9_]{0,63}(?!\n)$", description="lower case letters, digits and '_'")
     ]
+    """The benchmark's name in commands, logs and folders; none that a shipped benchmark has."""
     version: PositiveCount
+    """Raised whenever the problem changes; results of two versions are never compared."""
     title: str
+    """One line for people."""
     description: str = ""
+    """More lines for people."""
     status: Literal["own", "official", "workload"] = "own"
+    """`own` for yours; `workload` is a shape for throughput alone, without `[quality]`, `[score]` and `[closed]`."""
     model: str
+    """Which model trains; `dlrm` is DLRM and DLRM-DCNv2, others come by entry point."""
     rounds: tuple[str, ...] = ()
+    """MLPerf Training rounds that have this definition; none for your own."""
     notes: tuple[str, ...] = ()
+    """What readers of results should know."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

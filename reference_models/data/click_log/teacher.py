@@ -31,11 +31,17 @@ class TeacherConfig:
     """[data.parameters] of a click log. The scales are standard deviations of each part of the logit."""
 
     zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
+    """How unequal ids are, in steps of 0.125; 0 is uniform."""
     bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
+    """Of the logit: below 0 makes clicks rare."""
     effect_scale: Scale
+    """Of what ids say by themselves, which logistic regression can learn."""
     interaction_scale: Scale
+    """Of what pairs of ids say together, which takes a model with interactions."""
     dense_scale: Scale
+    """Of what the numbers say."""
     num_interactions: Count
+    """Pairs of features that interact."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
     """What is added to every coordinate of the centred class vectors."""
 

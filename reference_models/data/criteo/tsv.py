@@ -47,6 +47,7 @@ class PrepareParameters:
     half is for evaluation, its second half unused, all other days train. `last_file`: the same with one file per day.
     `files`: --train and --eval as they are given."""
     num_days: Annotated[int, Meta(ge=2)] | None = None
+    """Days that the rows are cut into; with `days` alone, and needed there."""
     min_frequency: PositiveCount = 1
     """Values seen less often in training share id 0."""
     max_ind_range: PositiveCount | None = None

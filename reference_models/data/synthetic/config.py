@@ -25,18 +25,31 @@ class SyntheticSection:
     """[data] held in memory: tables come from num_embeddings and multi_hot, or all alike from the other keys."""
 
     kind: Literal["made_up", "synthetic"]
+    """Data for throughput alone: its labels are coin flips. Both names are one kind."""
     name: str = SYNTHETIC_KINDS[0]
+    """The dataset's name."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
+    """Numbers per sample."""
     num_embeddings: Counts | None = None
+    """Rows of each table."""
     multi_hot: Counts | None = None
+    """Ids per sample of each table; one where it is left out."""
     train_samples: PositiveCount | None = None
+    """Samples held in memory; as many as the steps need where it is left out."""
     eval_samples: PositiveCount | None = None
+    """Samples of an evaluation; as many as to train where it is left out."""
     seed: Count = 0
+    """Of the generator."""
     num_tables: PositiveCount | None = None
+    """Tables; the numbers given repeat in their order."""
     rows_per_table: PositiveCount | None = None
+    """Rows of every table, instead of num_embeddings."""
     lookups_per_table: PositiveCount | None = None
+    """Ids per sample of every table, instead of multi_hot."""
     row_scale: Amount = 1.0
+    """Factor on the rows of every table."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
+    """How unequal ids are: chances fall as rank to minus this; 0 is uniform."""
 
 
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:

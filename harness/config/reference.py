@@ -1,0 +1,159 @@
+"""Every key of a benchmark's definition, from the records that read one; rules/benchmarks/README.md is made of it.
+
+`python -m harness.config.reference > rules/benchmarks/README.md` writes that page; `harness.config.start` comments a
+new definition by it. A key's meaning is the docstring below its attribute.
+"""
+
+import ast
+import inspect
+import json
+from collections.abc import Iterator
+from dataclasses import MISSING, Field, dataclass, fields
+from itertools import pairwise
+from textwrap import dedent
+from typing import Any, get_type_hints
+
+from msgspec import ValidationError, convert
+from msgspec import inspect as types
+
+from reference_models.config.sections import AdagradSection, RuntimeConfig, SGDSection
+from reference_models.data.click_log.teacher import TeacherConfig
+from reference_models.data.criteo.tsv import PrepareParameters
+from reference_models.data.registry import DataSection
+from reference_models.data.synthetic.config import SyntheticSection
+from reference_models.registry import find_model
+from rules.benchmarks.loader import FirstEval, Head, Quality, Score
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Key:
+    """One key of a definition. `default` is None where it must be given, "" where leaving it out says nothing."""
+
+    name: str
+    allowed: str
+    default: str | None
+    meaning: str
+
+
+SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
+    ("benchmark", "", Head),
+    ("quality", "", Quality),
+    ("quality.first_eval", "", FirstEval),
+    ("score", "", Score),
+    ("model", "of `dlrm`", find_model("dlrm").section),
+    ("data", "in files", DataSection),
+    ("data.parameters", "of `click_log`", TeacherConfig),
+    ("data.parameters", "of `criteo`", PrepareParameters),
+    ("data", "held in memory", SyntheticSection),
+    ("train", "with Adagrad", AdagradSection),
+    ("train", "with SGD", SGDSection),
+    ("runtime", "", RuntimeConfig),
+)
+"""Section, which of several it is, and the record that reads it."""
+_LARGE = 1e15
+"""Bounds beyond it are those of TOML's numbers."""
+_HEAD = """# The keys of a definition
+
+Made by `python -m harness.config.reference`. A definition is a TOML file; `dlrmbench init mine.toml` begins one with
+every key explained, and `python -m harness.config.schema dlrm` prints its JSON Schema for editors. The first line is
+`schema_version = 1`. A key that is not listed is an error. The digest of all sections but `[runtime]`, without what
+`[closed]` leaves free, identifies the problem.
+"""
+_RULES = """## [closed] and [open]
+
+What a run of the Closed, or the Open, division may choose, by mllog key: `"free"`, a value that it must have, or a
+table of bounds such as `{ min = 512, max = 4096 }`, or `{ same_as = KEY }`. `[train]` and `[closed]` must agree.
+"""
+
+
+def list_keys(record: type[Any]) -> list[Key]:
+    """List the keys that a record reads, in its order."""
+    hints, meanings = get_type_hints(record, include_extras=True), read_meanings(record)
+    return [
+        Key(
+            name=entry.name,
+            allowed=say_allowed(hints[entry.name]),
+            default=_default(entry, hints[entry.name]),
+            meaning=meanings.get(entry.name, ""),
+        )
+        for entry in fields(record)
+    ]
+
+
+def read_meanings(record: type[Any]) -> dict[str, str]:
+    """Read the docstrings below a class's attributes, and those of its bases, from its source; each one line."""
+    found: dict[str, str] = {}
+    for part in reversed(record.__mro__[:-1]):
+        statements = ast.parse(dedent(inspect.getsource(part))).body
+        for definition in statements:
+            for attribute, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
+                if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr):
+                    found[ast.unparse(attribute.target)] = _one_line(ast.literal_eval(text.value))
+    return found
+
+
+def _one_line(text: str | None) -> str:
+    return " ".join((text or "").split())
+
+
+def say_allowed(hint: Any) -> str:
+    """Say in words what a type allows: 'a whole number of at least 1'. None is left out: TOML has none."""
+    return " or ".join(_words(types.type_info(hint)))
+
+
+def _words(kind: Any) -> Iterator[str]:
+    if isinstance(kind, types.Metadata):
+        described = (kind.extra_json_schema or {}).get("description")
+        yield from [described] if described else _words(kind.type)
+    elif isinstance(kind, types.UnionType):
+        for part in kind.types:
+            yield from _words(part)
+    elif isinstance(kind, types.LiteralType):
+        yield ", ".join(f"`{value}`" for value in kind.values)
+    elif isinstance(kind, types.VarTupleType):
+        (item,) = _words(kind.item_type)
+        yield "a list of " + {"a string": "strings"}.get(item, item.replace("a whole number", "whole numbers"))
+    elif isinstance(kind, types.IntType | types.FloatType):
+        word = "a whole number" if isinstance(kind, types.IntType) else "a number"
+        low = "" if kind.ge is None else f" of at least {kind.ge:g}"
+        yield word + low + ("" if kind.le is None or kind.le > _LARGE else f", at most {kind.le:g}")
+    elif isinstance(kind, types.StrType):
+        yield "a string"
+    elif isinstance(kind, types.BoolType):
+        yield "true or false"
+    elif not isinstance(kind, types.NoneType):
+        yield "a table"
+
+
+def _default(entry: "Field[Any]", hint: Any) -> str | None:
+    if entry.default is MISSING and entry.default_factory is MISSING:
+        return None
+    default = entry.default if entry.default_factory is MISSING else entry.default_factory()
+    try:
+        convert(default, hint)
+    except ValidationError:  # 0 for what another key decides
+        return ""
+    return "" if default in (None, {}) else json.dumps(default)
+
+
+def render_page() -> str:
+    """Render the page of all keys as Markdown."""
+    return "\n".join([_HEAD, *(_render_section(*section) for section in SECTIONS), _RULES])
+
+
+def _render_section(name: str, which: str, record: type[Any]) -> str:
+    rows = (
+        f"| `{key.name}` | {key.allowed.replace('|', '/')} | {_say_default(key)} | {key.meaning.replace('|', '/')} |"
+        for key in list_keys(record)
+    )
+    title = f"## [{name}]" + (f" {which}" if which else "")
+    head = ("| key | value | default | meaning |", "|---|---|---|---|")
+    return "\n".join([title, "", _one_line(inspect.getdoc(record)), "", *head, *rows, ""])
+
+
+def _say_default(key: Key) -> str:
+    return "needed" if key.default is None else f"`{key.default}`" if key.default else "-"
+
+
+if __name__ == "__main__":
+    print(render_page(), end="")

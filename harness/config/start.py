@@ -1,0 +1,120 @@
+"""Begin a definition: a shipped one with another name and values, every key explained. `init` calls it."""
+
+from collections.abc import Iterable, Mapping
+from copy import deepcopy
+from pathlib import Path
+from textwrap import fill, indent, wrap
+from typing import Any
+
+import tomli_w
+
+from harness.config.catalog import parse_workload
+from harness.config.reference import SECTIONS, Key, list_keys
+from harness.config.run_config import Override, check_known, refuse_shipped_name
+from reference_models.process.errors import ConfigError, did_you_mean
+from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
+
+LIKE: Mapping[str, str] = {
+    "click_log": "dlrm_small",
+    "criteo": "dlrm_kaggle",
+    "mlperf_one_hot": "dlrm",
+    "mlperf_multi_hot": "dlrm_dcnv2",
+}
+"""Kinds of data, each with the shipped definition that a new one of it begins as."""
+_ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime")
+_RULES = {
+    "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, or bounds.',
+    "open": "The same for the Open division.",
+}
+_WIDTH = 116
+
+
+def begin_definition(
+    path: Path, like: str, name: str, *, title: str | None, target: float | None, overrides: Iterable[Override]
+) -> str:
+    """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
+
+    What the other definition said of its own history is left out, its data's digest where [data] changes. Raises
+    ConfigError or DefinitionError for what no definition may hold, such as the name of a shipped one.
+    """
+    original = load_benchmark(like)
+    tables = deepcopy(read_toml(original.path))
+    tables["benchmark"] = {
+        "name": name, "version": 1, "title": title or f"Like {original.name}: {original.title}", "description": "",
+        "status": "own", "model": original.model, "notes": [],
+    }  # fmt: skip
+    if target is not None:
+        tables.setdefault("quality", {})["target"] = target
+    for override in overrides:
+        section, _, key = override.key.partition(".")
+        if section not in _ORDER:
+            raise ConfigError(f"{override.source}: unknown section {section!r}.{did_you_mean(section, [*_ORDER])}")
+        check_known(override, tables)
+        tables.setdefault(section, {})[key] = override.value
+        if tables.get("closed", {}).get(key, "free") != "free":
+            tables["closed"][key] = override.value
+        if section == "data":
+            tables["data"].pop("sha256", None)
+            tables["data"]["name"] = name if key != "name" else override.value
+    benchmark = parse_benchmark(tables, path)
+    parse_workload(benchmark, benchmark.sections)
+    refuse_shipped_name(benchmark)
+    return render_definition(tables)
+
+
+def render_definition(tables: Mapping[str, Any]) -> str:
+    """Write a definition as TOML with every key's meaning; keys that are left out follow as comments."""
+    parts = [
+        "# A benchmark of your own. Every key: rules/benchmarks/README.md of dlrmbench's source.\n"
+        f"schema_version = {SCHEMA_VERSION}\n"
+    ]
+    for section in _ORDER:
+        if section in tables:
+            parts.append(_render(section, tables[section], tables))
+            parts += [
+                _render(f"{section}.{name}", table, tables)
+                for name, table in tables[section].items()
+                if isinstance(table, Mapping) and section not in _RULES
+            ]
+    return "\n".join(parts)
+
+
+def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
+    lines = [f"[{section}]"]
+    if section in _RULES:
+        return "\n".join([f"# {_RULES[section]}", *lines, tomli_w.dumps(dict(table))])
+    keys = {key.name: key for key in list_keys(_record_of(section, tables))}
+    for name, value in table.items():
+        if not isinstance(value, Mapping):
+            lines += [*_comment(keys[name]), _assign(name, value)]
+    for key in keys.values():
+        if key.name not in table and key.default is not None and not key.allowed.startswith("a table"):
+            lines += [*_comment(key), f"# {key.name} = {key.default}".rstrip()]
+    return "\n".join([*lines, ""])
+
+
+def _assign(name: str, value: Any) -> str:
+    """Write `name = value`; numbers of a list side by side."""
+    if isinstance(value, list) and all(type(item) is int for item in value):
+        text = f"{name} = {value}"
+        return text if len(text) <= _WIDTH else f"{name} = [\n{indent(fill(str(value)[1:-1], _WIDTH - 2), '  ')},\n]"
+    return tomli_w.dumps({name: value}).rstrip()
+
+
+def _comment(key: Key) -> list[str]:
+    allowed = "" if key.allowed == "a string" else f" Allowed: {key.allowed}."
+    return wrap(f"{key.meaning}{allowed}".replace("`", ""), _WIDTH, initial_indent="# ", subsequent_indent="# ")
+
+
+def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
+    """Find the record that reads this section as it is: by the kind of data and the optimizer."""
+    kind = tables["data"].get("kind")
+    which = {
+        "data": "held in memory" if kind in ("made_up", "synthetic") else "in files",
+        "data.parameters": f"of `{kind}`",
+        "train": "with SGD" if tables["train"].get("opt_name") == "sgd" else "with Adagrad",
+    }
+    for name, variant, record in SECTIONS:
+        if name == section and which.get(section, variant) == variant:
+            return record
+    raise ConfigError(f"[{section}] belongs to no {kind} data.")
