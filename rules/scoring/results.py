@@ -139,7 +139,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
     took_s = _elapsed_s(start, stop)
-    evaluations = _evaluations(log, start)
+    evaluations = _evaluations(log, start, benchmark)
     train_samples = dataset_samples(log, benchmark)
     target = benchmark.quality.target if benchmark is not None else as_number(log.value(keys.QUALITY_TARGET))
     reached = target is None or any(target <= evaluation.quality <= 1.0 for evaluation in evaluations)
@@ -236,15 +236,21 @@ def dataset_samples(log: RunLog, benchmark: Benchmark | None) -> int | None:
     return size if epochs is not None and is_trained_samples(logged, epochs, size) else logged
 
 
-def _evaluations(log: RunLog, start: LogLine | None) -> tuple[Evaluation, ...]:
+def _evaluations(log: RunLog, start: LogLine | None, benchmark: Benchmark | None) -> tuple[Evaluation, ...]:
+    found = evaluations_inside_run(log)
+    counts = [as_whole(line.metadata.get(keys.SAMPLES_COUNT)) for line, _ in found]
+    epochs = [as_number(line.metadata.get(keys.EPOCH_NUM)) for line, _ in found]
+    goes_by_epochs = benchmark is not None and benchmark.quality.convergence_unit == keys.EPOCH_NUM
+    if goes_by_epochs and len(set(counts)) < len(counts) == len(set(epochs)):
+        counts = [None] * len(counts)  # where it stays the same it counts a block, and not what was trained so far
     return tuple(
         Evaluation(
-            epoch_num=as_number(line.metadata.get(keys.EPOCH_NUM)),
-            samples_count=as_whole(line.metadata.get(keys.SAMPLES_COUNT)),
+            epoch_num=epoch,
+            samples_count=count,
             elapsed_s=(line.time_ms - start.time_ms) / 1e3 if start is not None else 0.0,
             quality=quality,
         )
-        for line, quality in evaluations_inside_run(log)
+        for (line, quality), epoch, count in zip(found, epochs, counts, strict=True)
     )
 
 

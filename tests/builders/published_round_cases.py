@@ -54,6 +54,27 @@ def described_set(folder: Path, round_name: str, status: str) -> Path:
     return root
 
 
+def with_constant_blocks(records: Sequence[Record], num_samples: int = 209_762_611) -> list[Record]:
+    """As the trainer that is no HugeCTR logs in 6.0: blocks of one samples_count, the target, steps, other
+    statistics, and cache_clear at the end."""
+    changed, steps = [], 0
+    for record in without(without(records, keys.TRACKED_STATS), keys.CACHE_CLEAR):
+        metadata = {key: record["metadata"][key] for key in ("epoch_num", "status") if key in record["metadata"]}
+        if record["key"] in (keys.BLOCK_START, keys.BLOCK_STOP):
+            metadata = {"samples_count": num_samples}
+            steps += record["key"] == keys.BLOCK_STOP
+        changed.append({**record, "metadata": {**metadata, "step": steps}})
+    init_stop = next(index for index, record in enumerate(changed) if record["key"] == keys.INIT_STOP)
+    changed.insert(init_stop, {**changed[init_stop - 1], "key": "target_accuracy", "value": 0.80275})
+    statistics = {
+        **changed[-1],
+        "event_type": "POINT_IN_TIME",
+        "key": keys.TRACKED_STATS,
+        "value": {"step_time": 2e-3},
+    }
+    return [*changed, {**statistics, "metadata": {"step": steps}}, records[0]]
+
+
 def crashed(records: Sequence[Record], last: str = keys.EVAL_STOP) -> list[Record]:
     """What the log of a run that crashed holds: everything up to the first record of `last`."""
     end = next(index for index, record in enumerate(records) if record["key"] == last)

@@ -24,6 +24,14 @@ def _twice(records: Records, key: str, later_ms: int = 0, **changes: Any) -> Rec
     return [one for record in records for one in (record, second)[: 1 + (record["key"] == key)]]
 
 
+def _earlier(records: Records, key: str, before: str) -> Records:
+    """The first record of a key put before the first of another, at its time."""
+    moved = next(record for record in records if record["key"] == key)
+    rest = [record for record in records if record is not moved]
+    place = next(index for index, record in enumerate(rest) if record["key"] == before)
+    return [*rest[:place], {**moved, "time_ms": rest[place]["time_ms"]}, *rest[place:]]
+
+
 def _lacking(records: Records, key: str, field: str) -> Records:
     return [
         {name: one for name, one in record.items() if name != field or record["key"] != key} for record in records
@@ -36,6 +44,9 @@ VARIANTS: dict[tuple[str, str], LogCase] = {
     ),
     ("ST104", "second run_stop of another status"): official(
         lambda records: _twice(records, keys.RUN_STOP, metadata={"status": "aborted"}), keys.RUN_STOP, index=1
+    ),
+    ("ST107", "block above run_start"): official(
+        lambda records: _earlier(records, keys.BLOCK_START, keys.RUN_START), keys.BLOCK_START
     ),
     ("TI106", "no boolean"): official(
         lambda records: with_record(records, keys.CACHE_CLEAR, value="perhaps"), keys.CACHE_CLEAR, is_error=False

@@ -173,14 +173,23 @@ def event_types(subject: LogSubject) -> Iterator[Problem]:
 @rule(
     "ST107",
     "init, run and their ends follow one another",
-    source=f"{_COMMON}: PRE and CHECK of init_start, init_stop, run_start, run_stop",
-    remedy="Keep the order init_start, init_stop, run_start, run_stop in the file.",
+    source=f"{_COMMON}: PRE and CHECK of init_start, init_stop, run_start, block_start, run_stop",
+    remedy="Keep the order init_start, init_stop, run_start, blocks, run_stop in the file.",
     requires={"ST101", "ST104"},
 )
 def phases_in_order(subject: LogSubject) -> Iterator[Problem]:
     """init_start comes before init_stop, that before run_start, that before run_stop: in the file and by time. Clocks
-    of several nodes differ, so in official logs up to a second is only a warning."""
+    of several nodes differ, so in official logs up to a second is only a warning. No block of an official log begins
+    above run_start (of our own logs CA103 says so)."""
     log = subject.log
+    start, block = log.first(keys.RUN_START), log.first(keys.BLOCK_START)
+    if not subject.is_ours and start is not None and block is not None and _is_after(start, block, log):
+        yield Problem(
+            "a block begins above run_start",
+            block,
+            found=f"line {block.line_num}",
+            expected=f"below line {start.line_num}",
+        )
     for before, after in pairwise(_BOUNDS):
         earlier, other = log.last(before), log.first(after)
         if earlier is None or other is None:
