@@ -1,5 +1,7 @@
 """compare, diff, history: results against each other, and over time."""
 
+import shlex
+from collections.abc import Sequence
 from pathlib import Path
 from string import ascii_letters
 from typing import TYPE_CHECKING
@@ -11,6 +13,7 @@ from harness.cli.output import echo_others, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
+    from reports.comparison.records import Comparison
     from reports.facts.sides import Side
 
 
@@ -108,11 +111,31 @@ def compare(
             "Compare results of one benchmark, target, dataset and division.",
             ExitCode.USAGE,
         )
+    for command in more_runs((base, *news), comparisons):
+        click.echo(f"more runs: {command}", err=True)
     if fail_on != "never" and any(comparison.is_regression for comparison in comparisons):
         return ExitCode.REGRESSION
     if fail_on == "inconclusive" and any(comparison.verdict == "inconclusive" for comparison in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:
+    """Return commands that add the runs which inconclusive comparisons of our own sets take, where they can grow."""
+    from reports.facts.records import read_run_set
+
+    needed = [
+        comparison.whole.runs_needed or 0
+        for comparison in comparisons
+        if comparison.verdict == "inconclusive" and comparison.whole is not None and comparison.status != "official"
+    ]
+    most = max(needed, default=0)
+    records = [(path, read_run_set(path, [])) for path in paths]
+    return [
+        shlex.join(["dlrmbench", "resume", str(path), "--runs", str(most)])
+        for path, record in records
+        if record is not None and record.num_runs < most
+    ]
 
 
 def _effect_on(side: "Side", value: float, unit: str | None) -> float:

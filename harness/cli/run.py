@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
+from harness.cli.compare import fraction
 from harness.cli.measurements import Measured, asked_kind, measurements
 from harness.cli.options import (
     BENCHMARK,
@@ -36,6 +37,11 @@ class RunOptions(Configured, Measured):
 @output_option("Folder in which the set's own folder is made.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed, to reproduce a set.  [default: drawn, logged]")
 @TIMEOUT
+@click.option(
+    "--until", "width", type=fraction, metavar="FRACTION",
+    help="Add runs until the mean time to train is known to FRACTION, such as 3%: its 95 % interval is that narrow.",
+)  # fmt: skip
+@click.option("--max-runs", type=click.IntRange(min=1), help="Most runs that --until makes.  [default: 30]")
 @measurements
 @click.option(
     "--run-index",
@@ -50,6 +56,8 @@ def run(
     output: Path,
     seed: int | None,
     timeout_s: float | None,
+    width: float | None,
+    max_runs: int | None,
     run_index: int | None,
     strict_env: bool,
     quiet: bool,
@@ -59,6 +67,7 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
+    from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import (
         num_runs_of,
@@ -76,13 +85,20 @@ def run(
         raise click.UsageError(
             f"--ranks is {given['ranks']}, but {launched_ranks} ranks were started. Leave --ranks out."
         )
+    if width is None and max_runs is not None:
+        raise click.UsageError("--max-runs is the end of --until; give that too, or -n for a number of runs.")
+    if width is not None and (not kind.is_scored or run_index is not None or width == 0):
+        raise click.UsageError("--until is a fraction above 0, for runs to the target that this command starts.")
     config = resolve_for(kind, benchmark, collect_overrides(given, launched_ranks), given["name"])
+    runs = num_runs_of(kind, config, num_runs)
+    until = None if width is None else make_until(config.benchmark, width, runs, max_runs)
     refuse_impossible(config.workload)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     prepared = prepare(config, given["data_root"], quiet=quiet)
     request = RunRequest(
-        num_runs=num_runs_of(kind, config, num_runs),
+        num_runs=runs,
+        until=until,
         base_seed=seed,
         division=given["division"],
         timeout_s=timeout_s,
@@ -105,10 +121,11 @@ def run(
         measure_and_show(run_set.folder, quiet=quiet)
         return
     if not quiet:
-        runs, threads = plural(request.num_runs, "run"), plural(prepared.num_threads, "thread")
+        asked = plural(runs, "run") if until is None else f"{runs} to {until.max_runs} runs"
+        threads = plural(prepared.num_threads, "thread")
         ranks = config.workload.runtime.ranks
         click.echo(
-            f"{config.benchmark.name}: {runs} to AUC {config.benchmark.quality.target:g} on "
+            f"{config.benchmark.name}: {asked} to AUC {config.benchmark.quality.target:g} on "
             f"{config.workload.runtime.device}, {threads if ranks == 1 else f'{ranks} ranks of {threads}'}, in "
             f"{run_set.folder}",
             err=True,
@@ -148,12 +165,22 @@ def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") ->
     multiple=True,
     help="An implementation of the set, likewise or FILE.py:OBJECT.",
 )
+@click.option(
+    "-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs that it then holds in all, no fewer."
+)
 @QUIET
-def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], quiet: bool) -> None:
-    """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept."""
+def resume(
+    folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], num_runs: int | None, quiet: bool
+) -> None:
+    """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept.
+
+    With --runs it grows: to so many runs of each configuration in all, each with the next seed of its base seed. The
+    score of a benchmark of your own stays that of its first runs; comparisons and intervals use all.
+    """
     from harness.cli.sweep import complete_and_show
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
+    from harness.run_sets.growth import grow
     from harness.run_sets.prepare import refuse_outside_code
     from harness.run_sets.runner import describe_other_code
     from harness.run_sets.sweep import is_sweep
@@ -161,6 +188,8 @@ def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ..
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
     if not is_sweep(folder) and (other := describe_other_code(folder, open_run_set(folder)[1])):
         click.echo(f"warning: {other} The set will hold runs of both.", err=True)
+    if num_runs is not None:
+        grow(folder, num_runs)
     if is_sweep(folder):
         complete_and_show(folder, quiet=quiet)
     if find_kind(open_run_set(folder)[1].kind).min_processes > 1:
@@ -172,11 +201,16 @@ def resume(folder: Path, models: tuple[str, ...], implementations: tuple[str, ..
 def complete_and_finish(folder: Path, *, quiet: bool) -> None:
     """Run what is missing, then judge, score and report; exits with the set's code."""
     from harness.run_sets.finish import exit_code_of_set, finish_set
-    from harness.run_sets.runner import complete_set, resume_command
+    from harness.run_sets.growth import complete_and_grow
+    from harness.run_sets.runner import resume_command
     from reports.views.score import finished_blocks
 
+    def on_growth(num_runs: int) -> None:
+        if not quiet:
+            click.echo(f"not precise enough yet: run {num_runs} is added", err=True)
+
     try:
-        run_set = complete_set(folder, quiet=quiet)
+        run_set = complete_and_grow(folder, quiet=quiet, on_growth=on_growth)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             click.echo(f"Finished runs are kept. Complete the set with: {resume_command(folder)}", err=True)

@@ -30,7 +30,7 @@ from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
 from rules.records.codec import VERSION, convert
 from rules.records.run import RunRecord
-from rules.records.run_set import RunSetRecord
+from rules.records.run_set import RunSetRecord, UntilRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,6 +47,8 @@ class RunRequest:
     kind: str = "training"
     options: Mapping[str, int] = field(default_factory=dict)
     """What the kind was asked, as its job names it."""
+    until: UntilRecord | None = None
+    """When the set stops growing, where its number of runs is not given."""
     name: str | None = None
     """Of the set and its folder, where not made of benchmark, configuration and time."""
 
@@ -90,7 +92,7 @@ def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> Run
         "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
         "environment": environment(),
         "code_sha256": code_sha256(),
-        "until": None,
+        "until": None if request.until is None else structs.asdict(request.until),
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))

@@ -264,6 +264,11 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
                 f"{name}: {missing} of {side.num_runs} runs did not reach the target and have no time; compared are "
                 f"the {side.num_converged} that did"
             )
+        if side.grown_to is not None:
+            notes.append(
+                f"{name}: this set grew until its mean was known to {percent(side.grown_to)}; intervals that take "
+                "its number of runs as given hold in 92 to 95 % of such sets where they say 95 %"
+            )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
         notes.append(f"{shared} shared, too few of the runs to compare them in pairs")

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Literal
 
 from reports.facts.records import Attempt, SetRecords, read_set_records
+from reports.statistics.growth import growth_interval
 from reports.statistics.intervals import Interval, LogSummary, log_summary, olympic_interval
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
@@ -19,6 +20,7 @@ from rules.checks.verdict import Verdict
 from rules.judge.checker import judge_levels
 from rules.judge.sets import judge_sets
 from rules.records.run import RunRecord
+from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.inventory import Inventory, result_sets_of, take_inventory
 from rules.tree.result_set import ResultSet
@@ -102,6 +104,12 @@ class SetFacts:
         return log_summary(getattr(run.result, member) for run in self.converged)
 
     @property
+    def grown_to(self) -> float | None:
+        """Return the width of its interval at which the set stopped growing; None where its length was given."""
+        until = self.records.run_set.until if self.records.run_set else None
+        return until.width if until else None
+
+    @property
     def codes(self) -> tuple[str, ...]:
         """Digests of the code that made the runs, each once; none where it was not recorded."""
         records = [run.record for run in self.runs]
@@ -160,7 +168,8 @@ def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecord
     for position, run in enumerate(result.runs):
         match, is_dropped = _RESULT_NUMBER.search(run.path), position in result.dropped
         number = int(match[1]) if match else position
-        fate: Fate = "failed" if not run.converged else "dropped" if is_dropped else "counted"
+        is_beyond = result.olympic_mean_s is not None and position >= result.num_runs_scored
+        fate: Fate = "failed" if not run.converged else "dropped" if is_dropped or is_beyond else "counted"
         attempt = by_index.get(number)
         runs.append(RunFacts(label=str(number), result=run, fate=fate, is_dropped=is_dropped, attempt=attempt))
     committed = {id(run.attempt) for run in runs if run.attempt is not None}
@@ -174,7 +183,7 @@ def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecord
         records=records,
         runs=tuple(runs),
         unfinished=tuple(attempt for attempt in records.attempts if id(attempt) not in committed),
-        interval=_interval(result),
+        interval=interval_of(result, records.run_set.until if records.run_set else None),
     )
 
 
@@ -232,9 +241,14 @@ def _label(result_set: ResultSet) -> str:
     return " · ".join(printable(part, 60) for part in parts if part)
 
 
-def _interval(result: BenchmarkResult) -> Interval | None:
-    """The interval of a score that exists; a run that did not converge is infinite and leaves none."""
+def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
+    """Make the interval of a score that exists, of all runs; one that did not converge is infinite and leaves none.
+
+    Of a set that grew `until` its mean was known well enough, it is that mean's, at the level that allows for it.
+    """
     if result.olympic_mean_s is None:
         return None
     times = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
+    if until is not None:
+        return growth_interval(times, until.width, until.min_runs, until.max_runs)
     return olympic_interval(times, result.num_runs_dropped)

@@ -54,6 +54,8 @@ class Side:
     round: str | None = None
     num_tolerated: int = 1
     outcome: str | None = None
+    grown_to: float | None = None
+    """The width of its interval at which the set stopped growing; None where the number of runs was given."""
 
     @property
     def num_runs(self) -> int:
@@ -83,6 +85,7 @@ def side_of(facts: SetFacts) -> Side:
         round=result.round,
         num_tolerated=result.num_runs_dropped,
         outcome=facts.verdict.outcome,
+        grown_to=facts.grown_to,
     )
 
 

@@ -18,7 +18,7 @@ from reports.text.formatting import percent
 MIN_RUNS = 5
 NUM_RESAMPLES = 10_000
 _MAX_LOG = 709.0
-_NUM_SIMULATED_SETS = 2_000
+NUM_SIMULATED_SETS = 2_000
 _RESAMPLE_SEED = 20_200_713
 _SIMULATION_SEED = 20_200_714
 
@@ -40,7 +40,7 @@ class Interval:
 
 def coverage_words(coverage: float, num_runs: int) -> str:
     """What a simulated coverage is a share of: 'held the true mean in 94.6 % of 2,000 simulated sets of ...'."""
-    sets = f"{_NUM_SIMULATED_SETS:,} simulated sets of {num_runs} normal times"
+    sets = f"{NUM_SIMULATED_SETS:,} simulated sets of {num_runs} normal times"
     return f"held the true mean in {percent(coverage)} of {sets}"
 
 
@@ -145,11 +145,11 @@ def _simulated_coverage(num_runs: int, drop: int, confidence: float) -> float:
     weights = _resample_weights(num_runs, drop)
     num_covered = 0
     # In parts, so that the product with the weights stays small.
-    for _ in range(_NUM_SIMULATED_SETS // 500):
+    for _ in range(NUM_SIMULATED_SETS // 500):
         sets = np.sort(generator.standard_normal((500, num_runs)), axis=1)
         low, high = _ends(weights, sets, confidence)
         num_covered += int(np.count_nonzero((low <= 0) & (high >= 0)))
-    return num_covered / _NUM_SIMULATED_SETS
+    return num_covered / NUM_SIMULATED_SETS
 
 
 def spread_shares(totals: Sequence[float], factors: Sequence[Sequence[float]]) -> tuple[float, ...] | None:

@@ -7,10 +7,11 @@ from typing import Any
 
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
-from reports.facts.facts import SetFacts, Standing, benchmark_status, standing_of
+from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, standing_of
+from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
-from reports.statistics.intervals import log_summary, olympic_interval
+from reports.statistics.intervals import log_summary
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.checks.rule import SEVERITIES
 from rules.checks.verdict import Verdict
@@ -40,7 +41,9 @@ def describe_score(
     converged = [run for run in result.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
     is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
-    bounds = olympic_interval(times_s, result.num_runs_dropped) if is_whole else None
+    record = read_run_set(result_set.root, []) if result_set.root is not None else None
+    until = record.until if record is not None else None
+    bounds = interval_of(result, until) if is_whole else None
     return {
         "path": printable(str(result_set.folder)),
         "benchmark": result.benchmark,
@@ -57,6 +60,7 @@ def describe_score(
         "interval_high_s": bounds.high if bounds is not None else None,
         "interval_confidence": bounds.confidence if bounds is not None else None,
         "interval_coverage": bounds.coverage if bounds is not None else None,
+        "grown_to": until.width if until is not None else None,
         "no_interval_reason": None if bounds is not None else _why_no_interval(result, len(times_s)),
         "dropped": [_name(result.runs[index]) for index in result.dropped],
         "samples_to_converge": _summary([run.samples_to_converge for run in converged]),
@@ -122,7 +126,9 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
     if record["score_s"] is None:
         rows = {"score": f"none: {record['no_score_reason'] or 'the runs do not make one'}"}
     else:
-        rows = {"time to train": f"{duration(record['score_s'])} (measured; Olympic mean)"}
+        first = facts.result.num_runs_scored
+        of = f" of the first {first} runs" if first < len(facts.runs) else ""
+        rows = {"time to train": f"{duration(record['score_s'])} (measured; Olympic mean{of})"}
         rows |= {name: shown[name] for name in ("95% interval", "samples to converge", "throughput")}
         if ((record["throughput_samples_per_s"] or {}).get("coefficient_of_variation") or 0) > STEADY_THROUGHPUT:
             rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
@@ -165,7 +171,12 @@ def _bounds(record: Record) -> str:
     if record["interval_low_s"] is None:
         return f"none: {record['no_interval_reason']}" if record["no_interval_reason"] else ""
     low, high = duration(record["interval_low_s"]), duration(record["interval_high_s"])
-    return f"{low} to {high} (bootstrap)"
+    if record["grown_to"] is None:
+        return f"{low} to {high} (bootstrap)"
+    return (
+        f"{low} to {high} (mean of {record['num_runs']} runs; grown to {percent(record['grown_to'])}, where "
+        f"{percent(record['interval_coverage'])} of simulated sets hold the true mean)"
+    )
 
 
 def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[Record], str]:

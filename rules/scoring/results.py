@@ -104,6 +104,8 @@ class BenchmarkResult:
     convergence: Convergence | None
     score_s: float | None
     round: str | None
+    num_runs_scored: int
+    """The first so many of `runs`: all, except of a longer set of an own benchmark."""
     num_runs_dropped: int
     energy_j: float | None
     """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""

@@ -1,6 +1,7 @@
 """The score of a result set: Olympic mean over exactly the benchmark's runs, normalised by its RCPs."""
 
 import math
+import re
 from collections.abc import Sequence
 
 from rules.benchmarks.loader import Benchmark
@@ -11,6 +12,15 @@ from rules.scoring.energy import SetPower, olympic_energy_j
 from rules.scoring.rcp import judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
 
+_RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
+
+
+def scored_runs(runs: Sequence[RunResult], benchmark: Benchmark | None) -> Sequence[RunResult]:
+    """Return the runs that a score is over: of a longer set of an own benchmark the first ones by index, else all."""
+    if benchmark is None or benchmark.status == "official":
+        return runs
+    return runs[: benchmark.score.num_runs]
+
 
 def score_runs(
     runs: Sequence[RunResult], benchmark: Benchmark | None, round_name: str | None, power: SetPower | None = None
@@ -19,17 +29,18 @@ def score_runs(
 
     From the logs alone, never from scaling.json; energy from `power`, where it was measured.
     """
+    scored = scored_runs(runs, benchmark)
     drop = benchmark.score.drop if benchmark is not None else 1
-    reason = _why_no_score(runs, benchmark)
+    reason = _why_no_score(runs, scored, benchmark)
     convergence, mean_s = None, None
     dropped: tuple[int, ...] = ()
     if reason is None and benchmark is not None:
         convergence = judge_convergence(
-            benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in runs]
+            benchmark, round_name, runs[0].global_batch_size, [_convergence(run, benchmark) for run in scored]
         )
-        times = [_time_s(run) for run in runs]
+        times = [_time_s(run) for run in scored]
         mean_s = as_number(olympic_mean(times, drop))
-        order = sorted(range(len(runs)), key=lambda index: (times[index], index))
+        order = sorted(range(len(scored)), key=lambda index: (times[index], index))
         dropped = tuple(sorted(order[:drop] + order[len(order) - drop :])) if drop else ()
         if benchmark.status == "official" and convergence.status in ("failed", "missing"):
             reason = f"reference convergence points: {convergence.reason}"
@@ -44,8 +55,11 @@ def score_runs(
         convergence=convergence,
         score_s=mean_s * factor if mean_s is not None and reason is None else None,
         round=round_name,
+        num_runs_scored=len(scored),
         num_runs_dropped=drop,
-        energy_j=olympic_energy_j(power, dropped) if power is not None and dropped else None,
+        energy_j=olympic_energy_j(power, (*dropped, *range(len(scored), len(runs))))
+        if power is not None and dropped
+        else None,
     )
 
 
@@ -54,7 +68,7 @@ def _time_s(run: RunResult) -> float:
     return run.time_to_train_s if run.converged and run.time_to_train_s is not None else math.inf
 
 
-def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str | None:
+def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchmark: Benchmark | None) -> str | None:
     if benchmark is None:
         named = next((run.benchmark for run in runs if run.benchmark), None)
         what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
@@ -65,13 +79,26 @@ def _why_no_score(runs: Sequence[RunResult], benchmark: Benchmark | None) -> str
     needed, drop = benchmark.score.num_runs, benchmark.score.drop
     if len(runs) < needed:
         return f"incomplete: {len(runs)} of {plural(needed, 'run')}"
-    if len(runs) > needed:
+    if len(scored) > needed:
         return f"{plural(len(runs), 'run')}, and the score is over exactly {needed}"
+    if len(runs) > needed and (missing := _why_not_first(scored)) is not None:
+        return f"{missing}, and the score of {len(runs)} runs is over runs 0 to {needed - 1}"
     if len({run.global_batch_size for run in runs}) > 1:
         return "the runs differ in global_batch_size"
-    failed = sum(not run.converged for run in runs)
+    failed = sum(not run.converged for run in scored)
     if failed > drop:
         return f"{failed} of {plural(needed, 'run')} did not converge; at most {drop} may, as the dropped slowest"
+    return None
+
+
+def _why_not_first(scored: Sequence[RunResult]) -> str | None:
+    """Say why these are not the first runs by index: nobody may choose which runs are scored."""
+    for index, run in enumerate(scored):
+        match = _RESULT_NUMBER.search(run.path)
+        if match is None:
+            return f"{printable(run.path)} has no number"
+        if int(match[1]) != index:
+            return f"run {index} is missing"
     return None
 
 

@@ -107,7 +107,6 @@ def test_one_run_that_did_not_converge_is_the_dropped_slowest() -> None:
     ("change", "reason"),
     [
         (lambda runs: runs[:4], "incomplete: 4 of 5 runs"),
-        (lambda runs: [*runs, make_records(TINY, seed=77)], "6 runs, and the score is over exactly 5"),
         (
             lambda runs: [*runs[:3], *(make_records(TINY, converged=False, seed=i) for i in (1, 2))],
             "2 of 5 runs did not converge",
@@ -124,6 +123,20 @@ def test_without_a_score_there_is_a_reason(change, reason: str) -> None:  # type
     assert result.score_s is None and result.olympic_mean_s is None
     assert result.no_score_reason is not None and reason in result.no_score_reason
     assert result.dropped == ()
+
+
+def test_a_longer_set_of_an_own_benchmark_is_scored_over_its_first_runs(tmp_path: Path) -> None:
+    runs = make_runs(TINY, 12)
+    late = [*runs[:5], *(make_records(TINY, converged=False, seed=index) for index in (90, 91, 92))]
+    results = []
+    for name, made in (("first", runs[:5]), ("longer", runs), ("late", late)):
+        (result_set,) = find_result_sets(write_set(tmp_path / name, TINY, made))
+        results.append(judge_set(result_set).result)
+    first, longer, poor = results
+    assert (longer.score_s, longer.dropped, longer.num_runs_scored) == (first.score_s, first.dropped, 5)
+    assert len(longer.runs) == 12 and longer.convergence == first.convergence
+    assert poor.score_s == first.score_s is not None
+    assert "run 1 is missing" in str(score_of(runs).no_score_reason)  # all of these are named result_0.txt
 
 
 def test_unknown_benchmark_has_no_score_and_says_what_to_do(tmp_path: Path) -> None:

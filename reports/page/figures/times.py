@@ -53,12 +53,15 @@ def fate_words(run: RunFacts, facts: SetFacts) -> str:
         return f"{words}; dropped as slowest" if run.is_dropped else words
     if run.is_dropped:
         return f"dropped: {_extreme(run, facts)}"
+    if run.fate == "dropped":
+        return f"beyond the {facts.result.num_runs_scored} runs of the score"
     return "counted" if facts.result.olympic_mean_s is not None else "reached the target"
 
 
 def _extreme(run: RunFacts, facts: SetFacts) -> str:
     """Of runs that tie in time, the scoring drops the first ones as the fastest."""
-    times = [math.inf if each.time_s is None else each.time_s for each in facts.runs]
+    scored = facts.runs[: facts.result.num_runs_scored]
+    times = [math.inf if each.time_s is None else each.time_s for each in scored]
     order = sorted(range(len(times)), key=times.__getitem__)
     return "fastest" if facts.runs.index(run) in order[: facts.result.num_runs_dropped] else "slowest"
 

@@ -70,7 +70,7 @@ def _warnings(facts: SetFacts) -> tuple[str, ...]:
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
-            "for DLRM. Look at the noise section, and run more."
+            "for DLRM. Look at the noise section, and add runs: dlrmbench resume DIR --runs N."
         )
     return tuple(found)
 

@@ -150,7 +150,10 @@ def _score_number(facts: SetFacts) -> Fact:
         return Fact(name="Time to train", value="none", unit="", note=f"no score: {reason}")
     unit = column_unit([facts])
     words = ", ".join((unit.name, *_marks(facts)))
-    note = f"measured; Olympic mean of {plural(len(facts.runs), 'run')}"
+    num_scored = facts.result.num_runs_scored
+    note = f"measured; Olympic mean of {plural(num_scored, 'run')}"
+    if num_scored < len(facts.runs):
+        note += f", the first of {len(facts.runs)}"
     if facts.interval is not None:
         note += f", 95 % interval {bounds_text(facts.interval, unit.number)}"
     if facts.result.rcp_factor is not None and facts.result.rcp_factor != 1.0:
@@ -296,7 +299,9 @@ def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[st
     """What must be known of the table: its intervals, and the order of its rows."""
     notes = []
     known = [
-        (facts.interval.coverage, len(facts.runs)) for facts in group if facts.interval and facts.interval.coverage
+        (facts.interval.coverage, len(facts.runs))
+        for facts in group
+        if facts.interval and facts.interval.coverage and not facts.grown_to
     ]
     if known:
         text = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
@@ -304,6 +309,13 @@ def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[st
             f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
             f"{text} (measured times fall on the grid of the evaluations, simulated ones do not)."
         )
+    notes += [
+        f"{facts.label} grew until its mean time to train was known to {percent(facts.grown_to)}: its interval is "
+        f"that of the mean of all {len(facts.runs)} runs. Of simulated sets that grow so, {percent(coverage)} hold "
+        "the true mean."
+        for facts in group
+        if facts.grown_to and facts.interval and (coverage := facts.interval.coverage)
+    ]
     if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(
             "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."

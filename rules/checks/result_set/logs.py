@@ -10,8 +10,9 @@ from rules.checks.run_log.timing import NO_MILLISECONDS
 from rules.checks.subject import SetSubject, applies_to_known
 from rules.logs import keys
 from rules.logs.log import RunLog
-from rules.logs.text import letters, plural, show
+from rules.logs.text import letters, plural, printable, show
 from rules.scoring.results import RunResult
+from rules.scoring.scoring import scored_runs
 
 _RESULTS = 'training_rules.adoc, "Benchmark Results"'
 INCOMPLETE = "RS101"
@@ -23,7 +24,7 @@ _FEWEST_EVALUATIONS = 3
     INCOMPLETE,
     "the set is complete",
     source=f"{_RESULTS}: number of runs; mlperf_logging package_checker",
-    remedy="Complete the set ('dlrmbench resume DIR'); there is no score before.",
+    remedy="Add the missing runs ('dlrmbench resume DIR --runs N'); there is no score before.",
     severity="warning",
     applies=applies_to_known,
 )
@@ -32,7 +33,10 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
-        yield Problem("too few runs", found=plural(len(subject.logs), "run"), expected=plural(needed, "run"))
+        command = f"dlrmbench resume {subject.result_set.root} --runs {needed}" if subject.result_set.root else None
+        remedy = f"Add the missing runs ('{printable(command)}'); there is no score before." if command else None
+        found, expected = plural(len(subject.logs), "run"), plural(needed, "run")
+        yield Problem("too few runs", found=found, expected=expected, remedy=remedy)
 
 
 @rule(
@@ -43,17 +47,22 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     applies=applies_to_known,
 )
 def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
-    """The official package checker accepts exactly the benchmark's number of logs. In sets of own benchmarks
-    more runs are a warning: they have no score, and can still be compared."""
+    """The official package checker accepts exactly the benchmark's number of logs. A longer set of an own benchmark
+    is scored over its first runs by index, never over chosen ones; comparisons and intervals use all of them."""
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
-    severity: Severity = "error" if subject.benchmark.status == "official" else "warning"
-    if len(subject.logs) > needed:
+    found, expected = plural(len(subject.logs), "run"), plural(needed, "run")
+    if len(subject.logs) <= needed:
+        return
+    if subject.benchmark.status == "official":
+        yield Problem("too many runs", found=found, expected=expected)
+    else:
         yield Problem(
-            "too many runs",
-            found=plural(len(subject.logs), "run"),
-            expected=plural(needed, "run"),
-            severity=severity,
+            f"the score is over runs 0 to {needed - 1}; comparisons and intervals use all",
+            found=found,
+            expected=expected,
+            severity="info",
+            remedy="Nothing: keep all runs where they are.",
         )
 
 
@@ -148,12 +157,13 @@ def few_not_converged(subject: SetSubject) -> Iterator[Problem]:
     """A run that did not meet the target counts as infinitely slow. As many as Olympic scoring drops at the slow
     end may be there."""
     assert subject.benchmark is not None
-    failed = [run for run in subject.runs if not run.converged]
+    scored = scored_runs(subject.runs, subject.benchmark)
+    failed = [run for run in scored if not run.converged]
     if len(failed) > subject.benchmark.score.drop:
         yield Problem(
             "too many runs did not converge",
             failed[0].path,
-            found=f"{len(failed)} of {len(subject.runs)} runs",
+            found=f"{len(failed)} of {len(scored)} runs",
             expected=f"at most {subject.benchmark.score.drop}",
         )
 
