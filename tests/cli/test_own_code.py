@@ -150,7 +150,7 @@ def begun(tmp_path: Path, data_root: Path) -> Path:
     request = RunRequest(
         num_runs=1, base_seed=3, division=None, timeout_s=None, output=tmp_path, command=["dlrmbench"], name="set"
     )
-    folder = start_set(config, prepare(config.workload, data_root, quiet=True), request).folder
+    folder = start_set(config, prepare(config, data_root, quiet=True), request).folder
     path = folder / "extra" / "run_set.json"
     path.write_text(path.read_text().replace(code_sha256(), "f" * 64))
     return folder
