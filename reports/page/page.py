@@ -7,12 +7,11 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.comparison.records import Comparison
-from reports.comparison.wording import speed, with_sign
 from reports.document.glossary import GLOSSARY, footnotes, standing_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import Order, SetFacts, in_order, with_repeats
 from reports.facts.find import brief_name
+from reports.page.answer import answer, what_there_is
 from reports.page.contents import group_sections
 from reports.page.gathered import Gathered
 from reports.page.sections.comparison import compare_group
@@ -72,13 +71,7 @@ def build_page(
 def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
     if len(sets) == 1:
         return headline(sets[0])
-    # Of official results the guidelines ask for more beside a comparison than a headline can say.
-    if len(sets) == 2 and len(groups) == 1 and groups[0].finding and sets[0].status == "own":
-        return groups[0].finding
-    names = sorted({facts.benchmark for facts in sets})
-    text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    unverified = ", unverified" if all(facts.standing == "unverified" for facts in sets) else ""
-    return f"{plural(len(sets), 'configuration')} of {text}{unverified}"
+    return groups[0].finding if len(groups) == 1 else what_there_is(sets)
 
 
 def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
@@ -129,18 +122,8 @@ def _group_view(
         status_line=standing_line([facts.standing for facts in group]),
         has_several=len(group) > 1,
         sections=group_sections(group, base, comparisons, id_, order),
-        finding=_finding(comparisons[0]) if len(comparisons) == 1 else "",
+        finding=answer(group, comparisons),
     )
-
-
-def _finding(comparison: Comparison) -> str:
-    """The comparison of two configurations as a headline; empty where it shows nothing."""
-    whole = comparison.whole
-    if comparison.verdict not in ("faster", "slower") or whole is None or whole.time_ratio is None:
-        return ""
-    if comparison.verdict != whole.verdict:
-        return f"{comparison.new}: {comparison.verdict} than {comparison.base}, by the runs that reach the target"
-    return f"{comparison.new} trains {with_sign(speed(whole.time_ratio))} than {comparison.base}"
 
 
 def _division(facts: SetFacts) -> str:

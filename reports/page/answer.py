@@ -1,0 +1,70 @@
+"""The sentence with which a page or a group of several configurations opens: the fastest, and the INVALID ones."""
+
+from collections.abc import Sequence
+
+from reports.comparison.records import Comparison
+from reports.comparison.wording import speed, with_sign
+from reports.facts.facts import SetFacts
+from reports.page.sections.comparison import compare_group
+from reports.page.sections.remarks import names
+from reports.text.formatting import plural
+
+
+def answer(group: Sequence[SetFacts], comparisons: Sequence[Comparison]) -> str:
+    """Say what comparable configurations are compared for; empty of a lone one.
+
+    `comparisons` are those with the baseline. Of official results no fastest one is named: the guidelines ask for
+    more beside a comparison than a sentence can say.
+    """
+    if len(group) < 2:
+        return ""
+    found = _fastest(group, comparisons) if group[0].status == "own" else ""
+    refused = [facts.label for facts in group if facts.verdict.outcome == "invalid"]
+    return (found or what_there_is(group)) + (f"; INVALID: {names(refused)}" if refused else "")
+
+
+def what_there_is(sets: Sequence[SetFacts]) -> str:
+    """'3 configurations of dlrm_tiny'; results under official names are unverified where all of them are."""
+    benchmarks = sorted({facts.benchmark for facts in sets})
+    unverified = ", unverified" if all(facts.standing == "unverified" for facts in sets) else ""
+    return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
+
+
+def _fastest(group: Sequence[SetFacts], comparisons: Sequence[Comparison]) -> str:
+    """Name the fastest of the configurations that the rules accept, and those not shown to differ from it."""
+    accepted = [facts for facts in group if facts.verdict.outcome != "invalid"]
+    if len(group) == 2 and len(comparisons) == 1 and (found := _of_two(comparisons[0])):
+        return found
+    timed = [(time_s, facts) for facts in accepted if (time_s := _time_s(facts, accepted)) is not None]
+    if len(timed) < 2:
+        return ""
+    fastest = min(timed, key=lambda entry: entry[0])[1]
+    against = compare_group(accepted, fastest)
+    alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
+    of_all = what_there_is(group)
+    if len(alike) == len(against):
+        return f"None of {of_all} is shown to differ from the fastest, {fastest.label}"
+    return f"{fastest.label} is the fastest of {of_all}" + (
+        f"; not shown to differ from it: {names(alike)}" if alike else ""
+    )
+
+
+_UNDECIDED = ("no difference shown", "inconclusive")
+
+
+def _time_s(facts: SetFacts, accepted: Sequence[SetFacts]) -> float | None:
+    """The score; where no configuration has one, the geometric mean of the runs that reached the target."""
+    if any(other.result.score_s is not None for other in accepted):
+        return facts.result.score_s
+    summary = facts.summary("time_to_train_s")
+    return summary.geometric_mean if summary else None
+
+
+def _of_two(comparison: Comparison) -> str:
+    """The comparison of two configurations; empty where it shows nothing."""
+    whole = comparison.whole
+    if comparison.verdict not in ("faster", "slower") or whole is None or whole.time_ratio is None:
+        return ""
+    if comparison.verdict != whole.verdict:
+        return f"{comparison.new}: {comparison.verdict} than {comparison.base}, by the runs that reach the target"
+    return f"{comparison.new} trains {with_sign(speed(whole.time_ratio))} than {comparison.base}"

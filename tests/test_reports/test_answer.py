@@ -1,0 +1,79 @@
+"""The sentence that a page of several configurations opens with: the fastest, those not apart, the INVALID."""
+
+from pathlib import Path
+
+import pytest
+from log_builder import make_runs, with_record, write_set
+from report_builder import Page, write_run_set
+
+from reports.page.gathered import gather_everything
+from reports.page.report import render_report
+from rules.benchmarks.loader import load_benchmark
+
+TINY = load_benchmark("dlrm_tiny")
+
+
+def title(folder: Path, **options: str) -> str:
+    page = Page(render_report(gather_everything([folder], second_opinion=False), **options))  # type: ignore[arg-type]
+    return page.html.partition("<h1>")[2].partition("</h1>")[0]
+
+
+def write(folder: Path, name: str, throughput: float, *, is_valid: bool = True, num_runs: int = 5) -> None:
+    runs = make_runs(TINY, num_runs, throughput=throughput)
+    if not is_valid:
+        runs = [with_record(records, "opt_adagrad_epsilon", value=0.5) for records in runs]
+    write_run_set(folder / name, runs=runs)
+
+
+@pytest.mark.parametrize(
+    ("speeds", "expected"),
+    [
+        ({"a": 4000.0, "b": 9000.0, "c": 2000.0}, "b is the fastest of 3 configurations of dlrm_tiny"),
+        (
+            {"a": 4000.0, "b": 9000.0, "c": 8990.0},
+            "b is the fastest of 3 configurations of dlrm_tiny; not shown to differ from it: c",
+        ),
+        (
+            {"a": 8980.0, "b": 9000.0, "c": 8990.0},
+            "None of 3 configurations of dlrm_tiny is shown to differ from the fastest, b",
+        ),
+        ({"a": 9000.0, "b": 4500.0}, "b trains 2.00× slower than a"),
+        ({"a": 8990.0, "b": 9000.0}, "None of 2 configurations of dlrm_tiny is shown to differ from the fastest, b"),
+    ],
+)
+def test_several_configurations_open_with_the_fastest(
+    tmp_path: Path, speeds: dict[str, float], expected: str
+) -> None:
+    for name, throughput in speeds.items():
+        write(tmp_path, name, throughput)
+    assert title(tmp_path) == expected
+    assert title(tmp_path, order="score") == expected
+
+
+def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -> None:
+    for name, throughput, is_valid in (("a", 4000.0, True), ("b", 9000.0, False), ("c", 2000.0, True)):
+        write(tmp_path, name, throughput, is_valid=is_valid)
+    assert title(tmp_path) == "a is the fastest of 3 configurations of dlrm_tiny; INVALID: b"
+
+
+def test_where_no_configuration_has_a_score_the_runs_that_reached_the_target_decide(tmp_path: Path) -> None:
+    for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 2000.0)):
+        write(tmp_path, name, throughput, num_runs=3)
+    assert title(tmp_path) == "None of 3 configurations of dlrm_tiny is shown to differ from the fastest, b"
+
+
+def test_of_official_results_the_invalid_ones_alone_are_named(tmp_path: Path) -> None:
+    dcnv2 = load_benchmark("dlrm_dcnv2")
+    broken = [with_record(records, "opt_adagrad_epsilon", value=0.5) for records in make_runs(dcnv2, ours=False)]
+    for name, runs in (("Fine", make_runs(dcnv2, ours=False)), ("Broken", broken)):
+        write_set(tmp_path / name, dcnv2, runs, ours=False)
+    assert title(tmp_path) == "2 configurations of dlrm_dcnv2; INVALID: Broken · example"
+
+
+def test_of_several_problems_each_opens_with_its_own_sentence(tmp_path: Path) -> None:
+    for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 2000.0)):
+        write(tmp_path, name, throughput)
+    write_set(tmp_path / "Org", load_benchmark("dlrm_dcnv2"), ours=False)
+    page = Page(render_report(gather_everything([tmp_path], second_opinion=False)))
+    assert "<h1>4 configurations of dlrm_dcnv2, dlrm_tiny</h1>" in page.html
+    assert '<p class="dek">b is the fastest of 3 configurations of dlrm_tiny.</p>' in page.html
