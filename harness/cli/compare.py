@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.options import ResultPath
-from harness.cli.output import echo_others, form_option, show, show_json
+from harness.cli.output import echo_others_at, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -88,13 +88,9 @@ def compare(
     from reports.comparison.export import comparison_document, comparison_frame
     from reports.comparison.sources import sides_to_compare
     from reports.tables.columns import frame_csv
-    from reports.tables.documents import is_document
     from reports.views.comparison import comparison_blocks
-    from rules.tree.inventory import take_inventory
 
-    for path in (base, *news):
-        if not is_document(path):
-            echo_others([take_inventory(path)])
+    echo_others_at((base, *news))
     first, others = sides_to_compare(base, news)
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence)
@@ -167,6 +163,7 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     from reports.comparison.difference import describe, find_difference
     from reports.views.difference import difference_blocks
 
+    echo_others_at((a, b))
     difference = find_difference(describe(a), describe(b))
     if form == "json":
         show_json(difference)

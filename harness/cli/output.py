@@ -14,6 +14,8 @@ from reports.render.terminal import ansi, plain, render_terminal
 from rules.logs.text import printable
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import msgspec
 
     from rules.tree.inventory import Inventory
@@ -58,3 +60,13 @@ def echo_others(inventories: "Sequence[Inventory]") -> None:
         click.echo(f"not judged: {printable(str(other.path))}: {other}.", err=True)
     if len(others) > MAX_MENTIONED:
         click.echo(f"not judged: {summarise(others[MAX_MENTIONED:])}.", err=True)
+
+
+def echo_others_at(paths: "Sequence[Path]") -> None:
+    """Name on standard error the same of each path alone that is no exported file."""
+    from reports.tables.documents import is_document
+    from rules.tree.inventory import take_inventory
+
+    for path in paths:
+        if not is_document(path):
+            echo_others([take_inventory(path)])

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.output import show
+from harness.cli.output import echo_others, show
 from harness.foundation.errors import ExitCode
 
 
@@ -35,7 +35,9 @@ def package(
     """
     from harness.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
     from reports.views.verdict import MAX_PLACES, verdict_blocks
+    from rules.tree.inventory import take_inventory
 
+    echo_others([take_inventory(path) for path in results])
     request = PackageRequest(
         sources=results,
         submitter=submitter,
