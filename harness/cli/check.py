@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from harness.cli.options import ResultPath
-from harness.cli.output import echo_others, form_option, show, show_json
+from harness.cli.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from rules.logs.text import printable
@@ -204,9 +204,3 @@ def show_judging(line: StatusLine, least: int, num_done: int, num_logs: int) -> 
     if num_logs >= least:
         bar = f"{line.bar(num_done / num_logs)}{num_done} of {num_logs} logs judged"
         line.show("" if line.is_terminal and num_done >= num_logs else bar)
-
-
-def show_opinions(line: StatusLine, num_answered: int, num_questions: int) -> None:
-    """Show how many questions the official checkers have answered; nothing is left on the line in the end."""
-    bar = f"{line.bar(num_answered / num_questions)}{num_answered} of {num_questions} official answers"
-    line.show("" if line.is_terminal and num_answered >= num_questions else bar)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     import msgspec
 
+    from harness.foundation.status_line import StatusLine
     from rules.tree.inventory import Inventory
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -70,3 +71,9 @@ def echo_others_at(paths: "Sequence[Path]") -> None:
     for path in paths:
         if not is_document(path):
             echo_others([take_inventory(path)])
+
+
+def show_opinions(line: "StatusLine", num_answered: int, num_questions: int) -> None:
+    """Show how many questions the official checkers have answered; nothing is left on the line in the end."""
+    bar = f"{line.bar(num_answered / num_questions)}{num_answered} of {num_questions} official answers"
+    line.show("" if line.is_terminal and num_answered >= num_questions else bar)

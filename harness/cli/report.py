@@ -1,13 +1,15 @@
 """`report`: results as one self-contained page, or as JSON, CSV or Markdown."""
 
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Literal
 
 import click
 
 from harness.cli.options import ResultPath
-from harness.cli.output import echo_others
+from harness.cli.output import echo_others, show_opinions
+from harness.foundation.status_line import StatusLine
 
 _DEFAULT_PAGE = Path("report.html")
 
@@ -75,7 +77,12 @@ def report(
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
     inventories = [take_inventory(path, benchmark_file) for path in paths]
     echo_others(inventories)
-    gathered = gather_everything(inventories, second_opinion=not no_second_opinion, benchmark_file=benchmark_file)
+    gathered = gather_everything(
+        inventories,
+        second_opinion=not no_second_opinion,
+        benchmark_file=benchmark_file,
+        on_opinion=partial(show_opinions, StatusLine()),
+    )
     try:
         base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
         gathered = replace(gathered, sets=with_prices(gathered.sets, prices))

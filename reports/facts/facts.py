@@ -19,6 +19,7 @@ from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
 from rules.judge.checker import judge_levels
 from rules.judge.sets import judge_sets
+from rules.official.opinion import OnProgress
 from rules.records.run import RunRecord
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -121,11 +122,16 @@ class SetFacts:
 
 
 def gather(
-    paths: Sequence[Path | Inventory], *, second_opinion: bool = True, benchmark_file: Path | None = None
+    paths: Sequence[Path | Inventory],
+    *,
+    second_opinion: bool = True,
+    benchmark_file: Path | None = None,
+    on_opinion: OnProgress | None = None,
 ) -> tuple[SetFacts, ...]:
     """Facts of every set at or below `paths`, each folder once. Raises InputError where there is nothing to read.
 
-    Without `second_opinion` the official checker is not asked. `benchmark_file` defines a benchmark of one's own.
+    Without `second_opinion` the official checker is not asked; `on_opinion` is called with how many of how many
+    questions it has answered. `benchmark_file` defines a benchmark of one's own.
     """
     found: dict[Path, ResultSet] = {}
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
@@ -133,7 +139,7 @@ def gather(
         is_one_log = len(result_set.logs) == 1
         key = (result_set.logs[0] if is_one_log else result_set.folder).resolve()
         found.setdefault(key, result_set)
-    judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion)
+    judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion, on_opinion=on_opinion)
     levels = _levels_above(inventories, judged, benchmark_file)
     return tuple(
         replace(

@@ -8,6 +8,7 @@ from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
+from rules.official.opinion import OnProgress
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.tree.inventory import Inventory, take_inventory
@@ -24,12 +25,17 @@ class Gathered:
 
 
 def gather_everything(
-    paths: Sequence[Path | Inventory], *, second_opinion: bool = True, benchmark_file: Path | None = None
+    paths: Sequence[Path | Inventory],
+    *,
+    second_opinion: bool = True,
+    benchmark_file: Path | None = None,
+    on_opinion: OnProgress | None = None,
 ) -> Gathered:
-    """Read and judge, once, what is at or below `paths`. Raises InputError where there is nothing to read."""
+    """Read and judge, once, what is at or below `paths`; arguments as those of `gather`. Raises InputError where
+    there is nothing to read."""
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
-    sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file)
+    sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
     swept = {folder.resolve() for found in inventories for folder in found.sweeps}
 

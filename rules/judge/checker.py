@@ -1,6 +1,6 @@
 """Judging what paths hold: logs, sets, submissions and rounds, each level above the ones below."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,6 +14,7 @@ from rules.judge.parallel import map_in_order, no_full_collections
 from rules.judge.second_opinion import with_second_opinion
 from rules.judge.sets import check_log, judge_set
 from rules.logs.text import printable
+from rules.official.opinion import OnProgress
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.others import WHY_NOT_JUDGED, OtherSet
 from rules.tree.result_set import ResultSet
@@ -30,8 +31,8 @@ def check_paths(
     second_opinion: bool = True,
     ruleset: str | None = None,
     num_processes: int = 1,
-    on_progress: Callable[[int, int], None] = lambda num_judged, num_logs: None,
-    on_opinion: Callable[[int, int], None] = lambda num_answered, num_questions: None,
+    on_progress: OnProgress | None = None,
+    on_opinion: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
     """Judge what each of several paths or inventories is: a log, a set, a submission, a round, or all of these below
     a directory. Verdicts come in their order, whatever `num_processes`.
@@ -54,7 +55,8 @@ def check_paths(
         for unit, result in zip(units, results, strict=True):
             judged.append(result)
             num_done += _num_logs(unit)
-            on_progress(num_done, num_logs)
+            if on_progress is not None:
+                on_progress(num_done, num_logs)
         remaining = iter(judged)
         verdicts = tuple(_assemble(target, remaining) for target in targets)
     return with_second_opinion(verdicts, on_progress=on_opinion) if second_opinion else verdicts

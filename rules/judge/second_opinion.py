@@ -1,12 +1,12 @@
 """Which official checkers are asked about what, and their opinions hung on the verdicts."""
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from rules.checks.verdict import Verdict
-from rules.official.opinion import CheckerName, OfficialOpinion, Question, ask_official_checkers
+from rules.official.opinion import CheckerName, OfficialOpinion, OnProgress, Question, ask_official_checkers
 
 _OF_SET: tuple[CheckerName, ...] = ("seed", "rcp")
 
@@ -14,7 +14,7 @@ _OF_SET: tuple[CheckerName, ...] = ("seed", "rcp")
 def with_second_opinion(
     verdicts: Sequence[Verdict],
     timeout_s: float | None = None,
-    on_progress: Callable[[int, int], None] = lambda num_answered, num_questions: None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[Verdict, ...]:
     """Return the verdicts with the opinions of the official checkers at every level, all asked in one process.
 

@@ -17,6 +17,7 @@ from rules.judge.second_opinion import with_second_opinion
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.logs.text import printable
+from rules.official.opinion import OnProgress
 from rules.scoring.energy import read_set_power
 from rules.scoring.results import read_run_result
 from rules.scoring.scoring import score_runs
@@ -62,12 +63,14 @@ def judge_sets(
     ruleset: str | None = None,
     *,
     second_opinion: bool = True,
+    on_opinion: OnProgress | None = None,
 ) -> tuple[JudgedSet, ...]:
-    """Judge several sets one after the other; the official checkers are asked about all of them in one process."""
+    """Judge several sets one after the other; the official checkers are asked about all of them in one process.
+    `on_opinion` is called with how many of how many questions they have answered."""
     judged = [judge_set(result_set, benchmark_file, ruleset) for result_set in result_sets]
     if not second_opinion or not judged:
         return tuple(judged)
-    verdicts = with_second_opinion([part.verdict for part in judged])
+    verdicts = with_second_opinion([part.verdict for part in judged], on_progress=on_opinion)
     return tuple(replace(part, verdict=verdict) for part, verdict in zip(judged, verdicts, strict=True))
 
 

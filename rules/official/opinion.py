@@ -23,6 +23,8 @@ WORKER = Path(__file__).with_name("worker.py")
 _MESSAGE_CHARS = 400
 CheckerName = Literal["compliance", "seed", "rcp", "system", "package", "repo"]
 OpinionOutcome = Literal["valid", "invalid", "crashed", "timeout", "not asked"]
+OnProgress = Callable[[int, int], None]
+"""Called with how many of how many questions, or logs, are done."""
 _TOOLS: dict[CheckerName, str] = {
     "compliance": "compliance_checker",
     "seed": "package_checker.seed_checker",
@@ -66,7 +68,7 @@ class Question:
 def ask_official_checkers(
     questions: Sequence[Question],
     timeout_s: float | None = None,
-    on_progress: Callable[[int, int], None] = lambda num_answered, num_questions: None,
+    on_progress: OnProgress | None = None,
 ) -> tuple[OfficialOpinion, ...]:
     """Ask for opinions in the order of the questions, from one process. Never raises for what they are about.
 
@@ -87,7 +89,7 @@ def ask_official_checkers(
 
 
 def _ask(
-    questions: Sequence[Question], timeout_s: float | None, on_progress: Callable[[int, int], None]
+    questions: Sequence[Question], timeout_s: float | None, on_progress: OnProgress | None
 ) -> tuple[OfficialOpinion, ...]:
     """Copy what the questions are about, and ask. Raises OSError where that takes a folder that cannot be had."""
     limit_s = max(TIMEOUT_S, TIMEOUT_PER_QUESTION_S * len(questions)) if timeout_s is None else timeout_s
@@ -109,8 +111,13 @@ def _ask(
             jobs.append({"id": index, "checker": question.checker, "path": path, "ruleset": f"{question.round}.0"})
         jobs.sort(key=lambda job: int(job["id"]))
         numbers = count(len(answers) + 1)
+
+        def on_answer() -> None:
+            if on_progress is not None:
+                on_progress(next(numbers), len(questions))
+
         if jobs:
-            answers |= run_worker(WORKER, jobs, folder, limit_s, lambda: on_progress(next(numbers), len(questions)))
+            answers |= run_worker(WORKER, jobs, folder, limit_s, on_answer)
         inside = {job["id"]: str(job["path"]) for job in jobs}
     return tuple(_opinion(question, answers[index], inside.get(index)) for index, question in enumerate(questions))
 
