@@ -17,9 +17,9 @@ class Verdict:
     """What the rules say of one log, one set, one submission or one round.
 
     `findings` and `outcomes` are those of this level and of the levels below; findings come worst first. `parts`
-    holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round.
-    A level's verdict overrules those of its parts: a set may be valid although one of its logs is not (the run
-    that did not converge, which in the set's findings is only a warning), and a submission invalid although a set
+    holds the verdicts of the level below: the logs of a set, the sets of a submission, the submissions of a round. A
+    level's verdict overrules those of its parts: a set may be valid although one of its logs is not (the run that did
+    not converge or crashed, which in the set's findings is only a warning), and a submission invalid although a set
     in it is only incomplete. "not judged" is what holds MLPerf's other benchmarks alone. `ruleset` names the rules
     and `ruleset_source` how they were chosen; `round` is the official round, None for own benchmarks and where the
     parts are of several. `official` holds what the official checkers said of this level; their opinions of the parts

@@ -39,8 +39,8 @@ finding without a line concerns the whole file or directory.
 | level | what is judged | its verdict |
 |---|---|---|
 | log | one run | by the rules of logs alone |
-| set | a directory of `result_<i>.txt` | its own rules and those of its logs; a run that did not converge is \
-forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no violation |
+| set | a directory of `result_<i>.txt` | its own rules and those of its logs; a run that did not converge \
+or crashed is forgiven as the dropped slowest. Too few runs make it INCOMPLETE, which is no violation |
 | submission | an organisation's `systems/`, `results/`, `benchmarks/` | its own rules and its sets |
 | round | a directory of submissions | its own rules and its submissions |
 

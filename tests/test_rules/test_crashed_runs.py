@@ -79,6 +79,7 @@ def test_two_failed_runs_are_one_too_many_however_they_failed(tmp_path: Path) ->
         (lambda run: without(run, keys.RUN_STOP), "ST104"),  # met its target: the end of the log was lost
         (lambda run: without(run, keys.INIT_STOP), "ST104"),  # ended: what is missing was not lost in a crash
         (lambda run: without(crashed(run), keys.RUN_START), "ST104"),  # a hole before the last that it did
+        (lambda run: without(crashed(run, keys.EVAL_SAMPLES), keys.INIT_START), "ST104"),  # no run was begun
         (lambda run: without(crashed(run), keys.GLOBAL_BATCH_SIZE), "ST104"),  # a setting
         (lambda run: without(crashed(run), keys.SUBMISSION_BENCHMARK), "ST104"),
         (lambda run: with_record(crashed(run), keys.GLOBAL_BATCH_SIZE, value=4096), "RS104"),

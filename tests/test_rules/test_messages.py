@@ -139,6 +139,16 @@ def test_a_bypass_of_the_official_test_is_mentioned(where: str, text: str, name:
         )
 
 
+def test_a_bypass_is_mentioned_where_there_is_no_point_too(tmp_path: Path) -> None:
+    place = set_of(tmp_path / "Example", global_batch_size=200_000)
+    (tmp_path / "Example" / "package_checker_params").write_text("rcp-bypass")
+    (found,) = findings(place, "RC102")
+    assert found.severity == "error" and found.message == (
+        "batch size 200000 is above all reference points; submit one; "
+        "Example/package_checker_params has the official package checker leave this test out"
+    )
+
+
 def result_of(folder: Path) -> BenchmarkResult:
     (found,) = find_result_sets(folder)
     return judge_set(found).result

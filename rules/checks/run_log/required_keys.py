@@ -151,15 +151,16 @@ _LOGGED_LATE = (keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.CACHE_CLEAR)
 def lost_in_crash(subject: LogSubject) -> tuple[str, ...]:
     """Return the keys, run_stop among them, that a log lacks because its run crashed; none where it did not.
 
-    A run crashed where its log has no run_stop and no evaluation that met the target. What it lacks of a run's course
-    before the last thing that it did, and settings, are missing and not lost. None of our own logs is lost in part:
-    an interrupted run is no result."""
+    A run crashed where its log has init_start, no run_stop and no evaluation that met the target. What it lacks of a
+    run's course before the last thing that it did, and settings, are missing and not lost. None of our own logs is
+    lost in part: an interrupted run is no result.
+    """
     log, benchmark = subject.log, subject.benchmark
-    if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP):
+    if subject.is_ours or benchmark is None or log.all(keys.RUN_STOP) or not log.all(keys.INIT_START):
         return ()
     if any((as_number(line.value) or 0.0) >= benchmark.quality.target for line in log.all(keys.EVAL_ACCURACY)):
         return ()
-    reached = max((index for index, key in enumerate(_COURSE) if log.all(key)), default=-1)
+    reached = max(index for index, key in enumerate(_COURSE) if log.all(key))
     return tuple(key for key in (*_COURSE[reached + 1 :], *_LOGGED_LATE) if not log.all(key))
 
 
