@@ -4,7 +4,6 @@ import platform
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -19,6 +18,7 @@ from harness.calibration.runs import (
 from harness.calibration.table import (
     Calibration,
     calibration_blocks,
+    propose_target,
     reference_convergence_points,
     summarise_baseline,
     summarise_batch_size,
@@ -74,11 +74,22 @@ def plan_calibration(
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
 ) -> Calibration:
-    """Run what `store` lacks of the plan and summarise. `on_result` gets part, result and how many are left."""
+    """Run what `store` lacks of the plan and summarise.
+
+    `on_result` gets part, result and how many runs are left at most: what the store holds of later parts is not known
+    before their learning rates are.
+    """
     definition, train = entry.benchmark, entry.workload.train
+    later = count_runs(entry, plan)
 
     def complete(part: str, runs: list[CalibrationRun]) -> list[CalibrationResult]:
-        on_part = None if on_result is None else partial(on_result, part)
+        nonlocal later
+        later -= len(runs)
+
+        def on_part(result: CalibrationResult, left: int) -> None:
+            if on_result is not None:
+                on_result(part, result, left + later)
+
         return complete_runs(entry, data_dir, runs, store, num_workers=plan.num_workers, on_result=on_part)
 
     tuning = complete(
@@ -90,7 +101,7 @@ def calibrate(
             for seed in range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + plan.num_tuning_runs)
         ],
     )
-    summaries = []
+    summaries, of_default = [], list[CalibrationResult]()
     for size in plan.batch_sizes:
         at_size = [result for result in tuning if result.run.global_batch_size == size]
         # The definition's own batch size keeps its own learning rate: it is what a plain run uses.
@@ -100,8 +111,10 @@ def calibrate(
             CalibrationRun(model=REFERENCE, global_batch_size=size, opt_base_learning_rate=rate, seed=seed)
             for seed in derive_seeds(_BASE_SEED, plan.num_runs)
         ]
-        summaries.append(summarise_batch_size(definition, complete(f"batch size {size}", runs)))
-    size, rates = train.global_batch_size, sorted({*_BASELINE_RATES, train.opt_base_learning_rate})
+        results = complete(f"batch size {size}", runs)
+        of_default = results if is_default else of_default
+        summaries.append(summarise_batch_size(definition, results))
+    size, rates = train.global_batch_size, _baseline_rates(entry)
     baselines = entry.workload.model_spec.baselines
     of_baselines = complete(
         "baselines",
@@ -111,16 +124,29 @@ def calibrate(
             for rate in rates
         ],
     )
+    oracle_quality = measure_oracle(entry)
+    of_models = tuple(summarise_baseline([r for r in of_baselines if r.run.model == model]) for model in baselines)
     return Calibration(
         benchmark=definition.name,
         version=definition.version,
         target=definition.quality.target,
-        oracle_quality=measure_oracle(entry),
+        oracle_quality=oracle_quality,
         default_batch_size=train.global_batch_size,
         batch_sizes=tuple(summaries),
-        baselines=tuple(summarise_baseline([r for r in of_baselines if r.run.model == model]) for model in baselines),
+        baselines=of_models,
         tuning=tuple(tuning_rows(definition, tuning)),
+        proposal=propose_target(of_default, definition.quality.evals_per_epoch, of_models, oracle_quality),
     )
+
+
+def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
+    """Count the epochs that a whole calibration trains."""
+    of_reference = len(plan.batch_sizes) * (len(plan.learning_rates) * plan.num_tuning_runs + plan.num_runs)
+    return of_reference + len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry))
+
+
+def _baseline_rates(entry: Entry) -> list[float]:
+    return sorted({*_BASELINE_RATES, entry.workload.train.opt_base_learning_rate})
 
 
 def measure_oracle(entry: Entry) -> float | None:

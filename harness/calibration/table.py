@@ -7,13 +7,20 @@ from dataclasses import dataclass
 from typing import Any
 
 from harness.calibration.runs import CalibrationResult
-from reports.document.blocks import Block, Bullets, Heading, text_table
+from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from rules.benchmarks.loader import Benchmark
 
 MEAN_EPOCHS = (0.5, 0.85)
 COEFFICIENT_OF_VARIATION = (0.02, 0.10)
 MAX_EVAL_SHARE = 0.15
 MIN_ORACLE_MARGIN = 0.01
+_DEMANDS = {
+    "a": f"every seed, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of it on average, with a "
+    f"coefficient of variation of {100 * COEFFICIENT_OF_VARIATION[0]:g} to {100 * COEFFICIENT_OF_VARIATION[1]:g} %",
+    "b": "no simpler model reaches the target at any evaluation of an epoch, at any learning rate tried",
+    "c": f"at least {MIN_ORACLE_MARGIN:g} below the best reachable quality, which generated data knows",
+    "d": f"less than {100 * MAX_EVAL_SHARE:g} %; fewer evaluations or evaluation samples take less",
+}
 _BATCH_SIZE_COLUMNS = (
     "batch size", "learning rate", "seeds", "reached", "mean epochs", "min to max", "CV", "final AUC, mean (min)",
     "eval share", "epoch, 1 thread",
@@ -46,9 +53,7 @@ class BatchSizeSummary:
     @property
     def coefficient_of_variation(self) -> float | None:
         """Of samples to converge, which is proportional to epochs."""
-        if len(self.converged) < 2 or self.mean_epochs is None:
-            return None
-        return statistics.stdev(self.converged) / self.mean_epochs
+        return _variation(self.converged)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -59,6 +64,16 @@ class BaselineSummary:
     best_quality: float
     opt_base_learning_rate: float
     learning_rates: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Proposal:
+    """The target that the runs at the definition's own batch size suggest, and what it would be; None where none."""
+
+    target: float | None
+    mean_epochs: float | None = None
+    coefficient_of_variation: float | None = None
+    reason: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -74,6 +89,7 @@ class Calibration:
     baselines: tuple[BaselineSummary, ...]
     tuning: tuple[tuple[int, float, float | None, float], ...]
     """(batch size, learning rate, mean epochs to converge or None, mean final quality)."""
+    proposal: Proposal | None = None
 
     @property
     def default(self) -> BatchSizeSummary:
@@ -86,11 +102,7 @@ class Calibration:
         all_converged = len(default.converged) == len(default.seeds)
         return {
             "a": (
-                all_converged
-                and mean is not None
-                and variation is not None
-                and MEAN_EPOCHS[0] <= mean <= MEAN_EPOCHS[1]
-                and COEFFICIENT_OF_VARIATION[0] <= variation <= COEFFICIENT_OF_VARIATION[1],
+                all_converged and _is_met_well(mean, variation),
                 f"{len(default.converged)} of {len(default.seeds)} seeds reach {target:g} within one epoch, at "
                 f"{_number(mean, 3)} of it on average, coefficient of variation {_percent(variation)}",
             ),
@@ -109,6 +121,60 @@ class Calibration:
                 f"evaluations take {_percent(default.eval_share)} of the timed run",
             ),
         }
+
+
+def propose_target(
+    results: Sequence[CalibrationResult],
+    evals_per_epoch: int,
+    baselines: Sequence[BaselineSummary],
+    oracle_quality: float | None,
+) -> Proposal:
+    """Find the target, in thousandths, that holds (a) to (c) and is met nearest the middle of what (a) demands.
+
+    `results` are the reference's at one batch size and learning rate, one per seed.
+    """
+    low = max((baseline.best_quality for baseline in baselines), default=0.5)
+    reached = min(result.best_quality for result in results)
+    high = reached if oracle_quality is None else min(reached, oracle_quality - MIN_ORACLE_MARGIN)
+    found: list[tuple[float, float, float, float]] = []
+    for target in (number / 1000 for number in range(int(1000 * low) + 1, int(1000 * high) + 1)):
+        epochs = [(_first_at(result, target) + 1) / evals_per_epoch for result in results]
+        mean, variation = statistics.fmean(epochs), _variation(epochs)
+        if _is_met_well(mean, variation):
+            found.append((abs(mean - statistics.fmean(MEAN_EPOCHS)), target, mean, variation or 0.0))
+    if not found:
+        return Proposal(
+            target=None,
+            reason=f"No target does: simpler models reach {low:.4f}, every seed of the reference {reached:.4f}"
+            + ("" if oracle_quality is None else f", the oracle {oracle_quality:.4f}")
+            + f", and between them these {len(results)} seeds meet none as (a) demands. Change the learning rate or "
+            " the batch size, train on more samples, or give the model more to learn.",
+        )
+    _, target, mean, variation = min(found)
+    return Proposal(
+        target=target,
+        mean_epochs=mean,
+        coefficient_of_variation=variation,
+        reason=f"A target of {target:g} would be met at {mean:.3f} of the epoch on average, coefficient of variation "
+        f"{_percent(variation)}; {found[0][1]:g} to {found[-1][1]:g} hold (a) to (c).",
+    )
+
+
+def _first_at(result: CalibrationResult, target: float) -> int:
+    return next(index for index, quality in enumerate(result.qualities) if quality >= target)
+
+
+def _is_met_well(mean: float | None, variation: float | None) -> bool:
+    return (
+        mean is not None
+        and variation is not None
+        and MEAN_EPOCHS[0] <= mean <= MEAN_EPOCHS[1]
+        and COEFFICIENT_OF_VARIATION[0] <= variation <= COEFFICIENT_OF_VARIATION[1]
+    )
+
+
+def _variation(epochs: Sequence[float]) -> float | None:
+    return statistics.stdev(epochs) / statistics.fmean(epochs) if len(epochs) > 1 else None
 
 
 def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> BatchSizeSummary:
@@ -220,7 +286,13 @@ def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
     ]
     return (
         Heading(text=heading),
-        Bullets(items=tuple(f"({letter}) {marks[holds]}: {text}." for letter, (holds, text) in conditions)),
+        Bullets(
+            items=tuple(
+                f"({letter}) {marks[holds]}: {text}. Demanded: {_DEMANDS[letter]}."
+                for letter, (holds, text) in conditions
+            )
+        ),
+        *([Prose(text=calibration.proposal.reason)] if calibration.proposal is not None else []),
         text_table(_BATCH_SIZE_COLUMNS, map(_batch_size_row, calibration.batch_sizes), numbers=_BATCH_SIZE_COLUMNS),
         text_table(
             ("model", "best AUC in the epoch", "at learning rate", "learning rates tried"),

@@ -1,5 +1,8 @@
 """`calibrate`: measure where a benchmark's target should lie, and make its reference convergence points."""
 
+import shlex
+import sys
+import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -53,12 +56,13 @@ def calibrate(
     times its learning rate.
     """
     from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.calibrate import plan_calibration, write_calibration
+    from harness.calibration.calibrate import count_runs, plan_calibration, write_calibration
     from harness.calibration.runs import RunStore, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
     from harness.run_sets.progress import generation_progress
+    from reports.text.formatting import duration
 
     entry = load_entry(benchmark)
     plan = plan_calibration(
@@ -73,16 +77,30 @@ def calibrate(
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)
-    calibration = run_calibration(entry, folder, plan, store, on_result=_show_result)
+    click.echo(f"at most {count_runs(entry, plan)} epochs to train, {plan.num_workers} at a time", err=True)
+    started_s, num_done = time.monotonic(), 0
+
+    def show_result(part: str, result: "CalibrationResult", left: int) -> None:
+        nonlocal num_done
+        num_done += 1
+        left_s = (time.monotonic() - started_s) / num_done * left
+        _show_result(part, result, f"at most {left} left" + (f", about {duration(left_s)}" if left else ""))
+
+    try:
+        calibration = run_calibration(entry, folder, plan, store, on_result=show_result)
+    except BaseException:
+        command = shlex.join(["dlrmbench", *sys.argv[1:]])
+        click.echo(f"Finished epochs are kept in {store.path}. Go on with the same command: {command}", err=True)
+        raise
     write_calibration(output, entry, calibration)
     show(calibration_blocks(calibration))
     click.echo(f"written to {output}", err=True)
 
 
-def _show_result(part: str, result: "CalibrationResult", left: int) -> None:
+def _show_result(part: str, result: "CalibrationResult", left: str) -> None:
     run = result.run
     click.echo(
         f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate {run.opt_base_learning_rate:g}, "
-        f"seed {run.seed}: AUC {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left} left",
+        f"seed {run.seed}: AUC {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left}",
         err=True,
     )

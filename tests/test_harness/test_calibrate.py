@@ -10,6 +10,7 @@ import pytest
 
 from harness.calibration.calibrate import (
     calibrate,
+    count_runs,
     plan_calibration,
     write_calibration,
 )
@@ -27,10 +28,12 @@ from harness.calibration.table import (
     BaselineSummary,
     Calibration,
     calibration_blocks,
+    propose_target,
     reference_convergence_points,
     summarise_batch_size,
     tuned_learning_rate,
 )
+from harness.cli import main
 from harness.config.catalog import Entry, load_entry
 from harness.config.seeds import reserved_seeds
 from harness.foundation.errors import HarnessError
@@ -220,6 +223,78 @@ def test_conditions_fail_when_they_do_not_hold(
     results = [crossing_at(index, target, seed=seed) for seed, index in enumerate(indices)]
     conditions = calibration_of(mine, results, **changes).conditions()
     assert [key for key, (holds, _) in conditions.items() if not holds] == [letter]
+
+
+def rising(seed: int, *, late: float = 0.0) -> CalibrationResult:
+    """20 evaluations, from 0.605 to 0.7 in equal steps, each `late` below."""
+    return result(tuple(0.6 + 0.005 * (index + 1) - late for index in range(20)), seed=seed)
+
+
+WEAK = BaselineSummary(model="dense_only", best_quality=0.61, opt_base_learning_rate=0.1, learning_rates=(0.1,))
+
+
+def test_a_target_is_proposed_that_holds_the_conditions_nearest_the_middle(mine: Entry) -> None:
+    runs = [rising(0), rising(1, late=0.003), rising(2, late=0.006)]
+    proposal = propose_target(runs, 20, [WEAK], 0.8)
+    assert proposal.target is not None and proposal.mean_epochs == pytest.approx(0.675, abs=0.03)
+    assert proposal.coefficient_of_variation is not None and 0.02 <= proposal.coefficient_of_variation <= 0.1
+    exact = [next(i for i, q in enumerate(run.qualities) if q >= proposal.target) + 1 for run in runs]
+    assert proposal.mean_epochs == pytest.approx(sum(exact) / 60)
+    text = render_markdown(calibration_blocks(calibration_of(mine, runs, proposal=proposal)))
+    assert f"A target of {proposal.target:g} would be met at" in text
+    assert "Demanded: every seed, within one epoch, at 0.50 to 0.85 of it on average" in text
+    assert "Demanded: at least 0.01 below the best reachable quality" in text
+
+
+@pytest.mark.parametrize(
+    ("runs", "best", "oracle"),
+    [
+        ([rising(0), rising(1)], 0.61, 0.8),
+        ([rising(0), rising(1, late=0.006)], 0.699, 0.8),
+        ([rising(0), rising(1, late=0.006)], 0.61, 0.64),
+        ([rising(0), result((), seed=1)], 0.61, None),
+    ],
+    ids=["seeds alike", "simpler models as good", "oracle low", "a seed diverged"],
+)
+def test_where_no_target_does_it_is_said_why(
+    runs: list[CalibrationResult], best: float, oracle: float | None
+) -> None:
+    proposal = propose_target(runs, 20, [replace(WEAK, best_quality=best)], oracle)
+    assert proposal.target is None
+    assert proposal.reason.startswith(f"No target does: simpler models reach {best:.4f}")
+
+
+def test_what_is_left_counts_all_parts(mine: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def complete(entry: Entry, data_dir: Path, runs: list[CalibrationRun], *args: Any, **options: Any) -> Any:
+        for number, run in enumerate(runs):
+            options["on_result"](replace(rising(run.seed), run=run), len(runs) - number - 1)
+        return [replace(rising(run.seed), run=run) for run in runs]
+
+    monkeypatch.setattr("harness.calibration.calibrate.complete_runs", complete)
+    monkeypatch.setattr("harness.calibration.calibrate.measure_oracle", lambda entry: 0.9)
+    plan = plan_calibration(mine, num_runs=3, num_workers=1)
+    left: list[int] = []
+    store = RunStore(tmp_path, problem_digest(mine))
+    calibrate(mine, tmp_path, plan, store, on_result=lambda part, result, number: left.append(number))
+    assert left == list(range(count_runs(mine, plan)))[::-1]
+
+
+def test_an_interrupted_calibration_names_the_command_that_goes_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def interrupt(*args: object, **options: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.calibration.calibrate.calibrate", interrupt)
+    monkeypatch.setattr("harness.run_sets.dataset.ensure_dataset", lambda *args, **options: tmp_path)
+    arguments = ["calibrate", "dlrm_tiny", "-o", str(tmp_path / "out")]
+    monkeypatch.setattr("sys.argv", ["dlrmbench", *arguments])
+    with pytest.raises(SystemExit) as leaving:
+        main(arguments)
+    err = capsys.readouterr().err
+    assert leaving.value.code == 130
+    assert f"kept in {tmp_path / 'out' / 'runs.jsonl'}. Go on with the same command: dlrmbench calibrate" in err
+    assert "at most 108 epochs to train" in err
 
 
 def test_a_baseline_at_the_target_breaks_condition_b(mine: Entry) -> None:
