@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import ResultPath
+from harness.cli.options import ResultPath, distinct
 from harness.cli.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
@@ -81,7 +81,7 @@ def check(
         raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
     line = StatusLine()
     with spooled_input(paths) as given:
-        inventories = [take_inventory(path, benchmark_file) for path in given]
+        inventories = [take_inventory(path, benchmark_file) for path in distinct(given)]
         found = check_paths(
             inventories,
             benchmark_file,
@@ -146,7 +146,7 @@ def score(
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
 
-    inventories = [take_inventory(path, benchmark_file) for path in paths]
+    inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
     echo_others(inventories)
     try:
         found = result_sets_of(inventories)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import ResultPath
+from harness.cli.options import ResultPath, distinct
 from harness.cli.output import echo_others_at, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -90,8 +90,8 @@ def compare(
     from reports.tables.columns import frame_csv
     from reports.views.comparison import comparison_blocks
 
-    echo_others_at((base, *news))
-    first, others = sides_to_compare(base, news)
+    echo_others_at((base, *distinct(news)))
+    first, others = sides_to_compare(base, distinct(news))
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
     comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence)
     if form == "json":

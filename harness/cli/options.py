@@ -64,6 +64,11 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
 
 
+def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
+    """Every place once, by the first path to it: 'results/*' holds the newest set and `latest`, a link to it."""
+    return tuple({path.resolve(): path for path in reversed(list(paths))}.values())[::-1]
+
+
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
 DATA = click.option(
     "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",

@@ -7,7 +7,7 @@ from typing import Literal
 
 import click
 
-from harness.cli.options import ResultPath
+from harness.cli.options import ResultPath, distinct
 from harness.cli.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
 
@@ -64,7 +64,7 @@ def report(
     from reports.tables.documents import is_document
 
     if output_format == "parquet" or any(is_document(path) for path in paths):
-        _write_tables(paths, output, output_format, second_opinion=not no_second_opinion)
+        _write_tables(distinct(paths), output, output_format, second_opinion=not no_second_opinion)
         return
     from reports.facts.find import find_by_label, with_prices
     from reports.page.gathered import gather_everything
@@ -75,7 +75,7 @@ def report(
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    inventories = [take_inventory(path, benchmark_file) for path in paths]
+    inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
     echo_others(inventories)
     gathered = gather_everything(
         inventories,

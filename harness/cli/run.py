@@ -18,7 +18,7 @@ from harness.cli.options import (
     configuration,
     output_option,
 )
-from harness.cli.output import show
+from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
@@ -49,6 +49,7 @@ class RunOptions(Configured, Measured):
     help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
 )
 @STRICT_ENV
+@form_option("table", "json", text="What stdout says at the end: a summary, or the same as JSON and nothing else.")
 @QUIET
 def run(
     benchmark: str,
@@ -60,6 +61,7 @@ def run(
     max_runs: int | None,
     run_index: int | None,
     strict_env: bool,
+    form: str,
     quiet: bool,
     **given: Unpack[RunOptions],
 ) -> None:
@@ -113,12 +115,12 @@ def run(
 
         click.get_current_context().find_root().obj["is_rank"] = True
         if summary := run_in_world(config, prepared, request, run_index):
-            click.echo(summary)
+            click.echo(summary, err=form == "json")
         return
     run_set = start_set(config, prepared, request)
     link_latest(run_set.folder)
     if not kind.is_scored:
-        measure_and_show(run_set.folder, quiet=quiet)
+        measure_and_show(run_set.folder, form=form, quiet=quiet)
         return
     if not quiet:
         asked = plural(runs, "run") if until is None else f"{runs} to {until.max_runs} runs"
@@ -130,7 +132,7 @@ def run(
             f"{run_set.folder}",
             err=True,
         )
-    complete_and_finish(run_set.folder, quiet=quiet)
+    complete_and_finish(run_set.folder, form=form, quiet=quiet)
 
 
 def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") -> int | None:
@@ -198,12 +200,12 @@ def resume(
         complete_and_finish(folder, quiet=quiet)
 
 
-def complete_and_finish(folder: Path, *, quiet: bool) -> None:
+def complete_and_finish(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Run what is missing, then judge, score and report; exits with the set's code."""
     from harness.run_sets.finish import exit_code_of_set, finish_set
     from harness.run_sets.growth import complete_and_grow
     from harness.run_sets.runner import resume_command
-    from reports.views.score import finished_blocks
+    from reports.views.score import finished_blocks, finished_record
 
     def on_growth(num_runs: int) -> None:
         if not quiet:
@@ -216,17 +218,20 @@ def complete_and_finish(folder: Path, *, quiet: bool) -> None:
             click.echo(f"Finished runs are kept. Complete the set with: {resume_command(folder)}", err=True)
         raise
     facts, page = finish_set(folder)
-    show(finished_blocks(facts, run_set.system, folder, page))
+    if form == "json":
+        show_json(finished_record(facts, run_set.system, folder, page))
+    else:
+        show(finished_blocks(facts, run_set.system, folder, page))
     click.get_current_context().exit(int(exit_code_of_set(facts)))
 
 
-def measure_and_show(folder: Path, *, quiet: bool) -> None:
+def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Measure in the processes that are missing, and say the result in a few lines."""
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set, measured_path
     from reports.facts.measured_sets import read_measured
     from reports.page.sections.measured import in_unit
-    from reports.views.measurement import measured_blocks
+    from reports.views.measurement import measured_blocks, measurement_record
     from rules.errors import InputError
 
     def on_process(index: int, measured: "Measurement") -> None:
@@ -241,6 +246,9 @@ def measure_and_show(folder: Path, *, quiet: bool) -> None:
     path = measured_path(run_set, record)
     try:
         measured = read_measured(run_set.folder, record.kind)
-        show(measured_blocks(measured, record.options, path))
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
+    if form == "json":
+        show_json(measurement_record(measured, record.options, path))
+    else:
+        show(measured_blocks(measured, record.options, path))

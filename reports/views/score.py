@@ -118,6 +118,12 @@ def score_blocks(records: Sequence[Record]) -> tuple[Block, ...]:
     return (replace(table_of(records, (title, *used), id_="scores"), layout="records"),)
 
 
+def finished_record(facts: SetFacts, system: str, folder: Path, page: Path) -> Record:
+    """As `finished_blocks`, as plain values: where everything is, then what `describe_score` says."""
+    where = {"schema_version": 1, "kind": "runs", "folder": str(folder), "report": str(page), "system": system}
+    return where | describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+
+
 def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
     """The score of a set that was just completed in `folder`, with its verdict and where everything is."""
     record = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
