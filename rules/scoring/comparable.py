@@ -1,23 +1,25 @@
 """Which results may be compared (training_rules.adoc, compatibility table)."""
 
-from rules.scoring.results import RunResult
+from rules.scoring.results import MOST_LEFT_OUT, RunResult
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     """Return why two runs' results may not be compared, or None.
 
-    Other benchmark, version, target, definition, dataset or division is another problem. What one side does
-    not say (published logs carry no digests) does not separate them. Nor does a dropped last partial batch,
-    which the rules allow: some submitters leave it out of train_samples.
+    Other benchmark, version, target, definition, dataset or division is another problem. What one side does not say
+    (published logs carry no digests) does not separate them. Nor does a dropped last partial batch, which the rules
+    allow, and where a log carries no digest a hundredth of the samples, of which HP103 only warns: submitters leave
+    out batches of sizes that their logs do not say.
     """
+    is_known = a.definition_sha256 is not None and b.definition_sha256 is not None
     for what, first, other in (
         ("benchmark", a.benchmark, b.benchmark),
         ("benchmark version", a.benchmark_version, b.benchmark_version),
         ("quality target", a.quality_target, b.quality_target),
         ("definition", a.definition_sha256, b.definition_sha256),
         ("dataset", a.dataset_sha256, b.dataset_sha256),
-        ("training samples", *_whole_batches(a, b)),
-        ("evaluation samples", a.eval_samples, b.eval_samples),
+        ("training samples", *_counts(a.train_samples, b.train_samples, _batch_size(a, b), is_known)),
+        ("evaluation samples", *_counts(a.eval_samples, b.eval_samples, 0, is_known)),
         ("division", a.division, b.division),
     ):
         if first is not None and other is not None and first != other:
@@ -27,9 +29,14 @@ def why_not_comparable(a: RunResult, b: RunResult) -> str | None:
     return None
 
 
-def _whole_batches(a: RunResult, b: RunResult) -> tuple[int | None, int | None]:
-    """Both counts of training samples; the same count twice where they differ by less than one batch."""
-    first, other = a.train_samples, b.train_samples
-    batch_size = max(a.global_batch_size or 0, b.global_batch_size or 0)
-    same = first is not None and other is not None and abs(first - other) < batch_size
+def _batch_size(a: RunResult, b: RunResult) -> int:
+    return max(a.global_batch_size or 0, b.global_batch_size or 0)
+
+
+def _counts(first: int | None, other: int | None, batch_size: int, is_known: bool) -> tuple[int | None, int | None]:
+    """Both counts of samples; the same count twice where they differ by no more than may be left out."""
+    if first is None or other is None:
+        return first, other
+    difference = abs(first - other)
+    same = difference < batch_size or (not is_known and difference <= MOST_LEFT_OUT * max(first, other))
     return (first, first) if same else (first, other)

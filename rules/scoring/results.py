@@ -12,6 +12,8 @@ from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import printable
 from rules.scoring.rcp import Convergence, RcpStatus
 
+MOST_LEFT_OUT = 0.01
+"""Share of the samples that a log may lack of the definition's with a warning only (HP103)."""
 _ROUNDING = 1e-3
 """Relative: epoch_num is logged with few digits."""
 Interval = tuple[float, float]

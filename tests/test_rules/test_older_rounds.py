@@ -52,6 +52,14 @@ def test_no_batch_size_explains_what_is_far_off(value: int, message: str) -> Non
     assert (problem.message, problem.severity) == (message, "warning")
 
 
+def test_less_than_a_hundredth_off_is_the_dataset_with_something_left_out() -> None:
+    """Whatever was trained: evaluation 19 of 20 is not 0.95 of that number."""
+    log = to_log(with_record(trained_samples(RECORDS), keys.TRAIN_SAMPLES, value=SIZE - 10**6))
+    (problem,) = dataset_size.check(make_log_subject(log, DLRM, "2.1"))
+    assert (problem.message, problem.severity) == ("train_samples is not the benchmark's", "warning")
+    assert (problem.found, problem.expected) == (str(SIZE - 10**6), f"{SIZE}, or the samples trained")
+
+
 def test_samples_and_throughput_are_those_of_the_whole_dataset() -> None:
     """The same training gives the same numbers, whether the log gives the dataset's size or what was trained."""
     plain, trained = to_log(RECORDS), to_log(trained_samples(RECORDS))

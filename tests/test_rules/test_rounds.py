@@ -69,3 +69,14 @@ def test_a_dropped_last_batch_does_not_separate_but_a_whole_one_does() -> None:
     full = replace(A, train_samples=4_195_197_692, global_batch_size=65_536)
     assert why_not_comparable(full, replace(full, train_samples=4_195_155_968)) is None
     assert why_not_comparable(full, replace(full, train_samples=4_195_197_692 - 65_536)) is not None
+
+
+@pytest.mark.parametrize("field", ["train_samples", "eval_samples"])
+def test_of_published_logs_a_hundredth_of_the_samples_may_be_left_out(field: str) -> None:
+    """They are valid with HP103's warning, and so may be compared; logs with digests are exact."""
+    full = replace(A, train_samples=4_195_197_692, eval_samples=89_137_319, definition_sha256=None)
+    number = getattr(full, field)
+    assert why_not_comparable(full, replace(full, **{field: number - number // 101})) is None
+    assert why_not_comparable(full, replace(full, **{field: number - number // 99})) is not None
+    known = replace(full, definition_sha256="0" * 64)
+    assert why_not_comparable(known, replace(known, **{field: number - number // 101})) is not None

@@ -9,7 +9,7 @@ from rules.checks.subject import LogSubject, applies_to_known, applies_to_ours
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import show
-from rules.scoring.results import epochs_trained, is_trained_samples
+from rules.scoring.results import MOST_LEFT_OUT, epochs_trained, is_trained_samples
 
 PRECISIONS = (
     "fp64", "fp32", "tf32", "fp16", "bf16", "bfloat16", "fp8", "nvfp4", "mxfp4", "int8", "uint8", "int4", "uint4",
@@ -104,7 +104,7 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
             if may_be_trained and key == keys.TRAIN_SAMPLES:
                 yield from _trained_samples(line, subject.log, benchmark, expected)
             else:
-                is_close = number is not None and abs(number - expected) <= 0.01 * expected
+                is_close = number is not None and abs(number - expected) <= MOST_LEFT_OUT * expected
                 fixed = subject.is_ours or key in benchmark.closed or not is_close
                 yield Problem(
                     f"{key} is not the benchmark's",
@@ -118,28 +118,30 @@ def dataset_size(subject: LogSubject) -> Iterator[Problem]:
 def _trained_samples(line: LogLine, log: RunLog, benchmark: Benchmark, size: int) -> Iterator[Problem]:
     """Hold what a log says was trained against its last evaluation's epoch_num. Which of two numbers that differ is
     wrong the log does not say; the batch size that would explain both often does."""
-    epochs = epochs_trained(log, benchmark)
-    if epochs is None:
+    number, epochs = as_number(line.value), epochs_trained(log, benchmark)
+    if number is None or (epochs is not None and is_trained_samples(number, epochs, size)):
+        return
+    if epochs is None or abs(number - size) <= MOST_LEFT_OUT * size:
         yield Problem(
-            "train_samples is not the dataset's size, and no evaluation says how far training came",
+            "train_samples is not the benchmark's",
             line,
             found=show(line.value),
             expected=f"{size}, or the samples trained",
             severity="warning",
         )
-    elif as_number(line.value) is not None and not is_trained_samples(line.value, epochs, size):
-        number, trained = float(line.value), epochs * size
-        batch = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)) or 0
-        other = _explaining_batch(number, trained, batch) if batch > 0 else None
-        yield Problem(
-            f"train_samples is {number / trained:.4g} of what epoch_num gives"
-            + (f"; both fit if epoch_num counts batches of {other}, not of {batch}" if other is not None else ""),
-            line,
-            found=show(line.value),
-            expected=f"{trained:.0f} after {epochs:.6g} epochs, or the dataset's {size}",
-            severity="warning",
-            remedy="Compute epoch_num and train_samples from the batch size that was trained with.",
-        )
+        return
+    trained = epochs * size
+    batch = as_whole(log.value(keys.GLOBAL_BATCH_SIZE)) or 0
+    other = _explaining_batch(number, trained, batch) if batch > 0 else None
+    yield Problem(
+        f"train_samples is {number / trained:.4g} of what epoch_num gives"
+        + (f"; both fit if epoch_num counts batches of {other}, not of {batch}" if other is not None else ""),
+        line,
+        found=show(line.value),
+        expected=f"{trained:.0f} after {epochs:.6g} epochs, or the dataset's {size}",
+        severity="warning",
+        remedy="Compute epoch_num and train_samples from the batch size that was trained with.",
+    )
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
