@@ -1,6 +1,11 @@
 """How to make these results again, the files they were read from, and what they do not have."""
 
-from collections.abc import Sequence
+import json
+import shlex
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import tomli_w
 
 from reports.document.blocks import (
     Block,
@@ -22,8 +27,11 @@ from reports.facts.records import commit_of
 from reports.page.figures.cost import energy_records
 from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, count, plural, printable
+from rules.logs.text import printable as escape_controls
+from rules.records.run_set import RunSetRecord
 
 MAX_OPEN = 3
+MAX_VALUES = 300
 
 
 def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
@@ -34,9 +42,7 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     folds = []
     for member, mine in zip(group, facts, strict=True):
         own: tuple[Block, ...] = (
-            Command(text=_command(member))
-            if _command(member)
-            else Prose(text="The command was not recorded.", kind="absent"),
+            *_commands(member.records.run_set),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
             Fold(
                 summary=f"Files and checksums: {plural(len(member.runs), 'log')}",
@@ -57,8 +63,49 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
 
 
-def _command(facts: SetFacts) -> str:
-    return facts.records.run_set.command if facts.records.run_set else ""
+def _commands(record: RunSetRecord | None) -> Iterator[Block]:
+    """The command with the seed and the number of runs that it did not name, and what files and variables gave it."""
+    if record is None or not record.command:
+        yield Prose(text="The command was not recorded.", kind="absent")
+        return
+    files, variables = _given(record)
+    for path, tables in files.items():
+        yield Prose(text=f"What {printable(path, 200)} gave:")
+        yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
+    if files:
+        yield Prose(text="With that, the same runs again:")
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    yield Command(text="\n".join([*lines, _with_seed(record)]))
+
+
+def _with_seed(record: RunSetRecord) -> str:
+    """The recorded command; of an extended set it asked for fewer runs, but the last of two options counts."""
+    words = record.command.replace("=", " ").split()
+    seed = [] if "--seed" in words else ["--seed", str(record.base_seed)]
+    asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs")}
+    runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["--runs", str(record.num_runs)]
+    return " ".join([record.command, *runs, *seed])
+
+
+def _is_plain(value: object) -> bool:
+    """Whether TOML can say it; what a stranger's record holds may be anything."""
+    return all(map(_is_plain, value)) if isinstance(value, list) else isinstance(value, str | int | float | bool)
+
+
+def _given(record: RunSetRecord) -> tuple[dict[str, dict[str, dict[str, Any]]], dict[str, str]]:
+    """Values by file, section and key, and those of variables of the environment by name."""
+    files: dict[str, dict[str, dict[str, Any]]] = {}
+    variables: dict[str, str] = {}
+    fields = {f"submission.{key}": (entry.value, entry.source) for key, entry in record.submission.items()}
+    values = {key: (entry.value, entry.source) for key, entry in record.config.items()} | fields
+    for name, (value, source) in list(values.items())[:MAX_VALUES]:
+        kind, _, place = source.partition(" ")
+        section, _, key = name.partition(".")
+        if kind == "file" and _is_plain(value):
+            files.setdefault(place, {}).setdefault(section, {})[key] = value
+        elif kind == "environment":
+            variables[printable(place, 80)] = value if isinstance(value, str) else json.dumps(value)
+    return files, variables
 
 
 def _facts(member: SetFacts) -> tuple[Fact, ...]:
