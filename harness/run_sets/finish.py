@@ -2,15 +2,22 @@
 
 from pathlib import Path
 
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, HarnessError
 from reports.facts.facts import SetFacts
 from reports.page.gathered import gather_everything
 from reports.page.report import write_page
+from rules.logs.text import printable
 
 
 def finish_set(folder: Path) -> tuple[SetFacts, Path]:
     """Read, judge and score a set, once, and write its page. Writes nothing else; can be repeated at any time."""
     gathered = gather_everything([folder])
+    if len(gathered.sets) != 1:
+        places = ", ".join(printable(str(facts.result_set.folder)) for facts in gathered.sets)
+        raise HarnessError(
+            f"{folder}: holds results in {places}, expected those of its own runs alone. Move away what is not its.",
+            ExitCode.INPUT,
+        )
     (facts,) = gathered.sets
     return facts, write_page(gathered, folder / "report.html")
 

@@ -33,8 +33,16 @@ def measure_process(run_set: RunSet, record: RunSetRecord, index: int) -> Measur
     measured = decode(folder / kind.file, kind.record)
     if not isinstance(measured, Damage):
         return measured
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove(folder)
     return launch(kind, run_set, record, folder, index, f"process {index + 1} measured nothing", record.options)
+
+
+def _remove(path: Path) -> None:
+    """Remove what is at `path`. rmtree would open, and wait for, a pipe in place of the folder."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
 
 
 def launch(

@@ -14,8 +14,10 @@ from msgspec import Meta, inspect
 from reference_models.process.errors import ConfigError, did_you_mean
 
 T = TypeVar("T")
-Count = Annotated[int, Meta(ge=0)]
-PositiveCount = Annotated[int, Meta(ge=1)]
+MAX_COUNT = 2**53
+"""Beyond it a double holds no count to the last digit, and no system holds what is counted."""
+Count = Annotated[int, Meta(ge=0, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 Amount = Annotated[float, Meta(ge=0)]
 Counts = Annotated[tuple[PositiveCount, ...], Meta(min_length=1)]
 
@@ -62,15 +64,22 @@ def _alternatives(hint: Any) -> tuple[inspect.Type, ...]:
 
 def _words(kind: inspect.Type, value: object) -> str:
     if isinstance(kind, inspect.IntType):
-        return "a whole number" + _bounds(kind)
+        return "a whole number" + _bounds(kind, value)
     if isinstance(kind, inspect.FloatType):
-        return "a number" + _bounds(kind)
+        return "a number" + _bounds(kind, value)
     if isinstance(kind, inspect.VarTupleType):
-        is_list = isinstance(value, list | tuple) and value
-        return "a list of whole numbers" + (_bounds(kind.item_type) if is_list else "")
+        sizes = [_size(item) for item in value] if isinstance(value, list | tuple) else []
+        return "a list of whole numbers" + (_bounds(kind.item_type, max(sizes)) if sizes else "")
     return "a table" if isinstance(kind, inspect.DictType) else "a string"
 
 
-def _bounds(kind: Any) -> str:
+def _bounds(kind: Any, value: object) -> str:
+    """The bounds in words; that of all counts only where it is what the value breaks."""
     low = "" if kind.ge is None else f" of at least {kind.ge}"
-    return low + ("" if kind.le is None else f", at most {kind.le}")
+    is_said = kind.le is not None and (kind.le != MAX_COUNT or _size(value) > MAX_COUNT)
+    return low + (f", at most {kind.le}" if is_said else "")
+
+
+def _size(value: object) -> float:
+    """A number as what it can be compared with; nothing for all else."""
+    return value if isinstance(value, int | float) else 0

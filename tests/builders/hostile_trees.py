@@ -78,6 +78,8 @@ def make_hostile(random: Random, base: Path, target: Path) -> list[str]:
     done = []
     for _ in range(random.choice((1, 1, 2, 4))):
         kind = random.choice(list(CONTENTS if base.is_file() or random.random() < 0.6 else PLACES))
+        if base.suffix == ".toml" and random.random() < 0.6:  # what else is done to it seldom leaves it TOML
+            kind = "values"
         place = target if base.is_file() else pick(random, target, folders=kind in PLACES)
         if place is None:
             continue

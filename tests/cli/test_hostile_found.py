@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from log_builder import make_runs, write_set
 from report_builder import write_run_set
+from sweep_builder import FastWorkers
 
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.errors import DefinitionError
@@ -185,3 +187,34 @@ def test_a_damaged_sweep_is_refused_without_advice_to_complete_it(command: Comma
     (tmp_path / "sweep.json").write_text('{"schema_version": 1}')
     code, _, err = command("resume", tmp_path)
     assert code == 8 and "sweep.json" in err and "Complete the sweep" not in err
+
+
+@pytest.mark.parametrize("key", ["train.global_batch_size", "runtime.threads", "train.eval_batch_size"])
+def test_a_count_that_no_double_holds_is_refused_with_its_bound(command: CommandLine, key: str) -> None:
+    code, _, err = command("plan", "dlrm_tiny", "--no-measure", "--set", f"{key}={10**400}")
+    assert code == 2 and key in err and f"at most {2**53}" in " ".join(err.split()), err
+
+
+def test_a_set_with_the_results_of_another_is_not_finished(
+    command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, _, err = command("run", "dlrm_tiny", "-n", "1", "-q", "--data", data_root, "-o", out)
+    assert code in (0, 3), err
+    (folder,) = (path for path in out.iterdir() if not path.is_symlink())
+    shutil.copytree(next(folder.glob("results/*/*")), folder / "copy")
+    code, _, err = command("resume", folder, "-q")
+    assert code == 8 and "holds results in" in err and str(folder / "copy") in err
+
+
+def test_a_pipe_in_place_of_a_process_s_folder_is_removed_and_not_waited_for(
+    command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, _, err = command("run", "dlrm_tiny", "-n", "5", "--throughput", "5", "-q", "--data", data_root, "-o", out)
+    assert code == 0, err
+    (folder,) = (path for path in out.iterdir() if not path.is_symlink())
+    shutil.rmtree(folder / "extra" / "throughput_3")
+    os.mkfifo(folder / "extra" / "throughput_3")
+    code, _, err = command("resume", folder, "-q")
+    assert code == 0 and (folder / "extra" / "throughput_3").is_dir(), err
