@@ -27,10 +27,13 @@ _ORDER: tuple[VerdictOutcome, ...] = ("invalid", "incomplete", "valid", "not jud
 def verdict_blocks(verdicts: Sequence[Verdict], *, max_places: int | None = None) -> tuple[Block, ...]:
     """Worst verdict first, counts last; of a rule the first `max_places` different findings, None being all.
 
-    With `max_places`, also of a submission's or round's parts only the worst MAX_PARTS are listed.
+    With `max_places`, also of a submission's or round's parts, and of what is not judged, only MAX_PARTS are listed,
+    the worst.
     """
     ordered = _worst_first(verdicts)
-    blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered]
+    blocks: list[Block] = [_verdict(verdict, max_places) for verdict in ordered if verdict.outcomes]
+    if others := [verdict for verdict in ordered if not verdict.outcomes]:
+        blocks.append(_other_benchmarks(others, None if max_places is None else MAX_PARTS))
     return (*blocks, Prose(text=_counts(ordered))) if len(verdicts) > 1 else tuple(blocks)
 
 
@@ -73,10 +76,7 @@ def _counts(verdicts: Iterable[Verdict]) -> str:
 
 def _verdict(verdict: Verdict, max_places: int | None) -> Part:
     is_tree = verdict.level in ("submission", "round")
-    rules = f"rules: {verdict.ruleset} ({verdict.ruleset_source})"
-    about = [_benchmarks(verdict), rules]
-    if not is_tree and verdict.outcome == "not judged":
-        about = [f"{verdict.benchmark} is {verdict.ruleset_source}"]
+    about = [_benchmarks(verdict), f"rules: {verdict.ruleset} ({verdict.ruleset_source})"]
     about += [plural(len(verdict.logs), "log")] if verdict.logs else []
     placed = [Placed(finding=finding, where=_place(finding, verdict)) for finding in verdict.findings]
     groups = group_findings(
@@ -96,14 +96,22 @@ def _verdict(verdict: Verdict, max_places: int | None) -> Part:
             Prose(text="; ".join(about)),
             *(_parts(verdict, None if max_places is None else MAX_PARTS) if is_tree else ()),
             *([FindingList(id="findings", groups=groups)] if groups else []),
-            *(
-                [Prose(text=f"{plural(statuses['pass'], 'judgement')} passed, {statuses['skip']} did not apply")]
-                if verdict.outcomes
-                else []
-            ),
+            Prose(text=f"{plural(statuses['pass'], 'judgement')} passed, {statuses['skip']} did not apply"),
             *_opinions(verdict),
         ),
     )
+
+
+def _other_benchmarks(verdicts: Sequence[Verdict], max_lines: int | None) -> Part:
+    """What no rule looked at: a line for each."""
+    words = {verdict.subject: f"{verdict.benchmark} is {verdict.ruleset_source}" for verdict in verdicts}
+    if len(words) == 1:
+        ((subject, text),) = words.items()
+        return Part(heading=Heading(word="NOT JUDGED", kind="not judged", text=subject), blocks=(Prose(text=text),))
+    lines = [f"{subject}: {text}" for subject, text in words.items()][:max_lines]
+    rest = [f"and {len(words) - len(lines)} more (-v shows all)"] if len(words) > len(lines) else []
+    heading = Heading(word="NOT JUDGED", kind="not judged", text=f"{len(words)} directories or logs")
+    return Part(heading=heading, blocks=(Bullets(items=(*lines, *rest)),))
 
 
 def _benchmarks(verdict: Verdict) -> str:

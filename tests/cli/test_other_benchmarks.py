@@ -93,6 +93,17 @@ def test_beside_judged_sets_it_is_one_line_and_the_others_decide(command: Comman
     assert check(command, folder)[0] == 3
 
 
+def test_several_have_a_line_each_below_what_is_judged(command: Command, tmp_path: Path) -> None:
+    write_set(tmp_path / "ours", TINY, make_runs(TINY, 5))
+    for number in range(24):
+        write_other_set(tmp_path / f"{number:02}", num_runs=1)
+    code, out = check(command, tmp_path)
+    assert code == 0 and out.startswith("VALID ") and out.endswith("1 valid, 24 not judged")
+    assert "NOT JUDGED 24 directories or logs" in out
+    assert f"- {tmp_path / '00'}: {WORDS}" in out and out.count(WORDS) == 20 and "- and 4 more (-v shows all)" in out
+    assert check(command, tmp_path, "-v")[1].count(WORDS) == 24
+
+
 def test_a_broken_layout_is_an_error_also_where_no_benchmark_is_ours(command: Command, other: Path) -> None:
     (other / "notes").symlink_to("nowhere")
     code, out = check(command, other.parents[2])
