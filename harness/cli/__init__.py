@@ -121,6 +121,18 @@ def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
 
+def fill_closed_streams() -> None:
+    """Fill the place of a standard stream that is closed (`2>&-`), which the next file to be opened would take."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:  # opening takes the lowest number that is free: this one
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
+    for name, descriptor in (("stdout", 1), ("stderr", 2)):
+        if getattr(sys, name) is None:
+            setattr(sys, name, os.fdopen(descriptor, "w", encoding="utf-8", closefd=False))
+
+
 def main(argv: list[str] | None = None) -> NoReturn:
     """Run the command line; the single error boundary: every error becomes one message and a documented exit code."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -133,6 +145,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
     _open_closed_streams()
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
+    fill_closed_streams()
     signal.signal(signal.SIGTERM, _raise_terminated)
     os.environ.update(safe_path_variables())  # for all children: runs, ranks, pools and what torch starts
     stdout = sys.stdout

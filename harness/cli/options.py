@@ -188,6 +188,15 @@ class Configured(TypedDict):
     submitter: str | None
 
 
+def warn_of_system(folder: Path) -> None:
+    """Print what the environment check warned of before the first run of the set in `folder`."""
+    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.prepare import describe_warnings
+
+    for text in describe_warnings(open_run_set(folder)[1].preflight):
+        click.echo(f"warning: {text} See 'dlrmbench doctor'.", err=True)
+
+
 _SECTIONS = {
     **dict.fromkeys(("device", "threads", "implementation", "ranks", "sharding", "comm", "grad_comm"), "runtime"),
     "submitter": "submission",

@@ -8,6 +8,7 @@ from click.core import ParameterSource
 
 from harness.cli.options import BENCHMARK, Configured, Size, collect_overrides, configuration
 from harness.cli.output import form_option, show, show_json
+from harness.foundation.errors import ExitCode
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -73,6 +74,7 @@ def plan(
     **configured: Unpack[PlanOptions],
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing.
+    Exit code 2 where the runs could not start here.
 
     With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
     would take: modelled, from the memory and bandwidths given.
@@ -108,6 +110,8 @@ def plan(
         show_json(plan_as_json(made))
     else:
         show(plan_blocks(made, runs))
+    if not made.can_start:
+        click.get_current_context().exit(int(ExitCode.USAGE))
 
 
 def _show_progress(num_done: int, num_total: int) -> None:

@@ -6,7 +6,15 @@ from typing import Unpack
 
 import click
 
-from harness.cli.options import BENCHMARK, QUIET, Configured, collect_overrides, configuration, output_option
+from harness.cli.options import (
+    BENCHMARK,
+    QUIET,
+    Configured,
+    collect_overrides,
+    configuration,
+    output_option,
+    warn_of_system,
+)
 from harness.cli.output import form_option, show
 from harness.foundation.errors import HarnessError
 
@@ -66,6 +74,8 @@ def profile(
             click.echo(f"profile: {doing}", err=True)
 
     run_set, record = find_or_start_set(config, prepared, request)
+    if not quiet:
+        warn_of_system(run_set.folder)
     path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)

@@ -17,6 +17,7 @@ from harness.cli.options import (
     collect_overrides,
     configuration,
     output_option,
+    warn_of_system,
 )
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
@@ -118,11 +119,17 @@ def run(
             click.echo(summary, err=form == "json")
         return
     run_set = start_set(config, prepared, request)
+    if not quiet:
+        warn_of_system(run_set.folder)
     link_latest(run_set.folder)
     if not kind.is_scored:
         measure_and_show(run_set.folder, form=form, quiet=quiet)
         return
     if not quiet:
+        if "submitter" not in config.submission:
+            click.echo(
+                "note: no submitter is given (--submitter), so this set cannot be packaged as a submission.", err=True
+            )
         asked = plural(runs, "run") if until is None else f"{runs} to {until.max_runs} runs"
         threads = plural(prepared.num_threads, "thread")
         ranks = config.workload.runtime.ranks

@@ -16,6 +16,7 @@ from harness.cli.options import (
     collect_overrides,
     configuration,
     output_option,
+    warn_of_system,
 )
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
@@ -128,6 +129,8 @@ def sweep(
     )
     link_latest(folder)
     if not quiet:
+        for part in sorted(folder.glob("*/extra/run_set.json"))[:1]:  # all were checked within seconds
+            warn_of_system(part.parents[1])
         each = f"{plural(num_runs, 'run')} each"
         few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
         click.echo(f"{plural(len(configurations), 'configuration')}, {each}{few}, in {folder}", err=True)

@@ -65,7 +65,16 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS, errno.ENOTDIR, errno.EISDIR, errno.EEXIST):
             return ExitCode.USAGE
         return ExitCode.INPUT
+    if isinstance(error, RuntimeError | ImportError) and is_starved(str(error)):
+        return ExitCode.RESOURCES
     return ExitCode.INPUT if isinstance(error, RecursionError) else None
+
+
+def is_starved(words: str) -> bool:
+    """Recognise what Python, the loader and OpenMP say where they get no thread or no memory."""
+    return any(
+        part in words for part in ("can't start new thread", "failed to map segment", "Thread creation failed")
+    )
 
 
 def end_process(exit_code: int) -> NoReturn:

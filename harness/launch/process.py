@@ -1,16 +1,20 @@
 """Launch one worker and follow it until it ends."""
 
+import getpass
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.foundation.errors import ExitCode
+from harness.foundation.errors import ExitCode, is_starved
 from harness.measure.kinds import OnEvent
 from harness.system.code import safe_path_variables
 from harness.system.software import WORKER_VARIABLES
@@ -75,6 +79,7 @@ def launch_worker(
             _stop(process)
             raise
         finally:
+            remove_empty_cache(environ)
             for pipe in (process.stdin, process.stdout):
                 if pipe is not None:
                     pipe.close()
@@ -83,6 +88,14 @@ def launch_worker(
         words = _last_words(spec_path.parent / f"stderr_rank_{rank}.txt")
         return WorkerEnd(exit_code=int(failed["exit_code"]), last_words=words, rank=rank)
     return WorkerEnd(exit_code=exit_code, last_words=_last_words(stderr_path))
+
+
+def remove_empty_cache(environ: Mapping[str, str]) -> None:
+    """Remove the folder that torch makes for what it may compile, where nothing was compiled."""
+    with suppress(OSError, KeyError):  # it is not there, or holds something; or this user has no name
+        if "TORCHINDUCTOR_CACHE_DIR" not in environ:
+            user = re.sub(r'[\\/:*?"<>|]', "_", getpass.getuser())  # as torch names it
+            (Path(tempfile.gettempdir()) / f"torchinductor_{user}").rmdir()
 
 
 def _parse_event(line: bytes) -> dict[str, Any] | None:
@@ -122,5 +135,7 @@ def explain_end(end: WorkerEnd) -> tuple[str, ExitCode]:
     reason = end.last_words or f"{who} ended with exit code {end.exit_code}."
     if end.rank is not None and "rank" not in reason:
         reason = f"{who}: {reason}"
+    if is_starved(reason):
+        return reason, ExitCode.RESOURCES
     known = end.exit_code in set(ExitCode) and end.exit_code != ExitCode.DONE
     return reason, ExitCode(end.exit_code) if known else ExitCode.INTERNAL_ERROR

@@ -3,6 +3,7 @@
 Started as `python -m harness.launch.torchrun NUM_RANKS SPEC.json`; each rank is `harness.launch.rank SPEC.json`.
 """
 
+import os
 import signal
 import sys
 from collections.abc import Mapping
@@ -10,6 +11,7 @@ from datetime import UTC, datetime
 from typing import TypeVar
 from uuid import uuid4
 
+from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs
 from torch.distributed.elastic.multiprocessing.errors import ChildFailedError, ProcessFailure
 from torch.distributed.launcher.api import LaunchConfig, elastic_launch
 
@@ -34,6 +36,7 @@ def main(num_ranks: int, spec_path: str) -> int:
         max_restarts=0,
         monitor_interval=0.1,
         start_method="spawn",
+        logs_specs=DefaultLogsSpecs(log_dir=os.devnull),  # ranks have files of their own; else a folder stays in /tmp
     )
     try:
         elastic_launch(config, sys.executable)("-P", "-m", "harness.launch.rank", spec_path)

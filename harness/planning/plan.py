@@ -81,6 +81,11 @@ class Plan:
     time: TimeEstimate | None
     problems: tuple[str, ...]
 
+    @property
+    def can_start(self) -> bool:
+        """Return whether no problem keeps the runs from starting here; too little memory, as modelled, does not."""
+        return not any("cannot start" in problem for problem in self.problems)
+
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
     """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
@@ -101,10 +106,10 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         *_memory_problems(memory_bytes, resources.memory_bytes),
         *_refusals(workload),
     ]
-    can_start = not any(fatal in problem for problem in problems for fatal in _FATAL)
+    is_possible = not any(fatal in problem for problem in problems for fatal in _FATAL)
     # Several ranks wait for one another, which one process cannot time.
     is_measurable = workload.runtime.device == "cpu" and workload.runtime.ranks == 1
-    if measure and can_start and is_measurable and counts is not None and schedule is not None:
+    if measure and is_possible and is_measurable and counts is not None and schedule is not None:
         time = estimate_time(config, counts, schedule.work, data_dir)
     return Plan(
         config=config,
@@ -206,7 +211,8 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
             f"{plural(num_runs, 'run')}: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
         )
     elif num_runs > benchmark.score.num_runs:
-        problems.append(f"{plural(num_runs, 'run')}: the score takes exactly {benchmark.score.num_runs}.")
+        words = "takes exactly" if benchmark.status == "official" else "is over the first"
+        problems.append(f"{plural(num_runs, 'run')}: the score {words} {benchmark.score.num_runs}.")
     if schedule is None:
         return problems
     if schedule.steps_per_epoch == 0:
@@ -243,7 +249,7 @@ def _refusals(workload: WorkloadConfig) -> list[str]:
         try:
             find_device(workload.runtime.device)
         except DeviceError as error:
-            found.append(str(error))
+            found.append(f"{error} The run cannot start.")
     return found
 
 

@@ -24,6 +24,7 @@ from reference_models.registry import (
     without_digest,
 )
 from rules.benchmarks.loader import parse_benchmark, read_toml
+from rules.records.run_set import PreflightCheck
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -130,9 +131,13 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
     )
 
 
+def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
+    """Say in a sentence each what the environment check warns of."""
+    return [f"{check.name}: {check.value}. {check.why}" for check in checks if check.status == "warning"]
+
+
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:
     """Raise HarnessError (exit 6) where the environment check warns, for --strict-env."""
-    warnings = [check for check in run_checks(data_root, output) if check.status == "warning"]
-    if warnings:
-        lines = "\n".join(f"  {check.name}: {check.value}. {check.why}" for check in warnings)
+    lines = "\n".join(f"  {text}" for text in describe_warnings(run_checks(data_root, output)))
+    if lines:
         raise HarnessError(f"the environment check warns and --strict-env stops here:\n{lines}", ExitCode.ENVIRONMENT)

@@ -81,7 +81,15 @@ def _past(path: Path, record: RunSetRecord | str, sets: Sequence[ResultSet]) -> 
         "commit": commit_of(record),
         "code": record.code_sha256[:12] if record.code_sha256 else None,
     }
+    if record.kind == "profile" and not sets:
+        return _profiled(path, known)
     return _measured(path, record.kind, known) if record.kind in IN_PROCESSES else _runs(sets, known)
+
+
+def _profiled(path: Path, known: Mapping[str, Any]) -> PastSet:
+    """A set that was made for a profile: one process, and no run is missing."""
+    is_done = (path / "extra" / "profile.json").is_file()
+    return PastSet(**known, kind="profile", num_done=int(is_done), problem=None if is_done else "not finished")
 
 
 def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:

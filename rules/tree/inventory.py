@@ -14,7 +14,9 @@ from types import MappingProxyType
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError, NothingToJudgeError
 from rules.logs.text import printable
+from rules.records.codec import Damage, decode
 from rules.records.kinds import KINDS
+from rules.records.run_set import RunSetRecord
 from rules.tree.others import OtherSet, other_benchmark, summarise
 from rules.tree.result_set import (
     NOT_RESULTS,
@@ -70,8 +72,12 @@ class Inventory:
         if self.result_sets:
             return self.result_sets
         if _is_file(self.path / EXTRA / RUN_SET):
+            kind = _measured_kind(self.path)
             raise NothingToJudgeError(
                 f"{self.path}: a run set without a finished run. Complete it with 'dlrmbench resume {self.path}'."
+                if kind is None
+                else f"{self.path}: a {kind} measurement, which has no logs to judge. Show it with 'dlrmbench report "
+                f"{self.path}'."
             )
         if self.others:
             raise NothingToJudgeError(f"{printable(str(self.path))}: NOT JUDGED: {summarise(self.others)}.")
@@ -198,14 +204,24 @@ def find_skipped(inventory: Inventory) -> tuple[Skipped, ...]:
     for path in inventory.candidates:
         if path in run_sets:
             if path not in finished:
-                reason = "a run set without a finished run"
-                skipped.append(Skipped(path=path, reason=reason, remedy="'dlrmbench resume' completes it"))
+                kind = _measured_kind(path)
+                reason = f"a {kind} measurement, without logs" if kind else "a run set without a finished run"
+                remedy = "'dlrmbench report' shows it" if kind else "'dlrmbench resume' completes it"
+                skipped.append(Skipped(path=path, reason=reason, remedy=remedy))
         elif _holds_record(path):
             reason = "holds records of a log and is not named result_*.txt"
             skipped.append(Skipped(path=path, reason=reason, remedy="give it as a file to judge it"))
         if len(skipped) >= MAX_MENTIONED:
             break
     return tuple(skipped)
+
+
+def _measured_kind(folder: Path) -> str | None:
+    """Return what a run set measures beside runs to the target, where that is there; None for a set of runs."""
+    record = decode(folder / EXTRA / RUN_SET, RunSetRecord)
+    if isinstance(record, Damage) or record.kind == "training":
+        return None
+    return record.kind if _is_file(folder / EXTRA / f"{record.kind}.json") else None
 
 
 def _is_file(path: Path) -> bool:

@@ -1,0 +1,165 @@
+"""What every day needs: warnings before the first run, exit codes of plans, profiles that are no empty sets."""
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from ranks_builder import needs_torchrec
+from sweep_builder import FastWorkers, use_fast_workers
+from waiting import HANG_S
+
+from harness.cli import cli
+from harness.foundation.errors import ExitCode, exit_code_of
+from harness.launch.process import WorkerEnd, explain_end, remove_empty_cache
+from rules.records.run_set import PreflightCheck
+
+Run = Callable[..., Result]
+LOAD = PreflightCheck(
+    name="load average", value="13.33 on 2 cores", status="warning", why="It slows.", remedy="Wait."
+)
+
+
+@pytest.fixture
+def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """The command in this process, with workers that answer at once, on a system that is disturbed."""
+    use_fast_workers(monkeypatch, FastWorkers())
+    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda *folders: (LOAD,))
+    monkeypatch.chdir(tmp_path)
+
+    def run(verb: str, *words: object) -> Result:
+        common = ["--data", data_root, "-o", "out"]
+        return CliRunner().invoke(cli, [verb, "dlrm_tiny", *map(str, (*common, *words))])
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "-n", 1], ["run", "--throughput", 4], ["profile"],
+        ["sweep", "-n", 1, "--axis", "runtime.threads=1,2"],
+    ],
+    ids=lambda words: " ".join(map(str, words[:2])),
+)  # fmt: skip
+def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object]) -> None:
+    done = run(*words)
+    assert done.exit_code == 0, done.output
+    lines = done.stderr.splitlines()
+    assert [line for line in lines if line.startswith("warning: ")] == [
+        "warning: load average: 13.33 on 2 cores. It slows. See 'dlrmbench doctor'."
+    ]
+    assert lines.index("warning: load average: 13.33 on 2 cores. It slows. See 'dlrmbench doctor'.") <= 1
+    assert "warning" not in run(*words, "-q").stderr
+
+
+def test_a_set_that_cannot_be_packaged_says_so_before_it_is_run(run: Run) -> None:
+    assert "no submitter is given (--submitter)" in run("run", "-n", 1).stderr
+    assert "submitter" not in run("run", "-n", 1, "--submitter", "Example").stderr
+    assert "submitter" not in run("run", "-n", 1, "-q").stderr + run("run", "--throughput", 4).stderr
+
+
+@pytest.mark.parametrize(
+    ("words", "exit_code"),
+    [
+        (["--set", "train.global_batch_size=999999"], 2),
+        (["--sharding", "row_wise"], 2),
+        (["--device", "foo"], 2),
+        (["--format", "json", "--set", "train.global_batch_size=999999"], 2),
+        (["-n", 2], 0),
+        ([], 0),
+    ],
+)
+def test_a_plan_of_what_cannot_start_is_an_error(
+    words: list[object], exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(cli, ["plan", "dlrm_tiny", "--no-measure", *map(str, words)])
+    assert done.exit_code == exit_code, done.output
+    if "json" in words:
+        assert any("cannot start" in problem for problem in json.loads(done.stdout)["problems"])
+
+
+def test_a_profile_is_no_set_that_lacks_its_runs(run: Run) -> None:
+    assert run("profile", "-q").exit_code == 0
+    (folder,) = (path for path in Path("out").iterdir() if not path.is_symlink())
+    listed = CliRunner().invoke(cli, ["history", "out", "--format", "json"])
+    (past,) = json.loads(listed.output)["run_sets"]
+    assert (past["kind"], past["num_done"], past["num_runs"], past["problem"]) == ("profile", 1, 1, None)
+    shown = CliRunner().invoke(cli, ["history", "out"]).output
+    assert "profile" in shown and "incomplete" not in shown
+    checked = CliRunner().invoke(cli, ["check", str(folder)])
+    assert exit_code_of(checked.exception) == ExitCode.INPUT  # type: ignore[arg-type]
+    assert "a profile measurement, which has no logs to judge" in str(checked.exception)
+    assert "resume" not in str(checked.exception)
+    assert run("run", "-n", 1, "-q").exit_code == 0
+    skipped = CliRunner().invoke(cli, ["check", "out", "--no-second-opinion"]).stderr
+    assert "a profile measurement, without logs; 'dlrmbench report' shows it" in skipped
+    (folder / "extra" / "profile.json").unlink()
+    (unfinished,) = [
+        past
+        for past in json.loads(CliRunner().invoke(cli, ["history", "out", "--format", "json"]).output)["run_sets"]
+        if past["kind"] == "profile"
+    ]
+    assert (unfinished["num_done"], unfinished["problem"]) == (0, "not finished")
+
+
+@pytest.mark.parametrize("closing", ["2>&-", ">&-", ">&- 2>&-"])
+def test_a_closed_standard_stream_is_no_defect(closing: str, tmp_path: Path) -> None:
+    """No file that is opened afterwards gets the number of the stream, and no traceback is made of it."""
+    code = "from harness.cli import main; main(['list'])"
+    script = f'"{sys.executable}" -c "{code}" {closing}; echo "exit $?" > code.txt'
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True, timeout=HANG_S)
+    assert (tmp_path / "code.txt").read_text() == "exit 0\n"
+    probe = (
+        "import os, sys; from harness.cli import fill_closed_streams; fill_closed_streams(); "
+        "sys.stderr.write('lost'); sys.exit(0 if os.open('file', os.O_CREAT | os.O_WRONLY) > 2 else 1)"
+    )
+    subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{probe}" {closing}'], cwd=tmp_path, check=True)
+    assert (tmp_path / "file").read_text() == ""
+
+
+def test_a_system_without_threads_or_memory_left_is_out_of_resources() -> None:
+    words = "libgomp: Thread creation failed: Resource temporarily unavailable"
+    assert explain_end(WorkerEnd(exit_code=1, last_words=words)) == (words, ExitCode.RESOURCES)
+    assert exit_code_of(RuntimeError("can't start new thread")) == ExitCode.RESOURCES
+    assert exit_code_of(ImportError("x.so: failed to map segment from shared object")) == ExitCode.RESOURCES
+    assert exit_code_of(RuntimeError("something else")) is exit_code_of(ImportError("no module")) is None
+
+
+def test_the_folder_for_compiled_code_stays_only_where_something_is_in_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    monkeypatch.setattr("getpass.getuser", lambda: "a/b")
+    folder = tmp_path / "torchinductor_a_b"
+    for content in (None, "kernel.so"):
+        folder.mkdir()
+        if content:
+            (folder / content).touch()
+        remove_empty_cache({})
+        assert folder.exists() is (content is not None)
+    (folder / "kernel.so").unlink()
+    remove_empty_cache({"TORCHINDUCTOR_CACHE_DIR": "elsewhere"})
+    assert folder.exists()
+
+
+@needs_torchrec
+def test_ranks_leave_nothing_in_the_folder_of_temporary_files(tmp_path: Path, data_root: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+    command = [
+        sys.executable, "-m", "harness", "run", "dlrm_tiny", "--data", data_root, "--threads", "1", "-q", "-n", "1",
+        "--implementation", "torchrec", "--ranks", "2", "--timeout", "0.001",
+    ]  # fmt: skip
+    done = subprocess.run(
+        [str(word) for word in command], cwd=tmp_path, env={**os.environ, "TMPDIR": str(scratch)},
+        capture_output=True, text=True, timeout=HANG_S, check=False,
+    )  # fmt: skip
+    assert done.returncode == 124, done.stderr
+    assert list(scratch.iterdir()) == []
