@@ -35,8 +35,9 @@ NUM_LINES_LIMIT = 400
 NUM_FILES_LIMIT = 15
 """Python files in a folder besides its __init__.py."""
 TOP_LEVEL = {
-    ".ci", ".gitignore", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile", "README.md", "harness",
-    "pyproject.toml", "reference_models", "reports", "requirements", "rules", "setup.py", "tests",
+    ".ci", ".github", ".gitignore", ".gitlab-ci.yml", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile",
+    "README.md", "harness", "pyproject.toml", "reference_models", "reports", "requirements", "rules", "setup.py",
+    "tests",
 }  # fmt: skip
 HEAVY = {"torch", "pandas", "scipy", "numpy"}
 
