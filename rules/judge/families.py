@@ -6,7 +6,7 @@ from typing import Any
 
 from rules.checks.result_set import convergence, files, logs, power, records, seeds, system_desc, times
 from rules.checks.rule import Rule
-from rules.checks.run_log import cadence, hyperparameters, quality, structure, timing
+from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
 from rules.checks.verdict import Level
 from rules.errors import DefinitionError, did_you_mean
@@ -18,7 +18,11 @@ def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
 
 
 RULES: dict[Level, tuple[Rule[Any], ...]] = {
-    "log": (*_rules_of(structure, hyperparameters, timing, cadence, quality), seeds.seed_is_logged, seeds.one_seed),
+    "log": (
+        *_rules_of(structure, definition, hyperparameters, timing, cadence, quality),
+        seeds.seed_is_logged,
+        seeds.one_seed,
+    ),
     "set": (*_rules_of(logs, files, records, times), seeds.seeds_differ, *_rules_of(system_desc, power, convergence)),
     "submission": (*_rules_of(layout), shared_runs.runs_belong_to_one_set),
     "round": (

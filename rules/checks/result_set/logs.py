@@ -48,7 +48,8 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
 )
 def not_too_many_runs(subject: SetSubject) -> Iterator[Problem]:
     """The official package checker accepts exactly the benchmark's number of logs. A longer set of an own benchmark
-    is scored over its first runs by index, never over chosen ones; comparisons and intervals use all of them."""
+    is only mentioned (info): it is scored over its first runs by index, never over chosen ones; comparisons and
+    intervals use all of them."""
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     found, expected = plural(len(subject.logs), "run"), plural(needed, "run")

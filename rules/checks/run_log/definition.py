@@ -1,0 +1,92 @@
+"""Structure: the benchmark that a log names, and the definition that it was made from."""
+
+from collections.abc import Iterator
+
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import LogSubject
+from rules.logs import keys
+from rules.logs.text import show
+
+
+@rule(
+    "ST110",
+    "the benchmark is known",
+    source="mlcommons/training_policies, training_rules.adoc, Benchmarks",
+    remedy="Give the definition with --benchmark FILE.toml, or keep extra/definition.toml beside the results.",
+    requires={"ST101"},
+)
+def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
+    """Rules on hyperparameters, cadence and quality come from the benchmark's definition; without it only the
+    log's structure can be judged."""
+    line = subject.log.first(keys.SUBMISSION_BENCHMARK)
+    if line is None:
+        return
+    if subject.benchmark is None:
+        yield Problem(
+            "no definition of this benchmark",
+            line,
+            found=show(line.value),
+            expected="a benchmark of 'dlrmbench list'",
+        )
+    elif line.value != subject.benchmark.name:
+        yield Problem(
+            "the log is of another benchmark than the definition it is judged by",
+            line,
+            found=show(line.value),
+            expected=subject.benchmark.name,
+        )
+
+
+@rule(
+    "ST111",
+    "the log was made from this definition",
+    source="dlrmbench: benchmarks are versioned, their definitions have digests",
+    remedy="Judge it by the definition it was run with (--benchmark FILE.toml), or run again with this one.",
+    requires={"ST101", "ST110"},
+)
+def definition_matches(subject: LogSubject) -> Iterator[Problem]:
+    """benchmark_version, definition_sha256, quality_target and dataset_sha256 are those of the definition.
+    Another version, target or dataset is another problem and is never compared."""
+    benchmark, log = subject.benchmark, subject.log
+    if benchmark is None:
+        return
+    expected: dict[str, object] = {
+        keys.BENCHMARK_VERSION: benchmark.version,
+        keys.DEFINITION_SHA256: benchmark.definition_sha256,
+        keys.QUALITY_TARGET: benchmark.quality.target,
+    }
+    pinned = benchmark.sections.get("data", {}).get("sha256")
+    if isinstance(pinned, str):
+        expected[keys.DATASET_SHA256] = pinned
+    for key, value in expected.items():
+        for line in log.all(key):
+            if line.value != value or isinstance(line.value, bool):
+                yield Problem(
+                    f"{key} is not that of the definition {benchmark.name} version {benchmark.version}",
+                    line,
+                    found=show(line.value),
+                    expected=show(value),
+                )
+
+
+@rule(
+    "ST115",
+    "the benchmark is one of the round that was asked for",
+    source="training_rules.adoc: each round has its own benchmarks",
+    remedy="Judge this log by itself, without --ruleset or with a round that had its benchmark.",
+    requires={"ST101"},
+)
+def benchmark_of_round(subject: LogSubject) -> Iterator[Problem]:
+    """Where several logs are judged by a round that the user names, each is of a benchmark of that round. One that is
+    not is judged by the round that it would be judged by without."""
+    if subject.foreign_round is None or subject.benchmark is None:
+        return
+    rounds = ", ".join(subject.benchmark.rounds)
+    line = subject.log.first(keys.SUBMISSION_BENCHMARK)
+    yield Problem(
+        f"ruleset {subject.foreign_round} has no benchmark {subject.benchmark.name}",
+        line,
+        found=show(subject.benchmark.name),
+        expected=f"a benchmark of round {subject.foreign_round}; this one "
+        + (f"was in {rounds}" if rounds else "has its own rules"),
+    )
