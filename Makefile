@@ -37,8 +37,8 @@ $(VENV)/demo.stamp: $(BIN)/python $(PRODUCT)
 	$(PIP) install --upgrade .
 	@touch $@
 
-$(VENV)/test.stamp: $(BIN)/python $(PRODUCT) requirements/torchrec-cpu.txt
+$(VENV)/test.stamp: $(BIN)/python $(PRODUCT) reference_models/dlrm/requirements/torchrec-cpu.txt
 	@echo "installing dlrmbench with what its tests need into $(VENV) (torch is the large part)"
 	$(PIP) install --upgrade ".[test,dev]"
-	$(PIP) install --no-deps -r requirements/torchrec-cpu.txt || echo "no torchrec here: its tests skip"
+	$(PIP) install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt || echo "no torchrec here: its tests skip"
 	@touch $@ $(VENV)/demo.stamp

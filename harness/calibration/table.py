@@ -148,7 +148,7 @@ def propose_target(
             reason=f"No target does: simpler models reach {low:.4f}, every seed of the reference {reached:.4f}"
             + ("" if oracle_quality is None else f", the oracle {oracle_quality:.4f}")
             + f", and between them these {len(results)} seeds meet none as (a) demands. Change the learning rate or "
-            " the batch size, train on more samples, or give the model more to learn.",
+            "the batch size, train on more samples, or give the model more to learn.",
         )
     _, target, mean, variation = min(found)
     return Proposal(

@@ -1,5 +1,6 @@
 """`calibrate`: measure where a benchmark's target should lie, and make its reference convergence points."""
 
+import math
 import shlex
 import sys
 import time
@@ -84,7 +85,11 @@ def calibrate(
         nonlocal num_done
         num_done += 1
         left_s = (time.monotonic() - started_s) / num_done * left
-        _show_result(part, result, f"at most {left} left" + (f", about {duration(left_s)}" if left else ""))
+        _show_result(
+            part,
+            result,
+            f"at most {left} left" + (f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""),
+        )
 
     try:
         calibration = run_calibration(entry, folder, plan, store, on_result=show_result)

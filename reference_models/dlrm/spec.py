@@ -1,7 +1,9 @@
 """DLRM and DLRM-DCNv2 as the harness knows them. Torch-free."""
 
+import shlex
 from collections.abc import Collection, Mapping
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 from reference_models.distributed.limits import refuse_impossible_ranks
@@ -14,6 +16,7 @@ from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 from reference_models.training.workload import Workload, WorkloadSpec
 
 _MLPS = ("bottom_mlp", "top_mlp")
+_REQUIREMENTS = Path(__file__).with_name("requirements") / "torchrec-cpu.txt"
 _BOTH_MLPS = "mlp"
 """Shorthand: the hidden widths of both MLPs."""
 
@@ -59,8 +62,8 @@ def _import_with_torchrec(name: str) -> Any:
 _TORCHREC = Implementation(
     load=lambda spec, world: _import_with_torchrec("torchrec").TorchRecWorkload(spec, world),
     needs=("torchrec", "fbgemm_gpu"),
-    how_to_install="Install it beside torch with: pip install --no-deps -r requirements/torchrec-cpu.txt "
-    "(torchrec-gpu.txt on a machine with a GPU; both are in dlrmbench's source).",
+    how_to_install=f"Install it beside torch with: pip install --no-deps -r {shlex.quote(str(_REQUIREMENTS))} "
+    "(torchrec-gpu.txt, beside it, on a machine with a GPU).",
     reports_phases=False,
     refuse_ranks=lambda train, runtime: refuse_impossible_ranks(train, runtime, runtime.ranks),
     process_bytes=80 << 20,

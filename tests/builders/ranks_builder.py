@@ -16,7 +16,7 @@ from waiting import wait_until
 
 needs_torchrec = pytest.mark.skipif(
     not all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu")),
-    reason="needs torchrec: pip install --no-deps -r requirements/torchrec-cpu.txt",
+    reason="needs torchrec: pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",
 )
 
 

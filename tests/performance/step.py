@@ -3,8 +3,8 @@
 python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
 
 All take turns in one process on the same batches; medians over rounds, and ratios of them. torchrec takes part where
-it is installed (requirements/torchrec-cpu.txt). Each trains once more in a process of its own for its peak memory. On
-a busy machine, --cpu-time with one thread counts processor time: waiting for the processor is left out.
+it is installed. Each trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time
+with one thread counts processor time: waiting for the processor is left out.
 """
 
 import argparse

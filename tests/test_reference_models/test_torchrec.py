@@ -16,7 +16,8 @@ from reference_models.process.errors import ConfigError
 
 HAS_TORCHREC = all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu"))
 needs_torchrec = pytest.mark.skipif(
-    not HAS_TORCHREC, reason="needs torchrec: pip install --no-deps -r requirements/torchrec-cpu.txt"
+    not HAS_TORCHREC,
+    reason="needs torchrec: pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",
 )
 SGD = {"opt_name": "sgd", "opt_base_learning_rate": 0.1, "optimizer": {}}
 ROWWISE = {"opt_name": "rowwise_adagrad"}
