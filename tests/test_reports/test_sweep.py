@@ -2,16 +2,18 @@
 
 import json
 import re
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
+from browser import Browser, find_browser
 from records_builder import process_content, run_set_content, sweep_content, throughput_content
 from report_builder import write_run_set
 
 from reports.charts.sweep import place
 from reports.comparison.sweep import read_sweep_facts
-from reports.document.blocks import Chart, Prose
+from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.page.gathered import gather_everything
 from reports.page.report import write_report
@@ -143,6 +145,36 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
     assert re.findall(r'class="name">([^<]+)<', drawn) == ["threads 1", "threads 2"]
     assert drawn.count('class="dot-counted"') == 6
     assert "a factor of 8" in chart.lead
+
+
+def test_intervals_are_below_their_means_and_sections_below_their_keys(by_threads: Path) -> None:
+    """So that the table is narrower than a page; the terminal has a column for each."""
+    sweep = read_sweep_facts(by_threads)
+    (table,) = [block for block in sweep_section(sweep).blocks if isinstance(block, Table)]
+    heads = [(column.name, column.help) for column in table.columns]
+    assert heads[:2] == [("threads", "runtime"), ("Samples/s", "geometric mean, 95 % interval")]
+    assert not [name for name, _ in heads if name.startswith("95 %")]
+    plain = sweep_table(sweep, "t")
+    assert [(row[1].text, row[1].sub) for row in table.rows] == [
+        (row[1].text, "" if row[2].text == "—" else row[2].text) for row in plain.rows
+    ]
+
+
+@pytest.mark.skipif(find_browser() is None, reason="no Chromium on PATH nor in $DLRMBENCH_TEST_BROWSER")
+def test_the_table_of_three_axes_is_as_wide_as_the_page(tmp_path: Path, browser: Browser) -> None:
+    root, rows = tmp_path / "s", []
+    axes = {
+        "runtime.implementation": ["reference", "optimized"],
+        "train.global_batch_size": ["8192", "16384"],
+        "runtime.threads": ["1", "2"],
+    }
+    for number, values in enumerate(product(*axes.values())):
+        name = throughput_set(root, f"c{number}", 1.2e6 * (1 + number / 300), energy_j=5.0, flop=123_456_789)
+        rows.append(record(name, dict(zip(axes, values, strict=True)), name))
+    page = write_report([write_sweep(root, axes, rows)], tmp_path / "page.html")
+    with browser.tab(page.as_uri(), width=1280) as tab:
+        width = "document.querySelector('#sweep1-table').parentElement"
+        assert tab.evaluate(f"{width}.scrollWidth - {width}.clientWidth") == 0
 
 
 def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:

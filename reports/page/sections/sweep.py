@@ -67,7 +67,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     heading = f"Sweep: {what} over {', '.join(printable(key) for key, _ in sweep.axes)}"
     blocks: tuple[Block, ...] = (
         Prose(text=f"{lead} {sweep.closing}".rstrip()),
-        _signed(sweep_table(sweep, f"{id_}-table")),
+        _for_page(sweep_table(sweep, f"{id_}-table"), len(sweep.axes)),
         *(Prose(text=note, kind="note") for note in sweep_notes(sweep)),
         *(
             _chart(sweep, quantity, f"{id_}-{quantity.key}")
@@ -78,13 +78,25 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
 
 
-def _signed(table: Table) -> Table:
-    """With the page's sign of factors in the last column."""
-    rows = tuple(
-        (*row[:-1], replace(row[-1], text=with_sign(row[-1].text), note=with_sign(row[-1].note)))
-        for row in table.rows
-    )
-    return replace(table, rows=rows)
+def _for_page(table: Table, num_axes: int) -> Table:
+    """Make a sweep's table narrower, with sections of keys and intervals on second lines, and sign its factors."""
+    is_bounds = [column.name.startswith("95 % interval") for column in table.columns]
+    kept = [at for at, holds in enumerate(is_bounds) if not holds]
+    with_bounds = [at for at in kept if at + 1 < len(is_bounds) and is_bounds[at + 1]]
+    columns = list(table.columns)
+    for at in range(num_axes):
+        section, _, key = columns[at].name.partition(".")
+        columns[at] = replace(columns[at], name=key or section, help=section if key else "")
+    for at in with_bounds:
+        columns[at] = replace(columns[at], help=f"{columns[at].help}, 95 % interval")
+    rows = []
+    for cells in map(list, table.rows):
+        for at in with_bounds:
+            bounds = cells[at + 1].text
+            cells[at] = replace(cells[at], sub="" if bounds == MISSING else bounds)
+        cells[-1] = replace(cells[-1], text=with_sign(cells[-1].text), note=with_sign(cells[-1].note))
+        rows.append(tuple(cells[at] for at in kept))
+    return replace(table, columns=tuple(columns[at] for at in kept), rows=tuple(rows))
 
 
 def sweep_table(sweep: SweepFacts, id_: str) -> Table:
