@@ -71,6 +71,8 @@ class RunResult:
     final_quality: float | None
     evaluations: tuple[Evaluation, ...]
     cache_clear: str | None
+    from_definition: tuple[str, ...] = ()
+    """The keys of values here that are the definition's: the log does not say them, or may say something else."""
 
     @property
     def identities(self) -> tuple[object, ...]:
@@ -149,6 +151,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
     reached = target is None or any(target <= evaluation.quality <= 1.0 for evaluation in evaluations)
     train_s, eval_s = _train_and_eval_s(log, start, stop)
     samples, epochs = _trained(evaluations, train_samples, benchmark)
+    stated = {keys.QUALITY_TARGET: target, keys.TRAIN_SAMPLES: train_samples}
     converged = status == keys.SUCCESS and reached and took_s is not None
     return RunResult(
         path=log.path,
@@ -181,6 +184,7 @@ def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResul
         final_quality=evaluations[-1].quality if evaluations else None,
         evaluations=evaluations,
         cache_clear=_cache_clear(log.first(keys.CACHE_CLEAR)),
+        from_definition=tuple(key for key, value in stated.items() if value != as_number(log.value(key))),
     )
 
 

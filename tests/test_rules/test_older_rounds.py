@@ -72,6 +72,15 @@ def test_samples_and_throughput_are_those_of_the_whole_dataset() -> None:
     assert why_not_comparable(run, other) is None
 
 
+def test_what_is_the_definitions_is_said_to_be() -> None:
+    """Official logs say no target, and the size of the dataset only where train_samples is not what was trained."""
+    plain, trained = read_run_result(to_log(RECORDS), DLRM), read_run_result(to_log(trained_samples(RECORDS)), DLRM)
+    assert plain.from_definition == ("quality_target",)
+    assert trained.from_definition == ("quality_target", "train_samples")
+    tiny = load_benchmark("dlrm_tiny")
+    assert read_run_result(to_log(make_records(tiny)), tiny).from_definition == ()
+
+
 def test_sets_that_stop_at_other_epochs_may_be_compared(tmp_path: Path) -> None:
     for batch, organization in ((BATCH, "A"), (27_648, "B")):
         older_set(tmp_path, batch, organization)

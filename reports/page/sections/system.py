@@ -154,7 +154,7 @@ def _system(facts: SetFacts) -> Entries:
 
 
 def _configuration(facts: SetFacts) -> Entries:
-    """The resolved values; of logs alone, the settings they name."""
+    """The resolved values; of logs alone, the settings that they or the benchmark's definition name."""
     record, first = facts.records.run_set, facts.first_run
     if record is not None and record.config:
         return config_texts(record)
@@ -167,7 +167,8 @@ def _configuration(facts: SetFacts) -> Entries:
         "eval_samples": first.eval_samples,
         "quality_target": first.quality_target,
     }
-    return {key: (printable(value), "log") for key, value in logged.items() if value is not None}
+    origins = dict.fromkeys(first.from_definition, "definition")
+    return {key: (printable(value), origins.get(key, "log")) for key, value in logged.items() if value is not None}
 
 
 def _environment(facts: SetFacts) -> Entries:
