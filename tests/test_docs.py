@@ -12,10 +12,12 @@ from rules.benchmarks.loader import shipped_names
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = ("README.md", "harness/launch/README.md", "reference_models/dlrm/README.md")
+TEXTS = {page: (ROOT / page).read_text(encoding="utf-8") for page in PAGES}
 
 
 def console_commands() -> list[str]:
-    blocks = re.findall(r"```console\n(.*?)```", README, flags=re.DOTALL)
+    blocks = re.findall(r"```console\n(.*?)```", "".join(TEXTS.values()), flags=re.DOTALL)
     return [line.split("  #")[0].strip() for block in blocks for line in block.splitlines() if line.strip()]
 
 
@@ -52,9 +54,20 @@ def test_each_benchmark_is_in_the_readme(name: str) -> None:
     assert f"| `{name}` |" in README
 
 
-@pytest.mark.parametrize("link", re.findall(r"\]\(([^)#:]+)\)", README))
-def test_each_link_of_the_readme_leads_somewhere(link: str) -> None:
-    assert (ROOT / link).exists()
+@pytest.mark.parametrize(
+    ("page", "link"), [(page, link) for page, text in TEXTS.items() for link in re.findall(r"\]\(([^)#:]+)\)", text)]
+)
+def test_each_link_of_the_pages_leads_somewhere(page: str, link: str) -> None:
+    assert (ROOT / page).parent.joinpath(link).exists()
+
+
+def test_the_readme_can_be_read_in_one_go() -> None:
+    assert len(README.splitlines()) <= 400
+
+
+@pytest.mark.parametrize("script", re.findall(r"`python (tests/performance/\w+\.py)", "".join(TEXTS.values())))
+def test_each_measurement_that_a_page_names_is_there(script: str) -> None:
+    assert (ROOT / script).is_file()
 
 
 def test_each_exit_code_is_in_the_readme() -> None:
