@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
     from harness.config.run_config import Override
+    from rules.records.run_set import PreflightCheck
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -188,12 +189,11 @@ class Configured(TypedDict):
     submitter: str | None
 
 
-def warn_of_system(folder: Path) -> None:
-    """Print what the environment check warned of before the first run of the set in `folder`."""
-    from harness.run_sets.folder import open_run_set
+def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
+    """Print what an environment check warns of."""
     from harness.run_sets.prepare import describe_warnings
 
-    for text in describe_warnings(open_run_set(folder)[1].preflight):
+    for text in describe_warnings(checks):
         click.echo(f"warning: {text} See 'dlrmbench doctor'.", err=True)
 
 

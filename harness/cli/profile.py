@@ -50,6 +50,7 @@ def profile(
     from harness.run_sets.prepare import prepare, refuse_impossible, refuse_unprofilable, resolve_for
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
+    from harness.system.preflight import run_checks
     from reports.views.measurement import profile_blocks
     from rules.records.profile import ProfileRecord
 
@@ -75,7 +76,7 @@ def profile(
 
     run_set, record = find_or_start_set(config, prepared, request)
     if not quiet:
-        warn_of_system(run_set.folder)
+        warn_of_system(run_checks(prepared.data_dir, output))
     path = profile_set(run_set, record, num_steps=num_steps, trace=trace, on_progress=say)
     if form == "json":
         click.echo(path.read_text(encoding="utf-8"), nl=False)

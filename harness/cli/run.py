@@ -70,6 +70,7 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
     """
+    from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import (
@@ -120,7 +121,7 @@ def run(
         return
     run_set = start_set(config, prepared, request)
     if not quiet:
-        warn_of_system(run_set.folder)
+        warn_of_system(open_run_set(run_set.folder)[1].preflight)
     link_latest(run_set.folder)
     if not kind.is_scored:
         measure_and_show(run_set.folder, form=form, quiet=quiet)

@@ -83,6 +83,7 @@ def sweep(
     """
     from harness.config.seeds import draw_base_seed
     from harness.planning.sweep import plan_sweep
+    from harness.run_sets.folder import open_run_set
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment
     from harness.run_sets.runner import RunRequest
@@ -130,7 +131,7 @@ def sweep(
     link_latest(folder)
     if not quiet:
         for part in sorted(folder.glob("*/extra/run_set.json"))[:1]:  # all were checked within seconds
-            warn_of_system(part.parents[1])
+            warn_of_system(open_run_set(part.parents[1])[1].preflight)
         each = f"{plural(num_runs, 'run')} each"
         few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
         click.echo(f"{plural(len(configurations), 'configuration')}, {each}{few}, in {folder}", err=True)

@@ -211,8 +211,10 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
             f"{plural(num_runs, 'run')}: INCOMPLETE, no score. {benchmark.name} asks for {benchmark.score.num_runs}."
         )
     elif num_runs > benchmark.score.num_runs:
-        words = "takes exactly" if benchmark.status == "official" else "is over the first"
-        problems.append(f"{plural(num_runs, 'run')}: the score {words} {benchmark.score.num_runs}.")
+        is_official = benchmark.status == "official"
+        words = "takes exactly" if is_official else "is over the first"
+        refused = " The run cannot start." if is_official else ""
+        problems.append(f"{plural(num_runs, 'run')}: the score {words} {benchmark.score.num_runs}.{refused}")
     if schedule is None:
         return problems
     if schedule.steps_per_epoch == 0:

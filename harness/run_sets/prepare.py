@@ -71,9 +71,18 @@ def resolve_for(kind: MeasurementKind, benchmark: str, overrides: Iterable[Overr
 
 
 def num_runs_of(kind: MeasurementKind, config: RunConfig, num_runs: int | None) -> int:
-    """Return -n, or the runs that the benchmark, or the processes that the kind, asks for. HarnessError where few."""
+    """Return -n, or the runs that the benchmark, or the processes that the kind, asks for.
+
+    Raises HarnessError (exit 2) for too few processes, and for more runs than an official benchmark has.
+    """
     if kind.is_scored:
-        return num_runs or config.benchmark.score.num_runs
+        needed = config.benchmark.score.num_runs
+        if config.benchmark.status == "official" and num_runs is not None and num_runs > needed:
+            raise HarnessError(
+                f"-n is {num_runs}, but {config.benchmark.name} is an official benchmark, and its score is over "
+                f"exactly {needed} runs. Give -n {needed} at most; start another set for more."
+            )
+        return num_runs or needed
     if num_runs is not None and num_runs < kind.min_processes:
         raise HarnessError(
             f"-n is {num_runs}, but --{kind.name} measures in at least {kind.min_processes} processes, to tell what "

@@ -29,7 +29,8 @@ LOAD = PreflightCheck(
 def run(data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
     """The command in this process, with workers that answer at once, on a system that is disturbed."""
     use_fast_workers(monkeypatch, FastWorkers())
-    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda *folders: (LOAD,))
+    for module in ("run_sets.runner", "system.preflight"):
+        monkeypatch.setattr(f"harness.{module}.run_checks", lambda *folders: (LOAD,))
     monkeypatch.chdir(tmp_path)
 
     def run(verb: str, *words: object) -> Result:

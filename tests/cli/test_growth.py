@@ -126,6 +126,16 @@ def test_an_official_benchmark_does_not_grow_beyond_its_runs(command: Run, run: 
     assert json.loads(path.read_text())["num_runs"] == 1
 
 
+def test_an_official_benchmark_is_not_run_more_often_than_it_is_scored(command: Run, tmp_path: Path) -> None:
+    refused = command("run", "dlrm_dcnv2", "-n", 11, "-o", "out")
+    assert isinstance(refused.exception, HarnessError) and "over exactly 10 runs" in str(refused.exception)
+    planned = command("plan", "dlrm_dcnv2", "-n", 11, "--no-measure")
+    assert planned.exit_code == 2 and "The run cannot start" in planned.output
+    until = command("run", "dlrm_dcnv2", "--until", "3%", "-o", "out")
+    assert "its sets do not grow" in str(until.exception)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_a_measurement_and_a_sweep_grow_too(command: Run, data_root: Path, workers: UnevenWorkers) -> None:
     given = ["dlrm_tiny", "--data", data_root, "--seed", 5, "-q", "-o", "out"]
     assert command("run", *given, "--throughput", 4).exit_code == 0

@@ -197,5 +197,30 @@ def test_other_code_is_a_difference_and_on_the_page(tmp_path: Path) -> None:
     base, new = gather([tmp_path / "a", tmp_path / "b"], second_opinion=False)
     changes = {change.name: (change.base, change.new) for change in list_changes(side_of(base), side_of(new))}
     assert changes["code"] == ("a" * 12, "b" * 12)
+    path = tmp_path / "a" / "extra" / "run_0" / "attempt_1" / "run.json"
+    assert "different versions of the code" not in write_report([tmp_path / "a"], tmp_path / "page.html").read_text()
+    path.write_text(
+        json.dumps(
+            json.loads(path.read_text()) | {"code": {"sha256": "d" * 64, "commit": None, "commit_is_dirty": None}}
+        )
+    )
     page = write_report([tmp_path / "a"], tmp_path / "page.html").read_text()
     assert "a" * 64 in page and f"{'a' * 12}+" in page
+    assert f"The runs were made by 2 different versions of the code ({'d' * 12}, {'a' * 12})." in page
+
+
+def test_pools_of_processes_read_nothing_of_the_current_folder(own_folder: Path, tmp_path: Path) -> None:
+    """As the command line has its environment; without, Python's own helpers of a pool import what is there."""
+    script = tmp_path / "pool.py"
+    script.write_text(
+        "import os\n"
+        "from harness.system.code import safe_path_variables\n"
+        "from rules.judge.parallel import map_in_order\n"
+        "os.environ.update(safe_path_variables())\n"
+        "if __name__ == '__main__':\n"
+        "    print(list(map_in_order(abs, [-1, -2, -3], 2)))\n"
+    )
+    done = subprocess.run(
+        [sys.executable, script], cwd=own_folder, capture_output=True, text=True, timeout=HANG_S, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "[1, 2, 3]\n"), done.stderr

@@ -66,11 +66,15 @@ def _warnings(facts: SetFacts) -> tuple[str, ...]:
         found.append(f"No score: {printable(facts.result.no_score_reason or 'the runs do not make one')}.")
     elif facts.result.rcp_outcome in ("failed", "missing"):
         found.append(f"Reference convergence points: {printable(facts.result.rcp_reason)}.")
+    if len(facts.codes) > 1:
+        digests = ", ".join(code[:12] for code in facts.codes)
+        found.append(f"The runs were made by {len(facts.codes)} different versions of the code ({digests}).")
     spread = facts.summary("time_to_train_s")
     if spread and spread.coefficient_of_variation and spread.coefficient_of_variation > _USUAL_SPREAD:
+        more = "." if facts.status == "official" else ", and add runs: dlrmbench resume DIR --runs N."
         found.append(
             f"Times vary by {percent(spread.coefficient_of_variation)} between runs, more than the 2 to 10 % usual "
-            "for DLRM. Look at the noise section, and add runs: dlrmbench resume DIR --runs N."
+            "for DLRM. Look at the noise section" + more
         )
     return tuple(found)
 
