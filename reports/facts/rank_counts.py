@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from reports.facts.facts import SetFacts
 from reports.facts.records import config_texts
 from reports.facts.traffic import bandwidth_bytes_per_s
-from reports.text.formatting import count, plural
+from reports.text.formatting import count, plural, printable
 from rules.records.run import TrafficRecord
 
 SCHEME_KEYS = ("runtime.sharding", "runtime.comm", "runtime.grad_comm")
@@ -88,10 +88,18 @@ def ranked_set(facts: SetFacts) -> RankedSet | None:
     )
 
 
-def ranks_words(facts: SetFacts) -> str:
-    """'2 ranks × 256 samples, row_wise, comm fp16, grad-comm dense'; empty for one rank or none known."""
+def runtime_words(facts: SetFacts) -> str:
+    """'optimized, 2 threads', or 'torchrec, 2 ranks × 256 samples, sharding row_wise, comm fp16, grad-comm dense,
+    1 thread per rank': by what a set of our own was run; empty where it does not say how many ranks it had."""
     world = ranked_set(facts)
-    if world is None or world.num_ranks == 1:
+    if world is None:
         return ""
-    each = f" × {count(world.local_batch_size)} samples" if world.local_batch_size is not None else ""
-    return f"{plural(world.num_ranks, 'rank')}{each}, sharding {world.sharding}, {world.scheme}"
+    implementation, _ = config_texts(facts.records.run_set).get("runtime.implementation", ("", ""))
+    texts = [printable(implementation, 60)] if implementation else []
+    per_rank = ""
+    if world.num_ranks > 1:
+        each = f" × {count(world.local_batch_size)} samples" if world.local_batch_size is not None else ""
+        texts.append(f"{plural(world.num_ranks, 'rank')}{each}, sharding {world.sharding}, {world.scheme}")
+        per_rank = " per rank"
+    texts += [f"{plural(world.num_threads, 'thread')}{per_rank}"] if world.num_threads else []
+    return ", ".join(texts)

@@ -171,6 +171,17 @@ def test_traffic_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> N
     assert "2 ranks × 256 samples, sharding row_wise, comm fp32" in verdict_table(sets, "t").rows[0][0].sub
 
 
+def test_the_configuration_says_by_what_it_was_run(tmp_path: Path) -> None:
+    write_world(tmp_path, "a", 1, rate=1000.0, threads=2, implementation="optimized")
+    write_world(tmp_path, "b", 2, rate=1900.0, threads=1, implementation="torchrec")
+    write_world(tmp_path, "c", 1, rate=1900.0)
+    one, several, on_device = (row[0].sub for row in verdict_table(gathered(tmp_path), "t").rows)
+    assert one == "8 × as built; optimized, 2 threads"
+    scheme = "sharding row_wise, comm fp32, grad-comm dense"
+    assert several == f"8 × as built; torchrec, 2 ranks × 256 samples, {scheme}, 1 thread per rank"
+    assert on_device == "8 × as built"
+
+
 def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
     process = process_content(num_samples=5120, exchange={**TRAFFIC, "bytes_per_evaluation": None})
     (tmp_path / "set" / "extra").mkdir(parents=True)

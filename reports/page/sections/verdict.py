@@ -10,7 +10,7 @@ from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, P
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import Order, SetFacts
-from reports.facts.rank_counts import ranks_words
+from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
@@ -227,9 +227,9 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
 
 
 def _name_cell(facts: SetFacts, *, is_linked: bool) -> Cell:
-    """The configuration with its system, ranks where there are several, and the category of an official result."""
+    """The configuration with its system, how it was run, and the category of an official result."""
     category = printable(dict(facts.records.system).get("status", ""), 60) if facts.status == "official" else ""
-    about = "; ".join(words for words in (system_words(facts), ranks_words(facts), category) if words)
+    about = "; ".join(words for words in (system_words(facts), runtime_words(facts), category) if words)
     return Cell(text=facts.label, anchor=f"set{facts.index + 1}" if is_linked else "", sub=about)
 
 
