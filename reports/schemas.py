@@ -1,4 +1,4 @@
-"""JSON Schemas of what report, compare, diff and history write, made from the types of their documents.
+"""JSON Schemas of what report, compare, diff, history, score and run write, made from the types of their documents.
 
 `python -m reports.schemas report` prints one.
 """
@@ -12,6 +12,7 @@ import msgspec
 
 from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument
 from reports.tables.records import ReportDocument
+from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
 from rules.records.codec import json_schema
 
 DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
@@ -19,6 +20,9 @@ DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "comparison": ComparisonDocument,
     "difference": DifferenceDocument,
     "history": HistoryDocument,
+    "score": ScoreDocument,
+    "run": RunDocument,
+    "measurement": MeasurementDocument,
 }
 
 

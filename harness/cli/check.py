@@ -142,6 +142,7 @@ def score(
     DIR is a result directory or any directory above some. Nothing is written; scaling.json is not read. A set that
     breaks rules has a score too: --require-valid makes a gate of both.
     """
+    from reports.tables.scores import ScoreDocument
     from reports.views.score import describe_score, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
@@ -157,16 +158,16 @@ def score(
         for judged in judge_sets(found, benchmark_file, ruleset, second_opinion=False)
     ]
     if form == "json":
-        show_json({"schema_version": 1, "scores": records})
+        show_json(ScoreDocument(scores=tuple(records)))
     elif form == "csv":
         click.echo(scores_csv(records), nl=False)
     else:
         show(score_blocks(records), form)
-    if require_valid and any(record["verdict"] == "invalid" for record in records):
+    if require_valid and any(record.verdict == "invalid" for record in records):
         return ExitCode.COMPLIANCE
-    if require_score and any(record["score_s"] is None for record in records):
+    if require_score and any(record.score_s is None for record in records):
         return ExitCode.INCONCLUSIVE
-    if require_valid and any(record["verdict"] != "valid" for record in records):
+    if require_valid and any(record.verdict != "valid" for record in records):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
 

@@ -213,7 +213,7 @@ def complete_and_finish(folder: Path, *, form: str = "table", quiet: bool) -> No
     from harness.run_sets.finish import exit_code_of_set, finish_set
     from harness.run_sets.growth import complete_and_grow
     from harness.run_sets.runner import resume_command
-    from reports.views.score import finished_blocks, finished_record
+    from reports.views.score import finished_blocks, finished_document
 
     def on_growth(num_runs: int) -> None:
         if not quiet:
@@ -227,7 +227,7 @@ def complete_and_finish(folder: Path, *, form: str = "table", quiet: bool) -> No
         raise
     facts, page = finish_set(folder)
     if form == "json":
-        show_json(finished_record(facts, run_set.system, folder, page))
+        show_json(finished_document(facts, run_set.system, folder, page))
     else:
         show(finished_blocks(facts, run_set.system, folder, page))
     click.get_current_context().exit(int(exit_code_of_set(facts)))
@@ -239,7 +239,7 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     from harness.run_sets.measurement import measure_set, measured_path
     from reports.facts.measured_sets import read_measured
     from reports.page.sections.measured import in_unit
-    from reports.views.measurement import measured_blocks, measurement_record
+    from reports.views.measurement import measured_blocks, measurement_document
     from rules.errors import InputError
 
     def on_process(index: int, measured: "Measurement") -> None:
@@ -257,6 +257,6 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     except InputError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
     if form == "json":
-        show_json(measurement_record(measured, record.options, path))
+        show_json(measurement_document(measured, record.options, path))
     else:
         show(measured_blocks(measured, record.options, path))

@@ -21,6 +21,7 @@ from reports.page.sections.profile import (
 )
 from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import log_summary, mean_interval
+from reports.tables.scores import MeasurementDocument
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
@@ -33,30 +34,26 @@ def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Pat
     return (facts_part(title, (*facts, ("file", str(path)))),)
 
 
-def measurement_record(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> dict[str, object]:
-    """As `measured_blocks`, as plain values: where everything is, what every process measured, its mean and interval.
-
-    The mean is geometric where ratios are compared. None is not known.
-    """
+def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> MeasurementDocument:
+    """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.values
     summary = log_summary(values) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
-    return {
-        "schema_version": 1,
-        "kind": measured.kind,
-        "folder": str(measured.folder),
-        "file": str(path),
-        "benchmark": measured.benchmark,
-        "system": measured.system,
-        "options": dict(options),
-        "quantity": measure.name,
-        "unit": measure.unit,
-        "values": list(values),
-        "mean": summary.geometric_mean if summary else measured.mean(measure.value),
-        "interval_low": bounds.low if bounds else None,
-        "interval_high": bounds.high if bounds else None,
-        "interval_confidence": bounds.confidence if bounds else None,
-    }
+    return MeasurementDocument(
+        kind=measured.kind,
+        folder=str(measured.folder),
+        file=str(path),
+        benchmark=measured.benchmark,
+        system=measured.system,
+        options=dict(options),
+        quantity=measure.name,
+        unit=measure.unit,
+        values=values,
+        mean=summary.geometric_mean if summary else measured.mean(measure.value),
+        interval_low=bounds.low if bounds else None,
+        interval_high=bounds.high if bounds else None,
+        interval_confidence=bounds.confidence if bounds else None,
+    )
 
 
 def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:

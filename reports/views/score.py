@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
@@ -12,6 +11,8 @@ from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
 from reports.statistics.intervals import log_summary
+from reports.tables.columns import shared_members
+from reports.tables.scores import FactorMean, RunDocument, ScoredRun, ScoreRecord
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.checks.rule import SEVERITIES
 from rules.checks.verdict import Verdict
@@ -28,7 +29,6 @@ _STANDINGS: dict[Standing, str | None] = {
     "unverified": "unverified: result not verified by MLCommons Association",
     "published": "verification by MLCommons is not known here",
 }
-Record = dict[str, Any]
 
 
 def describe_score(
@@ -36,48 +36,48 @@ def describe_score(
     result: BenchmarkResult,
     price_per_hour: float | None = None,
     verdict: Verdict | None = None,
-) -> Record:
-    """One set's score as plain values in SI units; None is not known or does not exist."""
+) -> ScoreRecord:
+    """One set's score in SI units; None is not known or does not exist."""
     converged = [run for run in result.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
     is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
     record = read_run_set(result_set.root, []) if result_set.root is not None else None
     until = record.until if record is not None else None
     bounds = interval_of(result, until) if is_whole else None
-    return {
-        "path": printable(str(result_set.folder)),
-        "benchmark": result.benchmark,
-        "round": result.round,
-        "standing": _standing(result_set, result),
-        "verdict": verdict.outcome if verdict is not None else None,
-        "num_errors": verdict.count("error") if verdict is not None else None,
-        "num_runs": len(result.runs),
-        "num_runs_required": result.num_runs_required,
-        "num_converged": len(converged),
-        "score_s": result.score_s,
-        "olympic_mean_s": result.olympic_mean_s,
-        "interval_low_s": bounds.low if bounds is not None else None,
-        "interval_high_s": bounds.high if bounds is not None else None,
-        "interval_confidence": bounds.confidence if bounds is not None else None,
-        "interval_coverage": bounds.coverage if bounds is not None else None,
-        "grown_to": until.width if until is not None else None,
-        "no_interval_reason": None if bounds is not None else _why_no_interval(result, len(times_s)),
-        "dropped": [_name(result.runs[index]) for index in result.dropped],
-        "samples_to_converge": _summary([run.samples_to_converge for run in converged]),
-        "throughput_samples_per_s": _summary([run.throughput_samples_per_s for run in converged]),
-        "overhead_s": _summary([run.overhead_s for run in converged]),
-        "overhead_ratio": _summary([_overhead_ratio(run) for run in converged]),
-        "rcp_outcome": result.rcp_outcome,
-        "rcp_reason": result.rcp_reason,
-        "rcp_factor": result.rcp_factor,
-        "no_score_reason": result.no_score_reason,
-        "price_per_hour": price_per_hour,
-        "cost_to_train": cost_to_train(result.olympic_mean_s, price_per_hour),
-        "runs": [
-            {"file": _name(run), "converged": run.converged, "time_to_train_s": run.time_to_train_s, "seed": run.seed}
+    return ScoreRecord(
+        path=printable(str(result_set.folder)),
+        benchmark=result.benchmark,
+        round=result.round,
+        standing=_standing(result_set, result),
+        verdict=verdict.outcome if verdict is not None else None,
+        num_errors=verdict.count("error") if verdict is not None else None,
+        num_runs=len(result.runs),
+        num_runs_required=result.num_runs_required,
+        num_converged=len(converged),
+        score_s=result.score_s,
+        olympic_mean_s=result.olympic_mean_s,
+        interval_low_s=bounds.low if bounds is not None else None,
+        interval_high_s=bounds.high if bounds is not None else None,
+        interval_confidence=bounds.confidence if bounds is not None else None,
+        interval_coverage=bounds.coverage if bounds is not None else None,
+        grown_to=until.width if until is not None else None,
+        no_interval_reason=None if bounds is not None else _why_no_interval(result, len(times_s)),
+        dropped=tuple(_name(result.runs[index]) for index in result.dropped),
+        samples_to_converge=_summary([run.samples_to_converge for run in converged]),
+        throughput_samples_per_s=_summary([run.throughput_samples_per_s for run in converged]),
+        overhead_s=_summary([run.overhead_s for run in converged]),
+        overhead_ratio=_summary([_overhead_ratio(run) for run in converged]),
+        rcp_outcome=result.rcp_outcome,
+        rcp_reason=result.rcp_reason,
+        rcp_factor=result.rcp_factor,
+        no_score_reason=result.no_score_reason,
+        price_per_hour=price_per_hour,
+        cost_to_train=cost_to_train(result.olympic_mean_s, price_per_hour),
+        runs=tuple(
+            ScoredRun(file=_name(run), converged=run.converged, time_to_train_s=run.time_to_train_s, seed=run.seed)
             for run in result.runs
-        ],
-    }
+        ),
+    )
 
 
 def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
@@ -104,24 +104,22 @@ def _overhead_ratio(run: RunResult) -> float | None:
     return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
 
 
-def _summary(values: Sequence[float | int | None]) -> dict[str, float | None] | None:
+def _summary(values: Sequence[float | int | None]) -> FactorMean | None:
     found = log_summary(values)
-    if found is None:
-        return None
-    return {"geometric_mean": found.geometric_mean, "coefficient_of_variation": found.coefficient_of_variation}
+    return None if found is None else FactorMean(**shared_members(found, FactorMean))
 
 
-def score_blocks(records: Sequence[Record]) -> tuple[Block, ...]:
+def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
     """One table with a row per set; what no set has is left out."""
     used = [(name, show) for name, show in _SHOWN if any(show(record) for record in records)]
-    title = ("result set", lambda record: Cell(text=_problem(record), sub=record["path"]))
+    title = ("result set", lambda record: Cell(text=_problem(record), sub=record.path))
     return (replace(table_of(records, (title, *used), id_="scores"), layout="records"),)
 
 
-def finished_record(facts: SetFacts, system: str, folder: Path, page: Path) -> Record:
-    """As `finished_blocks`, as plain values: where everything is, then what `describe_score` says."""
-    where = {"schema_version": 1, "kind": "runs", "folder": str(folder), "report": str(page), "system": system}
-    return where | describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+def finished_document(facts: SetFacts, system: str, folder: Path, page: Path) -> RunDocument:
+    """As `finished_blocks`: where everything is, and what `describe_score` says."""
+    score = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+    return RunDocument(**shared_members(score, ScoreRecord), folder=str(folder), report=str(page), system=system)
 
 
 def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
@@ -129,14 +127,15 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
     record = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
     counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: show(record) for name, show in _SHOWN}
-    if record["score_s"] is None:
-        rows = {"score": f"none: {record['no_score_reason'] or 'the runs do not make one'}"}
+    if record.score_s is None:
+        rows = {"score": f"none: {record.no_score_reason or 'the runs do not make one'}"}
     else:
         first = facts.result.num_runs_scored
         of = f" of the first {first} runs" if first < len(facts.runs) else ""
-        rows = {"time to train": f"{duration(record['score_s'])} (measured; Olympic mean{of})"}
+        rows = {"time to train": f"{duration(record.score_s)} (measured; Olympic mean{of})"}
         rows |= {name: shown[name] for name in ("95% interval", "samples to converge", "throughput")}
-        if ((record["throughput_samples_per_s"] or {}).get("coefficient_of_variation") or 0) > STEADY_THROUGHPUT:
+        speed = record.throughput_samples_per_s
+        if speed is not None and (speed.coefficient_of_variation or 0) > STEADY_THROUGHPUT:
             rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
         rows["evaluation, overhead"] = shown["evaluation, overhead"]
     rows = {
@@ -146,84 +145,84 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
         "results": str(folder),
         "report": str(page),
     }
-    return (facts_part(f"{record['benchmark']} on {system}", rows.items()),)
+    return (facts_part(f"{record.benchmark} on {system}", rows.items()),)
 
 
-def _problem(record: Record) -> str:
+def _problem(record: ScoreRecord) -> str:
     """'dlrm_dcnv2, round 5.0'."""
-    return f"{record['benchmark'] or 'unknown benchmark'}{', round ' + record['round'] if record['round'] else ''}"
+    return f"{record.benchmark or 'unknown benchmark'}{', round ' + record.round if record.round else ''}"
 
 
-def _score(record: Record) -> str:
-    if record["score_s"] is None:
-        return f"none: {record['no_score_reason']}"
-    is_official = record["standing"] in (_STANDINGS["unverified"], _STANDINGS["published"])
-    minutes = f" = {record['score_s'] / 60:.6f} min" if is_official else ""
-    return f"{duration(record['score_s'])}{minutes}"
+def _score(record: ScoreRecord) -> str:
+    if record.score_s is None:
+        return f"none: {record.no_score_reason}"
+    is_official = record.standing in (_STANDINGS["unverified"], _STANDINGS["published"])
+    minutes = f" = {record.score_s / 60:.6f} min" if is_official else ""
+    return f"{duration(record.score_s)}{minutes}"
 
 
-def _verdict(record: Record) -> str:
-    is_invalid = record["verdict"] == "invalid"
-    return f"INVALID: {plural(record['num_errors'], 'error')}; see 'dlrmbench check'" if is_invalid else ""
+def _verdict(record: ScoreRecord) -> str:
+    is_invalid = record.verdict == "invalid"
+    return f"INVALID: {plural(record.num_errors or 0, 'error')}; see 'dlrmbench check'" if is_invalid else ""
 
 
-def _olympic_mean(record: Record) -> str:
-    if record["olympic_mean_s"] is None:
+def _olympic_mean(record: ScoreRecord) -> str:
+    if record.olympic_mean_s is None:
         return ""
-    return f"{duration(record['olympic_mean_s'])}; dropped: {', '.join(record['dropped'])}"
+    return f"{duration(record.olympic_mean_s)}; dropped: {', '.join(record.dropped)}"
 
 
-def _bounds(record: Record) -> str:
-    if record["interval_low_s"] is None:
-        return f"none: {record['no_interval_reason']}" if record["no_interval_reason"] else ""
-    low, high = duration(record["interval_low_s"]), duration(record["interval_high_s"])
-    if record["grown_to"] is None:
+def _bounds(record: ScoreRecord) -> str:
+    if record.interval_low_s is None:
+        return f"none: {record.no_interval_reason}" if record.no_interval_reason else ""
+    low, high = duration(record.interval_low_s), duration(record.interval_high_s)
+    if record.grown_to is None:
         return f"{low} to {high} (bootstrap)"
     return (
-        f"{low} to {high} (mean of {record['num_runs']} runs; grown to {percent(record['grown_to'])}, where "
-        f"{percent(record['interval_coverage'])} of simulated sets hold the true mean)"
+        f"{low} to {high} (mean of {record.num_runs} runs; grown to {percent(record.grown_to)}, where "
+        f"{percent(record.interval_coverage)} of simulated sets hold the true mean)"
     )
 
 
-def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[Record], str]:
+def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[ScoreRecord], str]:
     """Of a factor: its geometric mean over the runs and how much it varies."""
 
-    def text(record: Record) -> str:
-        if (summary := record[name]) is None:
+    def text(record: ScoreRecord) -> str:
+        if (summary := getattr(record, name)) is None:
             return ""
-        spread = summary["coefficient_of_variation"]
+        spread = summary.coefficient_of_variation
         varies = f", coefficient of variation {percent(spread)}" if spread is not None else ""
-        return f"{show(summary['geometric_mean'])} (geometric mean{varies})"
+        return f"{show(summary.geometric_mean)} (geometric mean{varies})"
 
     return text
 
 
-def _overhead(record: Record) -> str:
-    summary = record["overhead_ratio"]
-    return "" if summary is None else f"{overhead_share(summary['geometric_mean'])} of the time to train"
+def _overhead(record: ScoreRecord) -> str:
+    summary = record.overhead_ratio
+    return "" if summary is None else f"{overhead_share(summary.geometric_mean)} of the time to train"
 
 
-def _cost(record: Record) -> str:
-    if record["cost_to_train"] is None:
+def _cost(record: ScoreRecord) -> str:
+    if record.cost_to_train is None:
         return ""
-    price = f"{record['price_per_hour']:g}"
-    return f"{cost_text(record['cost_to_train'])} (derived: Olympic mean at {price} per hour)"
+    price = f"{record.price_per_hour:g}"
+    return f"{cost_text(record.cost_to_train)} (derived: Olympic mean at {price} per hour)"
 
 
-def _rcp(record: Record) -> str:
-    if not record["rcp_outcome"]:
+def _rcp(record: ScoreRecord) -> str:
+    if not record.rcp_outcome:
         return ""
-    word = {"passed": "allowed", "failed": "not allowed"}.get(record["rcp_outcome"], "not tested")
-    factor = record["rcp_factor"]
+    word = {"passed": "allowed", "failed": "not allowed"}.get(record.rcp_outcome, "not tested")
+    factor = record.rcp_factor
     scaled = "" if factor is None else "; score not scaled" if factor == 1 else f"; score scaled by {factor:.10g}"
-    return f"{word} ({record['rcp_reason']}){scaled}"
+    return f"{word} ({record.rcp_reason}){scaled}"
 
 
-_SHOWN: tuple[tuple[str, Callable[[Record], str]], ...] = (
+_SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
     ("score", _score),
     ("verdict", _verdict),
-    ("standing", lambda record: record["standing"] or ""),
-    ("runs", lambda record: f"{record['num_converged']} of {record['num_runs']} reached the target"),
+    ("standing", lambda record: record.standing or ""),
+    ("runs", lambda record: f"{record.num_converged} of {record.num_runs} reached the target"),
     ("Olympic mean", _olympic_mean),
     ("95% interval", _bounds),
     ("samples to converge", _mean("samples_to_converge", count)),
@@ -239,7 +238,8 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def scores_csv(records: Sequence[Record]) -> str:
+def scores_csv(records: Sequence[ScoreRecord]) -> str:
     """One row per set, every number in full."""
-    values = ([record[name] for name in _COLUMNS] for record in records)
-    return render_csv(_COLUMNS, ([v["geometric_mean"] if isinstance(v, dict) else v for v in row] for row in values))
+    values = ([getattr(record, name) for name in _COLUMNS] for record in records)
+    rows = ([v.geometric_mean if isinstance(v, FactorMean) else v for v in row] for row in values)
+    return render_csv(_COLUMNS, rows)

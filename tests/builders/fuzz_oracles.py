@@ -11,6 +11,7 @@ from typing import Any
 
 import jsonschema
 from log_builder import parse_lines
+from msgspec import to_builtins
 
 from reports.render.markdown import render_markdown
 from reports.render.terminal import render_terminal
@@ -109,7 +110,7 @@ def judge_tree(root: Path) -> None:
     try:
         assert_can_be_shown(check_paths([root], second_opinion=False))
         for one in find_result_sets(root):
-            json.dumps(describe_score(one, judge_set(one).result))
+            json.dumps(to_builtins(describe_score(one, judge_set(one).result)))
     except (InputError, DefinitionError) as error:
         assert len(str(error)) > 10
 

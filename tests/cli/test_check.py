@@ -16,6 +16,7 @@ import pytest
 from log_builder import Record, make_records, make_runs, with_record, without, write_log, write_set
 from mlperf_fixtures import NVIDIA, needs_published_results
 
+from reports.schemas import schema_of
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.rule import SEVERITIES
 from rules.judge.document import VerdictDocument
@@ -201,7 +202,9 @@ def test_score_of_a_set(command: Any, good: Path) -> None:
 
 
 def test_score_forms_hold_the_same_numbers(command: Any, good: Path) -> None:
-    (record,) = json.loads(command("score", good, "--format", "json")[1])["scores"]
+    document = json.loads(command("score", good, "--format", "json")[1])
+    jsonschema.Draft202012Validator(schema_of("score")).validate(document)
+    (record,) = document["scores"]
     (row,) = csv.DictReader(io.StringIO(command("score", good, "--format", "csv")[1]))
     assert float(row["score_s"]) == record["score_s"] == record["olympic_mean_s"]
     assert record["interval_low_s"] < record["score_s"] < record["interval_high_s"]

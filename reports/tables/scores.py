@@ -1,0 +1,97 @@
+"""What `score` and `run` write as JSON, member by member; `reports.views` makes and shows it."""
+
+from typing import Annotated, Literal
+
+from msgspec import Meta
+
+from reports.tables.records import Amount, Number, Row, Seconds, Share, Tally, Text, Whole, meaning
+from rules.checks.verdict import VerdictOutcome
+
+
+class FactorMean(Row, kw_only=True, frozen=True):
+    """A factor over the runs that converged."""
+
+    geometric_mean: float
+    coefficient_of_variation: Amount
+
+
+class ScoredRun(Row, kw_only=True, frozen=True):
+    """One run of a set."""
+
+    file: str
+    converged: bool
+    time_to_train_s: Number
+    seed: Whole
+
+
+class ScoreRecord(Row, kw_only=True, frozen=True):
+    """One set's score in SI units; null is not known or does not exist."""
+
+    path: Annotated[str, meaning("the directory of the logs")]
+    benchmark: Text
+    round: Text
+    standing: Annotated[Text, meaning("whether the benchmark is MLPerf's, and what is known of the verification")]
+    verdict: VerdictOutcome | None
+    num_errors: Tally
+    num_runs: Tally
+    num_runs_required: Tally
+    num_converged: Tally
+    score_s: Annotated[Seconds, meaning("Olympic mean, normalised by reference convergence points")]
+    olympic_mean_s: Seconds
+    interval_low_s: Annotated[Number, meaning("of the Olympic mean, of a set that was grown of the mean")]
+    interval_high_s: Number
+    interval_confidence: Share
+    interval_coverage: Annotated[Share, meaning("share of simulated sets whose interval held the true mean")]
+    grown_to: Annotated[Amount, meaning("half width of the interval that the set was grown to, as a fraction")]
+    no_interval_reason: Text
+    dropped: tuple[str, ...]
+    samples_to_converge: FactorMean | None
+    throughput_samples_per_s: FactorMean | None
+    overhead_s: FactorMean | None
+    overhead_ratio: Annotated[FactorMean | None, meaning("time to train over training time")]
+    rcp_outcome: Text
+    rcp_reason: Text
+    rcp_factor: Number
+    no_score_reason: Text
+    price_per_hour: Amount
+    cost_to_train: Annotated[Amount, meaning("Olympic mean at that price")]
+    runs: tuple[ScoredRun, ...]
+
+
+class ScoreDocument(Row, kw_only=True, frozen=True):
+    """Every set that was scored."""
+
+    schema_version: Literal[1] = 1
+    scores: tuple[ScoreRecord, ...]
+
+
+class RunDocument(ScoreRecord, kw_only=True, frozen=True):
+    """A set that was just completed: where it is, and its score."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["runs"] = "runs"
+    folder: str
+    report: Annotated[str, meaning("the page")]
+    system: str
+
+
+class MeasurementDocument(Row, kw_only=True, frozen=True):
+    """A measurement that was just completed, of any kind: where it is, and what every process found.
+
+    The mean is geometric where ratios are compared.
+    """
+
+    schema_version: Literal[1] = 1
+    kind: str
+    folder: str
+    file: str
+    benchmark: Text
+    system: Text
+    options: Annotated[dict[str, int], meaning("what was asked, such as num_steps")]
+    quantity: str
+    unit: str
+    values: Annotated[tuple[float, ...], Meta(min_length=1)]
+    mean: Number
+    interval_low: Number
+    interval_high: Number
+    interval_confidence: Share
