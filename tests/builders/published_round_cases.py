@@ -32,7 +32,9 @@ def trained_samples(records: Sequence[Record], batch: int = BATCH, division: str
     stop = changed[-1]
     steps = round((stop["metadata"]["epoch_num"] - 1) * SIZE / BATCH)
     last = {**stop, "event_type": "POINT_IN_TIME", "key": keys.TRAIN_SAMPLES, "value": steps * batch, "metadata": {}}
-    changed += [{**stop, "key": keys.EPOCH_STOP, "metadata": {"epoch_num": 1}}, last]
+    took_s = (stop["time_ms"] - changed[run_start]["time_ms"]) / 1e3
+    statistics = {**last, "key": keys.TRACKED_STATS, "value": {"throughput": steps * batch / took_s}}
+    changed += [{**stop, "key": keys.EPOCH_STOP, "metadata": {"epoch_num": 1}}, last, statistics]
     changed = with_record(changed, keys.GLOBAL_BATCH_SIZE, value=batch)
     return with_record(changed, keys.SUBMISSION_DIVISION, value=division)
 

@@ -34,7 +34,7 @@ def test_another_ratio_is_a_warning_with_both_numbers_and_the_batch_that_explain
     assert found[0].message == (
         "train_samples is 0.5 of what epoch_num gives; both fit if epoch_num counts batches of 55296, not of 27648"
     )
-    assert found[0].found == str(steps * 27_648)
+    assert found[0].found == f"{steps * 27_648}; throughput in tracked_stats times the run's time is 1.888e+09"
     assert found[0].expected == f"{steps * BATCH} after 0.899905 epochs, or the dataset's {SIZE}"
     assert found[0].remedy == "Compute epoch_num and train_samples from the batch size that was trained with."
 
@@ -50,6 +50,12 @@ def test_no_batch_size_explains_what_is_far_off(value: int, message: str) -> Non
     log = to_log(with_record(trained_samples(RECORDS), keys.TRAIN_SAMPLES, value=value))
     (problem,) = dataset_size.check(make_log_subject(log, DLRM, "2.1"))
     assert (problem.message, problem.severity) == (message, "warning")
+
+
+def test_statistics_of_several_blocks_are_no_total() -> None:
+    records = trained_samples(RECORDS, batch=27_648)
+    (problem,) = dataset_size.check(make_log_subject(to_log([*records, records[-1]]), DLRM, "2.1"))
+    assert problem.found == str(3793 * 19 * 27_648)
 
 
 def test_less_than_a_hundredth_off_is_the_dataset_with_something_left_out() -> None:

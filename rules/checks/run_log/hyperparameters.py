@@ -137,11 +137,21 @@ def _trained_samples(line: LogLine, log: RunLog, benchmark: Benchmark, size: int
         f"train_samples is {number / trained:.4g} of what epoch_num gives"
         + (f"; both fit if epoch_num counts batches of {other}, not of {batch}" if other is not None else ""),
         line,
-        found=show(line.value),
+        found=show(line.value) + _by_statistics(log),
         expected=f"{trained:.0f} after {epochs:.6g} epochs, or the dataset's {size}",
         severity="warning",
         remedy="Compute epoch_num and train_samples from the batch size that was trained with.",
     )
+
+
+def _by_statistics(log: RunLog) -> str:
+    """Say what a log's one throughput makes of the run's time, by which a reader may see which number is wrong."""
+    lines, start, stop = log.all(keys.TRACKED_STATS), log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+    value = lines[0].value if len(lines) == 1 else None
+    throughput = as_number(value.get("throughput")) if isinstance(value, dict) else None
+    if throughput is None or start is None or stop is None:
+        return ""
+    return f"; throughput in tracked_stats times the run's time is {throughput * (stop.time_s - start.time_s):.4g}"
 
 
 def _explaining_batch(number: float, trained: float, batch: int) -> int | None:
