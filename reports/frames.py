@@ -15,6 +15,7 @@ from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import evaluations_frame, findings_frame, runs_frame, sets_frame
 from reports.tables.measurements import MeasurementRow, measurement_rows
 from reports.tables.rows import document_of
+from rules.logs.text import printable
 from rules.tree.inventory import take_inventory
 
 
@@ -24,7 +25,8 @@ class Frames:
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
     per broken rule at a place, `measurements` per process of a measurement such as throughput. Dtypes are the same
-    whatever is there, also without rows. `problems` are sentences about files that could not be used.
+    whatever is there, also without rows. `problems` are sentences about files that could not be used, and about
+    result directories of MLPerf's other benchmarks, which have no row.
     """
 
     sets: pd.DataFrame
@@ -55,6 +57,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         (folder, kind) for found in inventories for kind, folders in found.measurements.items() for folder in folders
     )
     problems = [problem for facts in sets for problem in facts.records.problems]
+    problems += [f"{printable(str(other.path))}: {other}" for found in inventories for other in found.others]
     measured = [find_measured(folder, kind, problems) for folder, kind in folders]
     return Frames(
         sets=sets_frame(document),

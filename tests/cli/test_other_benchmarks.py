@@ -14,6 +14,7 @@ from other_benchmark_builder import make_other_run, write_other_set
 from pinned_definition import DEFINITION
 from submission_builder import DCNV2, SYSTEM, set_folder, write, write_submission
 
+from reports.frames import read
 from rules.benchmarks.loader import load_benchmark
 from rules.judge.document import VerdictDocument
 from rules.records.codec import json_schema
@@ -156,6 +157,13 @@ def test_score_and_report_and_compare_leave_it_out(command: Command, other: Path
     write_set(tmp_path / "later", TINY, make_runs(TINY, 5, start_ms=1_800_000_000_000))
     code, _, err = command("compare", mixed, tmp_path / "later")
     assert (code, err) == (0, f"not judged: {lost}: {WORDS}.\n")
+
+
+def test_frames_have_no_row_of_it_and_say_so(tmp_path: Path) -> None:
+    write_set(tmp_path / "ours", TINY, make_runs(TINY, 5))
+    lost = write_other_set(tmp_path / "theirs")
+    data = read(tmp_path)
+    assert list(data.sets["benchmark"]) == ["dlrm_tiny"] and data.problems == (f"{lost}: {WORDS}",)
 
 
 def test_many_are_counted_by_benchmark(command: Command, tmp_path: Path) -> None:
