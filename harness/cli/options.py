@@ -67,7 +67,9 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
     """Every place once, by the first path to it: 'results/*' holds the newest set and `latest`, a link to it."""
-    return tuple({path.resolve(): path for path in reversed(list(paths))}.values())[::-1]
+    from rules.tree.result_set import real_path
+
+    return tuple({real_path(path): path for path in reversed(list(paths))}.values())[::-1]
 
 
 BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.errors import naming
+from reports.text.whole import drafted
 from rules.records.codec import Damage, Record, decode, encode, read_object
 
 R = TypeVar("R", bound=Record)
@@ -21,16 +22,10 @@ def write_json(path: Path, content: Mapping[str, Any]) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write UTF-8 text by one rename, synced to disk before it; a failure leaves no draft behind."""
-    draft = path.with_name(path.name + ".partial")
-    try:
-        with naming(path), draft.open("w", encoding="utf-8") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    except BaseException:
-        draft.unlink(missing_ok=True)
-        raise
+    with drafted(path, name=f"{path.name}.partial") as draft, naming(path), draft.open("w", encoding="utf-8") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     sync_folder(path.parent)
 
 

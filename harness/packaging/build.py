@@ -28,7 +28,7 @@ from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict, relocate
 from rules.judge.checker import check_paths
 from rules.logs.text import printable
-from rules.tree.result_set import POWER_FOLDER
+from rules.tree.result_set import POWER_FOLDER, real_path
 
 PARAMS_FILE = "package_checker_params"
 _GIT_UNFRIENDLY = re.compile(r"[\s/\\]+")
@@ -107,7 +107,7 @@ def build_package(request: PackageRequest) -> Package:
 def _refuse_inside(request: PackageRequest) -> None:
     """Refuse a package below what it is made of: the next one would find it there, and results are only read."""
     for source in request.sources:
-        if request.output.resolve().is_relative_to(source.resolve()):
+        if real_path(request.output).is_relative_to(real_path(source)):
             raise HarnessError(
                 f"{request.output}: is in {source}, which is only read. Choose an --output outside of it."
             )

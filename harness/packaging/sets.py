@@ -16,7 +16,7 @@ from rules.records.codec import Damage, read_object
 from rules.records.run_set import RunSetRecord
 from rules.scoring.results import RunResult
 from rules.tree.inventory import find_result_sets
-from rules.tree.result_set import ResultSet
+from rules.tree.result_set import ResultSet, real_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,7 +44,7 @@ def distinct_sets(sources: Sequence[Path]) -> list[ResultSet]:
         if source.is_file():
             raise HarnessError(f"{source}: is one file. Give the run set's or the result tree's directory.")
         for found in find_result_sets(source):
-            by_folder.setdefault(found.folder.resolve(), found)
+            by_folder.setdefault(real_path(found.folder), found)
     return list(by_folder.values())
 
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.foundation.errors import HarnessError
 from harness.packaging.code import Files
 from rules.logs.text import printable
+from rules.tree.result_set import real_path
 
 SUMS_FILE = "SHA256SUMS"
 
@@ -48,7 +49,7 @@ class Tree:
             shutil.copyfile(content, target)
             self.sums[key] = _digest(target)
         if isinstance(content, Path):
-            self.sources.add(content.resolve())
+            self.sources.add(real_path(content))
         if inner.endswith(".sh"):
             target.chmod(0o755)
 
@@ -90,9 +91,9 @@ def left_out(sources: Sequence[Path], tree: Tree) -> Iterator[LeftOut]:
     """Name what the sources hold and the package does not, by place and reason."""
     counts = Counter(
         _place_and_reason(path, root)
-        for root in dict.fromkeys(source.resolve() for source in sources)
+        for root in dict.fromkeys(real_path(source) for source in sources)
         for path in _walk(root)
-        if path.resolve() not in tree.sources or path.is_symlink()
+        if real_path(path) not in tree.sources or path.is_symlink()
     )
     for (place, reason), number in counts.items():
         yield LeftOut(place=printable(place), num_files=number, reason=reason)

@@ -26,6 +26,7 @@ from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.records.run import EnergyRecord
 from rules.records.sweep import SweepRecord
+from rules.tree.result_set import real_path
 
 SWEEP_FILE = "sweep.json"
 
@@ -196,11 +197,11 @@ def _gather_sets(
     by_root: dict[Path, list[SetFacts]] = {}
     for facts in known:
         if facts.result_set.root is not None:
-            by_root.setdefault(facts.result_set.root.resolve(), []).append(facts)
+            by_root.setdefault(real_path(facts.result_set.root), []).append(facts)
     for folder in folders:
         if folder is None or not any(folder.glob("results/*/*/result_*.txt")):
             continue
-        sets = by_root.get(folder.resolve()) or gather([folder], second_opinion=second_opinion)
+        sets = by_root.get(real_path(folder)) or gather([folder], second_opinion=second_opinion)
         if len(sets) == 1:
             found[folder] = sets[0]
     return found

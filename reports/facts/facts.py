@@ -24,7 +24,7 @@ from rules.records.run import RunRecord
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult, RunResult
 from rules.tree.inventory import Inventory, result_sets_of, take_inventory
-from rules.tree.result_set import ResultSet
+from rules.tree.result_set import ResultSet, real_path
 
 Fate = Literal["counted", "dropped", "failed"]
 Status = Literal["own", "official", "unknown"]
@@ -137,7 +137,7 @@ def gather(
     inventories = [path if isinstance(path, Inventory) else take_inventory(path, benchmark_file) for path in paths]
     for result_set in result_sets_of(inventories):
         is_one_log = len(result_set.logs) == 1
-        key = (result_set.logs[0] if is_one_log else result_set.folder).resolve()
+        key = real_path(result_set.logs[0] if is_one_log else result_set.folder)
         found.setdefault(key, result_set)
     judged = judge_sets(list(found.values()), benchmark_file, second_opinion=second_opinion, on_opinion=on_opinion)
     levels = _levels_above(inventories, judged, benchmark_file)
@@ -241,8 +241,8 @@ def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
 
 def _label(result_set: ResultSet) -> str:
     if result_set.root is not None:
-        return printable(result_set.root.resolve().name, 80)
-    system = result_set.system or result_set.folder.resolve().name
+        return printable(real_path(result_set.root).name, 80)
+    system = result_set.system or real_path(result_set.folder).name
     parts = [result_set.organization, system, f"v{result_set.round}" if result_set.round else None]
     return " · ".join(printable(part, 60) for part in parts if part)
 

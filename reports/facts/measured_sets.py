@@ -14,6 +14,7 @@ from rules.records.measure import Measure, Measurement
 from rules.records.run import TrafficRecord
 from rules.records.run_set import RunSetRecord
 from rules.records.throughput import ModelCosts
+from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6
 
@@ -92,7 +93,7 @@ class MeasuredSet:
     @property
     def label(self) -> str:
         """The name of its folder."""
-        return printable(self.folder.resolve().name, 80)
+        return printable(real_path(self.folder).name, 80)
 
     @property
     def title(self) -> str:

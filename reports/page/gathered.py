@@ -12,6 +12,7 @@ from rules.official.opinion import OnProgress
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.result_set import real_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -37,7 +38,7 @@ def gather_everything(
     holding = [found for found in inventories if found.result_sets or not found.holds_measurements]
     sets = gather(holding, second_opinion=second_opinion, benchmark_file=benchmark_file, on_opinion=on_opinion)
     sweeps = tuple(read_sweep_facts(folder, known=sets) for found in inventories for folder in found.sweeps)
-    swept = {folder.resolve() for found in inventories for folder in found.sweeps}
+    swept = {real_path(folder) for found in inventories for folder in found.sweeps}
 
     def outside(kind: str) -> list[Path]:
         return _outside(swept, [place for found in inventories for place in found.measurements.get(kind, ())])
@@ -54,5 +55,5 @@ def gather_everything(
 
 def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:
     """The folders, each once, that are not in a sweep, whose table shows what they found."""
-    distinct = {folder.resolve(): folder for folder in folders}
+    distinct = {real_path(folder): folder for folder in folders}
     return [folder for place, folder in distinct.items() if sweeps.isdisjoint(place.parents)]

@@ -3,7 +3,6 @@
 import errno
 import math
 import os
-import secrets
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
@@ -18,6 +17,7 @@ from reports.page.page import build_page
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
+from reports.text.whole import drafted
 
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
@@ -95,18 +95,13 @@ def _short(value: Any) -> Any:
 
 
 def write_whole(output: Path, text: str) -> Path:
-    """Write beside `output` and rename, so that a reader never sees half a file."""
+    """Write text as a whole, so that a reader never sees half a file; a device or a pipe is written to."""
     if not output.parent.is_dir():
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
         )
-    draft = output.with_name(f".{output.name}.{secrets.token_hex(4)}.partial")
-    try:
-        with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
-            file.write(text)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(output)
-    finally:
-        draft.unlink(missing_ok=True)
+    with drafted(output) as draft, draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
     return output

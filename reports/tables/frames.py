@@ -9,6 +9,7 @@ import pandas as pd
 from reports.facts.facts import SetFacts
 from reports.tables.columns import Column, columns_of, make_frame, record_frame
 from reports.tables.records import EvaluationRow, FindingRow, ReportDocument, RunRow, SetRow
+from reports.text.whole import drafted
 
 CONFIGURATION = columns_of(SetRow)[0]
 SET_COLUMNS = columns_of(SetRow)
@@ -67,11 +68,8 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
     folder.mkdir(exist_ok=True)
     paths = []
     for name, frame in frames.items():
-        path, draft = folder / f"{name}.parquet", folder / f".{name}.parquet.partial"
-        try:
+        path = folder / f"{name}.parquet"
+        with drafted(path, ".parquet") as draft:
             frame.to_parquet(draft, index=False)
-            draft.replace(path)
-        finally:
-            draft.unlink(missing_ok=True)
         paths.append(path)
     return tuple(paths)

@@ -17,7 +17,7 @@ from rules.logs.text import printable
 from rules.official.opinion import OnProgress
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.others import WHY_NOT_JUDGED, OtherSet
-from rules.tree.result_set import ResultSet
+from rules.tree.result_set import ResultSet, real_path
 from rules.tree.submission import Round, Submission, Target, find_targets
 
 MANY_LOGS = 1000
@@ -66,12 +66,12 @@ def judge_levels(
     inventory: Inventory, judged: Sequence[JudgedSet], benchmark_file: str | Path | None = None
 ) -> tuple[Verdict, ...]:
     """Return the verdicts on the submissions and rounds of an inventory, whose sets with logs are judged already."""
-    by_folder = {part.result_set.folder.resolve(): part for part in judged}
+    by_folder = {real_path(part.result_set.folder): part for part in judged}
     return tuple(
         _assemble(
             target,
             (
-                by_folder.get(unit.folder.resolve()) or judge_set(unit, benchmark_file, is_one_of_many=True)
+                by_folder.get(real_path(unit.folder)) or judge_set(unit, benchmark_file, is_one_of_many=True)
                 for unit in _units(target)
                 if isinstance(unit, ResultSet)
             ),

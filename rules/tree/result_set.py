@@ -72,9 +72,14 @@ def read_result_folder(folder: Path, start: Path, entries: Iterable[os.DirEntry[
     return _result_set(folder, tuple(logs), tuple(unread), tuple(strays[:MAX_STRAY_NAMES]))
 
 
+def real_path(path: Path) -> Path:
+    """Follow all links. One that leads to itself is left as it is; Path.resolve raises RuntimeError for it."""
+    return Path(os.path.realpath(path))
+
+
 def leads_out(path: Path, top: Path) -> bool:
     """Return whether `path`, all links followed, is outside `top`."""
-    return not path.resolve().is_relative_to(top.resolve())
+    return not real_path(path).is_relative_to(real_path(top))
 
 
 def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:

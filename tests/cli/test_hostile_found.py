@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+import stat
 import subprocess
 import sys
 from collections.abc import Callable
@@ -218,3 +219,32 @@ def test_a_pipe_in_place_of_a_process_s_folder_is_removed_and_not_waited_for(
     os.mkfifo(folder / "extra" / "throughput_3")
     code, _, err = command("resume", folder, "-q")
     assert code == 0 and (folder / "extra" / "throughput_3").is_dir(), err
+
+
+@pytest.mark.parametrize("arguments", [("report", "--no-second-opinion"), ("report", "--format", "csv"), ("system",)])
+def test_no_verb_replaces_the_device_that_it_is_given_as_output(
+    command: CommandLine, tree: Path, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    device = tmp_path / "null.json"
+    try:
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        device.symlink_to("/dev/null")
+    is_link = device.is_symlink()
+    code, _, err = command(arguments[0], *([tree] if arguments[0] == "report" else []), *arguments[1:], "-o", device)
+    assert code == 0, err
+    assert device.is_symlink() == is_link and stat.S_ISCHR(device.stat().st_mode)
+
+
+@pytest.mark.parametrize("verb", ["run", "report", "package", "history", "plan"])
+def test_a_folder_below_a_link_to_itself_is_no_place(
+    command: CommandLine, workers: FastWorkers, tree: Path, tmp_path: Path, verb: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    place = tmp_path / "loop" / "x"
+    arguments: dict[str, list[object]] = {
+        "run": ["dlrm_tiny", "--data", place], "report": [tree, "-o", place], "history": [place],
+        "package": [tree, "--submitter", "Example", "-o", place], "plan": ["dlrm_tiny", "--no-measure", "-c", place],
+    }  # fmt: skip
+    code, _, err = command(verb, *arguments[verb])
+    assert code in (2, 3, 8) and "internal error" not in err, err

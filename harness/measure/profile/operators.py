@@ -11,6 +11,7 @@ from torch.profiler import ProfilerActivity
 
 from harness.measure.profile.steps import ProfiledWorkload
 from harness.measure.throughput import train_steps
+from reports.text.whole import drafted
 from rules.records.profile import MeasuredOperators, OperatorRecord
 
 NUM_SHOWN = 15
@@ -40,13 +41,8 @@ def profile_operators(
 
 def write_trace(export: Callable[[str], Any], path: Path) -> None:
     """Write by one rename; the draft keeps the ending, by which the profiler decides to compress."""
-    suffix = ".json.gz" if path.name.endswith(".gz") else ".json"
-    draft = path.with_name(f".{path.name}.partial{suffix}")
-    try:
+    with drafted(path, ".json.gz" if path.name.endswith(".gz") else ".json") as draft:
         export(str(draft))
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
 
 
 class _Ranges:

@@ -1,0 +1,46 @@
+"""Write a file so that no reader meets half of it, wherever its name leads. For all that writes what a user named."""
+
+import os
+import secrets
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+@contextmanager
+def drafted(path: Path, suffix: str = "", *, name: str | None = None) -> Iterator[Path]:
+    """Give a place for a draft, whose name ends in `suffix`, that takes the place of `path` by one rename afterwards.
+
+    `name` is the draft's where one that a killed process left shall be written over; by default no two have the same.
+    Links are followed: what they lead to is written, and they stay. A device or a pipe is never replaced: it is
+    written to, once the draft is whole. An error inside leaves no draft. Raises OSError where `path` cannot be
+    written.
+    """
+    target = _file_to_replace(path)
+    if target is None:
+        with tempfile.TemporaryDirectory(prefix="dlrmbench-draft-") as folder:
+            draft = Path(folder) / f"draft{suffix}"
+            yield draft
+            with draft.open("rb") as source, path.open("wb") as sink:
+                shutil.copyfileobj(source, sink)
+        return
+    draft = target.with_name(name or f".{secrets.token_hex(8)}.partial{suffix}")
+    try:
+        yield draft
+        draft.replace(target)
+    finally:
+        draft.unlink(missing_ok=True)
+
+
+def _file_to_replace(path: Path) -> Path | None:
+    """The regular file, there or not, that `path` leads to; None for what is no file."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:  # nothing, or a link to what is not there yet
+        mode = stat.S_IFREG
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):
+        return None
+    return Path(os.path.realpath(path)) if path.is_symlink() else path

@@ -1,0 +1,84 @@
+"""Files that a user named: written whole, through links, into devices and pipes, never in their place."""
+
+import errno
+import os
+import stat
+import threading
+from pathlib import Path
+
+import pytest
+
+from reports.text.whole import drafted
+
+
+def write(path: Path, text: str) -> None:
+    with drafted(path) as draft:
+        draft.write_text(text)
+
+
+def test_a_file_is_replaced_by_one_rename(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with drafted(path) as draft:
+        draft.write_text("new")
+        assert path.read_text() == "old"
+    assert path.read_text() == "new" and list(tmp_path.iterdir()) == [path]
+
+
+def test_an_error_leaves_the_old_file_and_no_draft(tmp_path: Path) -> None:
+    path = tmp_path / "a"
+    path.write_text("old")
+    with pytest.raises(ValueError, match="stop"), drafted(path) as draft:
+        draft.write_text("half")
+        raise ValueError("stop")
+    assert path.read_text() == "old" and list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_stays_and_what_it_leads_to_is_written(tmp_path: Path, exists: bool) -> None:
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    if exists:
+        (folder / "there").write_text("old")
+    link = tmp_path / "link"
+    link.symlink_to("elsewhere/there")
+    write(link, "new")
+    assert link.is_symlink() and (folder / "there").read_text() == "new"
+    assert list(folder.iterdir()) == [folder / "there"]
+
+
+def test_a_link_to_itself_is_an_error(tmp_path: Path) -> None:
+    link = tmp_path / "loop"
+    link.symlink_to("loop")
+    with pytest.raises(OSError) as refused:
+        write(link, "x")
+    assert refused.value.errno == errno.ELOOP and link.is_symlink()
+
+
+def test_a_pipe_gets_all_of_it_and_stays(tmp_path: Path) -> None:
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    received: list[str] = []
+    reader = threading.Thread(target=lambda: received.append(pipe.read_text()))
+    reader.start()
+    write(pipe, "x" * 100_000)
+    reader.join()
+    assert received == ["x" * 100_000] and stat.S_ISFIFO(pipe.lstat().st_mode)
+
+
+def test_a_device_stays(tmp_path: Path) -> None:
+    """A node as /dev/null is where one may be made, else a link to it."""
+    device = tmp_path / "null"
+    try:
+        os.mknod(device, 0o666 | stat.S_IFCHR, os.makedev(1, 3))
+    except PermissionError:
+        device.symlink_to("/dev/null")
+    before = device.lstat()
+    write(device, "x")
+    assert stat.S_ISCHR(device.stat().st_mode) and device.lstat().st_ino == before.st_ino
+    assert list(tmp_path.iterdir()) == [device]
+
+
+def test_a_folder_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(IsADirectoryError):
+        write(tmp_path, "x")
