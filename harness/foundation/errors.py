@@ -67,7 +67,12 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.INPUT
     if isinstance(error, RuntimeError | ImportError) and is_starved(str(error)):
         return ExitCode.RESOURCES
-    return ExitCode.INPUT if isinstance(error, RecursionError) else None
+    return ExitCode.INPUT if isinstance(error, RecursionError) or _is_loop_of_links(error) else None
+
+
+def _is_loop_of_links(error: BaseException) -> bool:
+    """Recognise what Path.resolve raises before Python 3.13; later it is an OSError like any other."""
+    return isinstance(error, RuntimeError) and str(error).startswith("Symlink loop from ")
 
 
 def is_starved(words: str) -> bool:
@@ -102,6 +107,8 @@ def message_of(error: BaseException) -> str:
     """Return one message for the user, with the place and a remedy where the error itself names none."""
     if isinstance(error, MemoryError):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
+    if _is_loop_of_links(error):
+        return f"{str(error).removeprefix('Symlink loop from ')}: Too many levels of symbolic links."
     if isinstance(error, RecursionError):
         return "something that was read, or a folder, is nested too deep."
     if isinstance(error, OSError) and error.strerror:

@@ -15,7 +15,7 @@ from sweep_builder import FastWorkers, use_fast_workers
 from waiting import HANG_S
 
 from harness.cli import cli
-from harness.foundation.errors import ExitCode, exit_code_of
+from harness.foundation.errors import ExitCode, exit_code_of, message_of
 from harness.launch.process import WorkerEnd, explain_end, remove_empty_cache
 from rules.records.run_set import PreflightCheck
 
@@ -123,6 +123,23 @@ def test_a_closed_standard_stream_is_no_defect(closing: str, tmp_path: Path) -> 
     )
     subprocess.run(["sh", "-c", f'"{sys.executable}" -c "{probe}" {closing}'], cwd=tmp_path, check=True)
     assert (tmp_path / "file").read_text() == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    ["check {}", "score {}", "report {}", "compare {} {}", "diff {} {}", "history {}", "resume {}", "resume {} -n 9",
+     "package {} --submitter A -o out", "run dlrm_tiny --data {} -q", "profile dlrm_tiny --data {} -q"],
+)  # fmt: skip
+@pytest.mark.parametrize("name", ["loop", "a" * 300])
+def test_a_link_to_itself_and_a_name_that_is_too_long_are_input_errors(
+    words: str, name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    done = CliRunner().invoke(cli, words.format(name, name).split())
+    assert done.exception is not None and exit_code_of(done.exception) == ExitCode.INPUT, repr(done.exception)
+    assert message_of(done.exception).strip().count("\n") == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["loop"]
 
 
 def test_a_system_without_threads_or_memory_left_is_out_of_resources() -> None:
