@@ -12,6 +12,7 @@ from rules.official.opinion import OnProgress
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
 from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.others import OtherSet
 from rules.tree.result_set import real_path
 
 
@@ -23,6 +24,8 @@ class Gathered:
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     measured: Sequence[MeasuredSet] = ()
+    others: Sequence[OtherSet] = ()
+    """Of MLPerf's other benchmarks, which are counted and not shown."""
 
 
 def gather_everything(
@@ -50,7 +53,8 @@ def gather_everything(
     if not (sets or sweeps or profiles or known):
         for found in inventories:
             found.require_result_sets()
-    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=known)
+    others = {real_path(other.path): other for found in inventories for other in found.others}
+    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=known, others=tuple(others.values()))
 
 
 def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:

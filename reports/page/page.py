@@ -1,6 +1,6 @@
 """From the facts of all sets to the whole page: groups of comparable results, each with all its parts."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -22,6 +22,7 @@ from reports.page.sections.sweep import sweep_section
 from reports.page.sections.verdict import badge, headline, tags
 from reports.text.formatting import plural, printable
 from rules.scoring.comparable import why_not_comparable
+from rules.tree.others import count_others
 
 
 def build_page(
@@ -53,7 +54,7 @@ def build_page(
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     return PageView(
         title=printable(title, 200) if title else head,
-        dek=_dek(sets, groups, titled=title is not None, head=head),
+        dek=_dek(gathered, groups, title_is_given=title is not None, head=head),
         badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),
         groups=views,
@@ -113,17 +114,28 @@ def _group_view(
     groups: Sequence[Sequence[SetFacts]], index: int, baseline: SetFacts | None, order: Order
 ) -> GroupView:
     group, id_ = in_order(groups[index], order), f"group{index + 1}"
+    status_lines = (standing_line([facts.standing for facts in group]), *_why_apart(groups, index))
     wanted = (facts for facts in group if baseline is not None and facts.index == baseline.index)
     base = next(wanted, groups[index][0])
     comparisons = compare_group(group, base)
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
-        status_line=standing_line([facts.standing for facts in group]),
+        status_line=" ".join(status_lines),
         has_several=len(group) > 1,
         sections=group_sections(group, base, comparisons, id_, order),
         finding=answer(group, comparisons),
     )
+
+
+def _why_apart(groups: Sequence[Sequence[SetFacts]], index: int) -> Iterator[str]:
+    """What keeps a group apart from the first one of the same benchmark and division."""
+    first = groups[index][0]
+    name = f"{first.benchmark}{_division(first)}"
+    twin = next((group[0] for group in groups[:index] if f"{group[0].benchmark}{_division(group[0])}" == name), None)
+    if twin is not None and first.first_run and twin.first_run:
+        why = why_not_comparable(first.first_run, twin.first_run) or "one of them is not comparable with all others"
+        yield f"Not in one table with {twin.label}: {printable(why)}."
 
 
 def _division(facts: SetFacts) -> str:
@@ -132,15 +144,18 @@ def _division(facts: SetFacts) -> str:
     return f", {printable(first.division, 40)} division" if first and first.division else ""
 
 
-def _dek(sets: Sequence[SetFacts], groups: Sequence[Sequence[SetFacts]], *, titled: bool, head: str) -> str:
-    parts = [f"{head}."] if titled else []
-    if len(sets) == 1:
-        facts = sets[0]
+def _dek(gathered: Gathered, groups: Sequence[Sequence[SetFacts]], *, title_is_given: bool, head: str) -> str:
+    """What is said below the title."""
+    parts = [f"{head}."] if title_is_given else []
+    if len(gathered.sets) == 1:
+        ((facts,),) = groups
         seeds = {run.result.seed for run in facts.runs if run.result.seed is not None}
         sown = " with different seeds" if len(seeds) == len(facts.runs) > 1 else ""
         parts.append(f"{facts.label}: {plural(len(facts.runs), 'run')}{sown}.")
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
+    if gathered.others:
+        parts.append(f"Not on this page: {count_others(gathered.others)} that dlrmbench does not judge.")
     return " ".join(parts)
 
 

@@ -317,6 +317,15 @@ def test_own_and_published_scores_of_one_group_have_marks_of_their_own(tmp_path:
     assert {row[0].text: "unverified" in row[2].sub for row in cells} == {"Org · example": False, "mine": True}
 
 
+def test_groups_of_one_benchmark_say_what_keeps_them_apart(tmp_path: Path) -> None:
+    for name, train_samples in (("a", 327_680), ("b", 400_000)):
+        runs = [with_record(records, "train_samples", value=train_samples) for records in TINY_RUNS]
+        write_run_set(tmp_path / name, runs=runs)
+    page = render(tmp_path)
+    assert "dlrm_tiny, closed division (2)" in page.text
+    assert page.text.count("Not in one table with a: different training samples: 400000 and 327680.") == 1
+
+
 def test_the_same_results_at_the_same_moment_make_the_same_page(tmp_path: Path) -> None:
     sets = gather([write_run_set(tmp_path / "set")], second_opinion=False)
     assert render_report(Gathered(sets=sets), now=NOW) == render_report(Gathered(sets=sets), now=NOW)
