@@ -231,6 +231,17 @@ def is_trained_samples(value: object, epochs: float, size: int) -> bool:
     return number is not None and math.isclose(number, epochs * size, rel_tol=_ROUNDING)
 
 
+def epochs_by_samples(log: RunLog, benchmark: Benchmark) -> float | None:
+    """Return the epochs that a log of a round before 3.0 trained by its train_samples, where they contradict
+    epoch_num; None where they agree, or train_samples is the dataset's size."""
+    number, epochs = as_number(log.value(keys.TRAIN_SAMPLES)), epochs_trained(log, benchmark)
+    size = benchmark.data_samples(keys.TRAIN_SAMPLES)
+    if number is None or epochs is None or size is None or not may_log_trained_samples(benchmark):
+        return None
+    agree = is_trained_samples(number, epochs, size) or abs(number - size) <= MOST_LEFT_OUT * size
+    return None if agree else number / size
+
+
 def dataset_samples(log: RunLog, benchmark: Benchmark | None) -> int | None:
     """Return the size of the training data: train_samples, or the definition's where a log of a round before 3.0 may
     say what was trained instead. In Open, which is free in its data, only where the log does say that."""

@@ -129,7 +129,7 @@ CASES = [
         write_good=older_set,
         file="result_0.txt",
         line=87,
-        also=frozenset({"SU101"}),
+        also=frozenset({"RC101", "SU101"}),
         is_error=False,
     ),
 ]

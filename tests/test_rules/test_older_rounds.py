@@ -58,6 +58,19 @@ def test_statistics_of_several_blocks_are_no_total() -> None:
     assert problem.found == str(3793 * 19 * 27_648)
 
 
+@pytest.mark.parametrize(("batch", "said"), [(BATCH, None), (27_648, "a mean of 1.4666 epochs"), (51_200, None)])
+def test_set_that_would_not_pass_by_train_samples_is_a_warning(batch: int, said: str | None, tmp_path: Path) -> None:
+    """Judged by epoch_num, as the official checker does: 1.95 epochs. At 51200 of 55296 it passes by both."""
+    (verdict,) = check_paths([older_set(tmp_path, batch)], second_opinion=False)
+    found = [finding for finding in verdict.findings if finding.code == "RC101"]
+    assert verdict.outcome == "valid" and [finding.found for finding in found] == ([] if said is None else [said])
+    for finding in found:
+        assert finding.severity == "warning"
+        assert finding.message == "by train_samples the set would converge faster than the reference allows"
+        assert finding.expected == "at least 1.7228 epochs"
+        assert finding.remedy == "Show which is right: train_samples, or epoch_num, by which the set is judged."
+
+
 def test_less_than_a_hundredth_off_is_the_dataset_with_something_left_out() -> None:
     """Whatever was trained: evaluation 19 of 20 is not 0.95 of that number."""
     log = to_log(with_record(trained_samples(RECORDS), keys.TRAIN_SAMPLES, value=SIZE - 10**6))

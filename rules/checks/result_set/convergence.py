@@ -8,6 +8,8 @@ from pathlib import Path
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.records.codec import Record, decode
+from rules.scoring.rcp import olympic
+from rules.scoring.results import epochs_by_samples
 
 _FACTOR_TOLERANCE = 1e-9
 _PARAMETERS = "package_checker_params"
@@ -45,7 +47,8 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     the reference at this batch size. The arithmetic is the official tool's, by which scores are published, also where
     the rule's text reads otherwise: the deviation is that of all reference runs (the rule's example leaves out the
     fastest and slowest), and pruning steps over the point behind one that it removed (mlcommons/logging#368).
-    Own benchmarks: a warning, since the test rejects one good set in twenty."""
+    Own benchmarks: a warning, since the test rejects one good set in twenty. Where train_samples contradicts the
+    epoch_num by which the test goes (HP103), it is a warning that the set would not pass by train_samples."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit
@@ -57,6 +60,35 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
             expected = f"at least {_amount(point.min_epochs, unit)}, by a reference of {_amount(point.mean, unit)}"
         what += _bypass(subject)
         yield Problem(what, found=found, expected=expected, severity="warning" if subject.is_own else "error")
+
+    elif (
+        convergence is not None
+        and (point := convergence.point) is not None
+        and (mean := _mean_by_samples(subject)) is not None
+        and mean < point.min_epochs
+    ):
+        yield Problem(
+            "by train_samples the set would converge faster than the reference allows",
+            found=f"a mean of {_amount(mean, convergence.unit)}",
+            expected=f"at least {_amount(point.min_epochs, convergence.unit)}",
+            severity="warning",
+            remedy="Show which is right: train_samples, or epoch_num, by which the set is judged.",
+        )
+
+
+def _mean_by_samples(subject: SetSubject) -> float | None:
+    """The Olympic mean of epochs to converge by train_samples; None where no log's contradict its epoch_num."""
+    benchmark = subject.benchmark
+    if benchmark is None or subject.is_ours:
+        return None
+    counted = [epochs_by_samples(log, benchmark) for log in subject.logs]
+    if all(epochs is None for epochs in counted):
+        return None
+    epochs = [
+        (run.epochs_to_converge if other is None else other) if run.converged else None
+        for run, other in zip(subject.runs, counted, strict=True)
+    ]
+    return olympic([math.inf if each is None else each for each in epochs]) + benchmark.quality.first_epoch_num
 
 
 def _amount(number: float, unit: str) -> str:
