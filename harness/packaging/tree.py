@@ -14,6 +14,8 @@ from rules.logs.text import printable
 from rules.tree.result_set import real_path
 
 SUMS_FILE = "SHA256SUMS"
+_BACKSLASH = "\\"
+_ESCAPED = str.maketrans({_BACKSLASH: r"\\", "\n": r"\n", "\r": r"\r"})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -58,9 +60,15 @@ class Tree:
             self.add(f"{folder}/{inner}", content)
 
     def write_sums(self) -> None:
-        """Write SHA256SUMS beside the submission, for sha256sum --check."""
-        lines = [f"{digest}  {inner}\n" for inner, digest in sorted(self.sums.items())]
-        (self.draft / SUMS_FILE).write_text("".join(lines), encoding="utf-8")
+        """Write SHA256SUMS beside the submission, for sha256sum --check: names of any bytes, a line for each."""
+        lines = [_sums_line(digest, inner) for inner, digest in sorted(self.sums.items())]
+        (self.draft / SUMS_FILE).write_text("".join(lines), encoding="utf-8", errors="surrogateescape")
+
+
+def _sums_line(digest: str, name: str) -> str:
+    """As sha256sum writes it: a name that holds a line break is escaped, and the line begins with a backslash."""
+    escaped = name.translate(_ESCAPED)
+    return f"{'' if escaped == name else _BACKSLASH}{digest}  {escaped}\n"
 
 
 def _digest(content: str | Path) -> str:
