@@ -196,8 +196,9 @@ def resume(
     from harness.run_sets.sweep import is_sweep
 
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
-    if not is_sweep(folder) and (other := describe_other_code(folder, open_run_set(folder)[1])):
-        click.echo(f"warning: {other} The set will hold runs of both.", err=True)
+    parts = sorted(path.parents[1] for path in folder.glob("*/extra/run_set.json")) if is_sweep(folder) else [folder]
+    if other := next(filter(None, (describe_other_code(part, open_run_set(part)[1]) for part in parts)), None):
+        click.echo(f"warning: {other} What is resumed will hold runs of both.", err=True)
     if num_runs is not None:
         grow(folder, num_runs)
     if is_sweep(folder):

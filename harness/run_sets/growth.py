@@ -1,6 +1,5 @@
 """Sets that grow: to a number that is asked for (`resume --runs`), or until they are precise (`run --until`)."""
 
-import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -91,6 +90,8 @@ def _grow_set(folder: Path, num_runs: int) -> None:
 def complete_and_grow(folder: Path, *, quiet: bool = False, on_growth: Callable[[int], None]) -> RunSet:
     """Run what is missing; then, of a set that grows until it is precise, run by run until it is, or at its end.
 
+    It ends, too, with a run that did not converge.
+
     `on_growth` is called with the number of runs that the set is about to have. Raises HarnessError when an attempt
     is interrupted.
     """
@@ -108,5 +109,7 @@ def _next_length(run_set: RunSet, record: RunSetRecord) -> int | None:
         return None
     benchmark = load_benchmark(run_set.definition)
     runs = [read_run_result(read_log(run_set.result(index)), benchmark) for index in range(record.num_runs)]
-    times_s = [run.time_to_train_s or math.inf if run.converged else math.inf for run in runs]
-    return None if is_narrow(times_s, until.width, until.min_runs) else record.num_runs + 1
+    times_s = [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s]
+    if len(times_s) < len(runs) or is_narrow(times_s, until.width, until.min_runs):
+        return None  # a run without a time leaves a mean that no further run makes known
+    return record.num_runs + 1

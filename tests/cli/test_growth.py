@@ -3,6 +3,7 @@
 import json
 import shutil
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,6 +12,7 @@ import numpy as np
 import pytest
 from click.testing import CliRunner, Result
 from records_builder import run_set_content
+from scripted_workload import ScriptedWorkload
 from sweep_builder import FastWorkers, use_fast_workers
 
 from harness.cli import cli
@@ -179,6 +181,21 @@ def test_a_set_that_never_becomes_precise_ends_at_its_most_runs(
     done = run("--until", "0.01", "--max-runs", 7, "-q")
     assert done.exit_code == 0, done.output
     assert open_run_set(the_set(tmp_path))[1].num_runs == 7
+
+
+def test_a_set_with_a_run_that_did_not_converge_does_not_grow(
+    run: Run, workers: UnevenWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No number of further runs makes its mean known."""
+    monkeypatch.setattr("sweep_builder.ScriptedWorkload", partial(fail_third, workers))
+    done = run("--until", "1%", "-q")
+    assert done.exit_code == 0, done.output
+    assert open_run_set(the_set(tmp_path))[1].num_runs == 5
+    assert "none: a run did not converge" in " ".join(done.output.split())
+
+
+def fail_third(workers: UnevenWorkers, benchmark: Any, qualities: list[float], **options: Any) -> ScriptedWorkload:
+    return ScriptedWorkload(benchmark, [0.6, 0.5] if len(workers.launches) == 3 else qualities, **options)
 
 
 @pytest.mark.parametrize(
