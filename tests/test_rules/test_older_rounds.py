@@ -3,7 +3,7 @@
 from pathlib import Path
 
 import pytest
-from log_builder import make_records, make_runs, to_log, with_record
+from log_builder import make_records, make_runs, to_log, with_record, write_set
 from published_round_cases import BATCH, DLRM, SIZE, older_set, trained_samples
 
 from rules.benchmarks.loader import load_benchmark
@@ -114,6 +114,16 @@ def test_open_is_free_in_its_data_and_keeps_the_size_that_it_logs() -> None:
     assert dataset_samples(to_log(trained), DLRM) == SIZE
     assert dataset_samples(to_log(with_record(trained, keys.TRAIN_SAMPLES, value=10**9)), DLRM) == 10**9
     assert dataset_samples(to_log(with_record(trained, keys.TRAIN_SAMPLES, value="")), DLRM) is None
+
+
+@pytest.mark.parametrize("last", [1_000_000_000, 2_000_000_000])
+def test_open_runs_of_one_set_have_one_dataset(last: int, tmp_path: Path) -> None:
+    runs = [trained_samples(records, division="open") for records in make_runs(DLRM, ours=False)]
+    sizes = [1_000_000_000] * 4 + [last]
+    runs = [with_record(run, keys.TRAIN_SAMPLES, value=size) for run, size in zip(runs, sizes, strict=True)]
+    write_set(tmp_path / "training_results_v2.1" / "Example", DLRM, runs, ours=False)
+    (verdict,) = check_paths([tmp_path / "training_results_v2.1"], second_opinion=False)
+    assert ("RS104" in {finding.code for finding in verdict.findings}) is (last != sizes[0])
 
 
 def test_from_round_3_on_and_in_our_own_logs_train_samples_is_the_size() -> None:

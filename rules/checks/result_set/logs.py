@@ -103,8 +103,8 @@ def runs_differ(subject: SetSubject) -> Iterator[Problem]:
 def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     """Benchmark, version, definition, dataset, division, organisation, platform and every hyperparameter are equal in
     all logs of a set; the status too, but a difference there is only a warning. Where the set's benchmark is known,
-    a log of another one is ST110's finding, and before round 3.0 train_samples, which may be what was trained, is
-    HP103's."""
+    a log of another one is ST110's finding. Before round 3.0 train_samples may be what was trained, and differ where
+    the dataset does not; HP103 looks at it."""
     same = [
         keys.SUBMISSION_BENCHMARK, keys.SUBMISSION_DIVISION, keys.BENCHMARK_VERSION, keys.DEFINITION_SHA256,
         keys.DATASET_SHA256, keys.QUALITY_TARGET, keys.TRAIN_SAMPLES, keys.EVAL_SAMPLES, keys.GLOBAL_BATCH_SIZE,
@@ -116,7 +116,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
     }
     if subject.benchmark is not None:
         same.remove(keys.SUBMISSION_BENCHMARK)
-        if may_log_trained_samples(subject.benchmark) and not subject.is_ours:
+        sizes = {run.train_samples for run in subject.runs} - {None}
+        if may_log_trained_samples(subject.benchmark) and not subject.is_ours and len(sizes) < 2:
             same.remove(keys.TRAIN_SAMPLES)
     for key in (*same, *sorted(optimizer - set(same))):
         yield from _disagreement(subject, key, "error")
