@@ -50,6 +50,7 @@ def run(
     from harness.run_sets.finish import finish_set
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set
+    from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, resolve_for
     from harness.run_sets.runner import RunRequest, complete_set, start_set
 
@@ -82,6 +83,7 @@ def run(
         quiet=quiet,
     )
     folder = start_set(config, prepared, request).folder
+    link_latest(folder)
     if kind.is_scored:
         complete_set(folder, quiet=quiet)
         finish_set(folder)
@@ -114,6 +116,7 @@ def sweep(
     Runs that fail are recorded in sweep.json and leave the others alone; `report.html` in the folder shows all.
     """
     from harness.config.seeds import draw_base_seed
+    from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import complete_sweep, prepare_sweep, start_sweep
@@ -149,6 +152,7 @@ def sweep(
         quiet=quiet,
     )
     folder = start_sweep(read, configurations, request)
+    link_latest(folder)
     complete_sweep(folder, quiet=quiet)
     render(folder, output=folder / "report.html")
     return folder

@@ -77,12 +77,13 @@ def compare(
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
     BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', names of
-    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may
-    hold several. Verdicts are 'faster', 'slower', 'no difference shown' and
-    'inconclusive', which takes more runs; quality is compared by differences of AUC and is 'better' or 'worse'. A
-    regression is a slower time to train, or an inconclusive one with a slower factor while neither convergence nor
-    throughput is faster, or a worse quality. Runs that share seeds are compared in pairs.
-    Other benchmarks, targets, data sets and divisions are refused (exit 2).
+    sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be
+    several. Verdicts are 'faster', 'slower', 'no difference shown' and 'inconclusive', which takes more runs;
+    quality is compared by differences of AUC and is 'better' or 'worse'. A regression is a slower time to train, or
+    an inconclusive one with a slower factor while neither convergence nor throughput is faster, or a worse quality.
+    Runs that share seeds are compared in pairs; where each pair converges after as many samples, it is 'identical'.
+    Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
+    refused (exit 2).
     """
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparison_document, comparison_frame

@@ -14,6 +14,7 @@ from harness.cli.options import (
     STRICT_ENV,
     TIMEOUT,
     Configured,
+    ResultPath,
     collect_overrides,
     configuration,
     output_option,
@@ -167,7 +168,7 @@ def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") ->
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path))
+@click.argument("folder", type=ResultPath())
 @click.option("--model", "models", multiple=True, help="A model of the set that another package provides.")
 @click.option(
     "--implementation",
@@ -178,9 +179,15 @@ def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") ->
 @click.option(
     "-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs that it then holds in all, no fewer."
 )
+@form_option("table", "json", text="What stdout says at the end, as of 'run' and 'sweep'.")
 @QUIET
 def resume(
-    folder: Path, models: tuple[str, ...], implementations: tuple[str, ...], num_runs: int | None, quiet: bool
+    folder: Path,
+    models: tuple[str, ...],
+    implementations: tuple[str, ...],
+    num_runs: int | None,
+    form: str,
+    quiet: bool,
 ) -> None:
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept.
 
@@ -202,11 +209,11 @@ def resume(
     if num_runs is not None:
         grow(folder, num_runs)
     if is_sweep(folder):
-        complete_and_show(folder, quiet=quiet)
+        complete_and_show(folder, form=form, quiet=quiet)
     if find_kind(open_run_set(folder)[1].kind).min_processes > 1:
-        measure_and_show(folder, quiet=quiet)
+        measure_and_show(folder, form=form, quiet=quiet)
     else:
-        complete_and_finish(folder, quiet=quiet)
+        complete_and_finish(folder, form=form, quiet=quiet)
 
 
 def complete_and_finish(folder: Path, *, form: str = "table", quiet: bool) -> None:

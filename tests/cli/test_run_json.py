@@ -80,3 +80,12 @@ def test_a_folder_is_taken_once_though_latest_leads_to_it(run: Run, tmp_path: Pa
     assert command("report", *paths, "--format", "csv", "--no-second-opinion")[1].count("\ndlrm_tiny-") == 10
     base, *others = paths
     assert command("compare", base, *others)[1].count(" against ") == 1
+
+
+def test_what_resume_completes_by_name_is_said_in_the_same_form(run: Run, tmp_path: Path) -> None:
+    first = json.loads(run("--name", "base", "-n", "3", "--format", "json").stdout)
+    words = ["resume", "latest", "--runs", "5", "--format", "json"]
+    done = CliRunner(env={"DLRMBENCH_OUTPUT": "out"}).invoke(cli, words)
+    grown = json.loads(done.stdout)
+    assert (first["num_runs"], grown["num_runs"]) == (3, 5)
+    assert grown["folder"] == first["folder"] and grown["verdict"] == "valid" and grown["score_s"] > 0

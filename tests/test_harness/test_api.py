@@ -89,7 +89,7 @@ def test_a_sweep_has_a_set_per_combination_and_a_page(workers: FastWorkers, tmp_
         ("train.global_batch_size", ["256", "512"]), ("runtime.threads", ["1", "2"]),
     ]  # fmt: skip
     assert len(workers.launches) == len(content["configurations"]) == 4
-    assert (folder / "report.html").is_file()
+    assert (folder / "report.html").is_file() and (folder.parent / "latest").resolve() == folder.resolve()
     first = next(path for path in sorted(folder.iterdir()) if path.name.startswith("01-"))
     assert len(api.compare(first, folder)["new"].unique()) == 3
 
