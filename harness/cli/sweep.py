@@ -158,13 +158,13 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
     from harness.run_sets.sweep import Progress, complete_sweep
     from reports.comparison.sweep import read_sweep_facts
     from reports.page.report import write_report
-    from reports.text.formatting import duration
+    from reports.text.formatting import rough_duration
 
     def on_run(progress: Progress) -> None:
         if not quiet:
             of = f"[{progress.number}/{progress.total}]"
             run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
-            left = "" if progress.left_s is None else f", about {duration(progress.left_s)} left"
+            left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
             click.echo(f"{of} {progress.label}{run}{left}", err=True)
 
     try:

@@ -15,7 +15,7 @@ from harness.planning.plan import TimeEstimate, Work, estimate_time, make_schedu
 from harness.study import make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reports.statistics.intervals import MIN_RUNS
-from reports.text.formatting import duration, plural
+from reports.text.formatting import plural, rough_duration
 from rules.records.study import Parameter, StudyRecord
 
 _QUALITY_EVALUATIONS = 3
@@ -46,7 +46,7 @@ def plan_sweep(
         f"{plural(len(configs), 'configuration')} of {configs[0][1].benchmark.name}, {plural(num_runs, 'run')} each",
         configs[0][1],
         findings=(
-            f"{about} {duration(total_s)} in all{bound}: {processes}{unknown}.",
+            f"{about} {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
             *([few] if num_runs < MIN_RUNS else []),
         ),
         parameters=(

@@ -20,7 +20,7 @@ from reports.facts.profile import PROFILE_FILE
 from reports.facts.records import read_record
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import LogSummary
-from reports.text.formatting import printable
+from reports.text.formatting import printable, throughput_text
 from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
@@ -218,7 +218,7 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
 
 
 def _closing(sides: Sequence[Side]) -> str:
-    """'Fastest: threads=2 (21.4 k/s). Not distinguished from it: threads=4.'
+    """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4.'
 
     All others are compared with it, as one family of tests.
     """
@@ -239,7 +239,8 @@ def _closing(sides: Sequence[Side]) -> str:
     alike = [comparison.new for comparison in compared if comparison.verdict not in ("slower", "worse")]
     word, worse = ("Fastest", "slower") if factor.is_of_time else ("Best", "worse")
     rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
-    value = factor.show(math.exp(means[best]) if factor.is_ratio else means[best])
+    mean = math.exp(means[best]) if factor.is_ratio else means[best]
+    value = throughput_text(mean) if whole == "throughput" else factor.show(mean)
     return f"{word}: {sides[best].label} ({value}). {rest}"
 
 

@@ -59,6 +59,13 @@ def duration(value_s: float | None) -> str:
     return time_unit([value_s]).text(value_s)
 
 
+def rough_duration(value_s: float) -> str:
+    """About how long something will take, as people say it: '50 s', '12 min', '3.5 h'."""
+    if value_s < 100:
+        return f"{round(value_s)} s"
+    return f"{round(value_s / 60)} min" if value_s < 100 * 60 else f"{value_s / 3600:.1f} h"
+
+
 def count(value: float | None) -> str:
     """A whole number with thousands separated: '4,195,197,692'."""
     if value is None or not math.isfinite(value):

@@ -47,7 +47,7 @@ def test_a_dry_run_lists_every_configuration_with_its_time_and_makes_nothing(swe
     """20 steps after 10 to warm up take 60 s, and 2 configurations 5 processes each."""
     study = json.loads(sweep(*THREADS, "--dry-run", "--format", "json").stdout)
     assert [row[:2] for row in study["tables"][0]["rows"]] == [["threads=1", 60.0], ["threads=2", 60.0]]
-    assert study["findings"] == ["About 10.167 min in all: 10 processes."]
+    assert study["findings"] == ["About 10 min in all: 10 processes."]
     rows = sweep(*THREADS, "--dry-run", "--format", "csv").stdout.splitlines()
     assert rows == ["Configuration,Time,From", "threads=1,60.0,given", "threads=2,60.0,given"]
     assert not (tmp_path / "out").exists()
@@ -123,7 +123,7 @@ def test_where_all_others_are_slower_it_says_so_and_of_quality_which_is_best(
     sweep: Sweep, workers: FastWorkers, tmp_path: Path
 ) -> None:
     out = " ".join(sweep(*THREADS).stdout.split())
-    assert "Fastest: threads=2 (20" in out and "All others are slower." in out
+    assert "Fastest: threads=2 (20.0 k samples/s)." in out and "All others are slower." in out
     workers.auc = lambda spec: 0.75 + spec["tables"]["train"]["opt_base_learning_rate"] / 10
     done = sweep("--axis", "train.opt_base_learning_rate=0.03,0.06", "--quality", "1000")
     assert "Best: opt_base_learning_rate=0.06 (0.7" in " ".join(done.stdout.split())

@@ -73,3 +73,11 @@ def test_printable_is_one_visible_line_of_bounded_length(text: str, max_chars: i
     shown = f.printable(text, max_chars)
     assert len(shown) <= max_chars + 30
     assert not {unicodedata.category(char) for char in shown} & {"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"}
+
+
+@pytest.mark.parametrize(
+    ("value_s", "text"),
+    [(0.2, "0 s"), (50.4, "50 s"), (99.0, "99 s"), (100.0, "2 min"), (725.0, "12 min"), (12_600.0, "3.5 h")],
+)
+def test_a_rough_duration_has_no_more_digits_than_an_estimate(value_s: float, text: str) -> None:
+    assert f.rough_duration(value_s) == text
