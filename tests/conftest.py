@@ -29,9 +29,14 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 @pytest.fixture(autouse=True)
-def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """No setting of ours from outside; and what a command sets for its children ends with the test."""
+    before = dict(os.environ)
     for variable in [name for name in os.environ if name.startswith("DLRMBENCH_")]:
         monkeypatch.delenv(variable)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
 
 
 @pytest.fixture(autouse=True)

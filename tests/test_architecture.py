@@ -36,7 +36,7 @@ NUM_FILES_LIMIT = 15
 """Python files in a folder besides its __init__.py."""
 TOP_LEVEL = {
     ".ci", ".github", ".gitignore", ".gitlab-ci.yml", "CONTRIBUTING.md", "LICENSE", "MANIFEST.in", "Makefile",
-    "README.md", "harness", "pyproject.toml", "reference_models", "reports", "rules", "setup.py",
+    "README.md", "harness", "pyproject.toml", "reference_models", "reports", "rules",
     "tests",
 }  # fmt: skip
 HEAVY = {"torch", "pandas", "scipy", "numpy"}

@@ -1,7 +1,7 @@
 """Which code runs: a digest of the product's own files, the commit they come from, and how children find the same.
 
 The command line, the parents of runs and the runs themselves ask. An installed copy carries the commit it was built
-from in COMMIT_FILE, which the build writes (setup.py).
+from in COMMIT_FILE, which the build writes (harness/foundation/build_stamp.py).
 """
 
 import hashlib

@@ -1,17 +1,20 @@
-"""Stamp the commit that a copy is built from into it; all else about the build is in pyproject.toml."""
+"""Stamp the commit that a copy is built from into it: commands of the build, named in pyproject.toml.
+
+Imported by setuptools alone, by path and before anything is installed: no import of the product.
+"""
 
 import json
 import subprocess
 from pathlib import Path
+from typing import Any
 
-from setuptools import setup
 from setuptools.command.build_py import build_py
 from setuptools.command.sdist import sdist
 
 STAMP = Path("harness") / "commit.json"
 
 
-def describe_checkout():
+def describe_checkout() -> dict[str, Any] | None:
     """Return the commit of this folder, where it is a checkout of its own; None elsewhere."""
     if not Path(".git").exists():
         return None
@@ -25,7 +28,7 @@ def describe_checkout():
     return {"commit": commit, "commit_is_dirty": bool(changes)}
 
 
-def write_stamp(folder):
+def write_stamp(folder: str) -> None:
     """Write the stamp below `folder`; outside of a checkout, a source archive brings its own along."""
     stamp = describe_checkout()
     if stamp is not None:
@@ -35,7 +38,8 @@ def write_stamp(folder):
 class StampedBuild(build_py):
     """Copies the packages and stamps the copy; a checkout that is imported as it is has no need of a stamp."""
 
-    def run(self):
+    def run(self) -> None:
+        """Copy, then stamp."""
         super().run()
         if not self.editable_mode:
             write_stamp(self.build_lib)
@@ -44,9 +48,7 @@ class StampedBuild(build_py):
 class StampedArchive(sdist):
     """Makes the source archive, stamped like what is built of it."""
 
-    def make_release_tree(self, base_dir, files):
+    def make_release_tree(self, base_dir: str, files: list[str]) -> None:
+        """Lay the archive's tree out, then stamp it."""
         super().make_release_tree(base_dir, files)
         write_stamp(base_dir)
-
-
-setup(cmdclass={"build_py": StampedBuild, "sdist": StampedArchive})
