@@ -7,7 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
-from reports.document.glossary import GLOSSARY, footnotes, standing_line
+from reports.document.glossary import GLOSSARY, footnotes, registered, standing_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import Order, SetFacts, in_order, with_repeats
 from reports.facts.find import brief_name
@@ -155,7 +155,7 @@ def _dek(gathered: Gathered, groups: Sequence[Sequence[SetFacts]], *, title_is_g
     elif len(groups) > 1:
         parts.append(f"{plural(len(groups), 'problem')} that may not be compared with each other: one table each.")
     if gathered.others:
-        parts.append(f"Not on this page: {count_others(gathered.others)} that dlrmbench does not judge.")
+        parts.append(f"Not on this page: {registered(count_others(gathered.others))} that dlrmbench does not judge.")
     return " ".join(parts)
 
 

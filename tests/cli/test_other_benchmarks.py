@@ -154,7 +154,7 @@ def test_score_and_report_and_compare_leave_it_out(command: Command, other: Path
     page = tmp_path / "page.html"
     assert command("report", mixed, "--no-second-opinion", "-o", page)[0] == 0
     assert "llama" not in page.read_text() and "3.29" not in page.read_text()
-    words = "Not on this page: 1 result directory of an MLPerf benchmark that dlrmbench does not judge."
+    words = "Not on this page: 1 result directory of an MLPerf® benchmark that dlrmbench does not judge."
     assert words in page.read_text()
     write_set(tmp_path / "later", TINY, make_runs(TINY, 5, start_ms=1_800_000_000_000))
     code, _, err = command("compare", mixed, tmp_path / "later")
