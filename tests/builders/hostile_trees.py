@@ -14,6 +14,7 @@ from typing import Any
 
 from fuzz_inputs import LOGS, mutate_system
 from log_builder import make_runs, write_set
+from mixed_round_builder import write_round
 from records_builder import quality_content, quality_process, run_set_content
 from report_builder import write_run_set
 
@@ -59,7 +60,8 @@ def make_bases(folder: Path) -> dict[str, Path]:
     export.write_text(
         render_report(gather_everything([runs], second_opinion=False), output_format="json"), encoding="utf-8"
     )
-    trees = ("runs", "submission", "quality", *(path.name for path in folder.glob("version_1_*")))
+    write_round(folder / "mixed", num_ours=1, num_others=3, num_logs=2, num_code_files=1)
+    trees = ("runs", "submission", "mixed", "quality", *(path.name for path in folder.glob("version_1_*")))
     return {**{name: folder / name for name in sorted(trees)}, "export": export}
 
 
