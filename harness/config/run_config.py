@@ -114,9 +114,12 @@ def resolve(
             continue
         check_known(override, tables)
         closed = tables.get("closed", {})
-        if section == "train" and (name or derived_suffix) and closed.get(key, "free") != "free":
+        if section in ("train", "data") and (name or derived_suffix) and closed.get(key, "free") != "free":
             closed[key] = override.value  # another benchmark, and this is its value
-        tables.setdefault(section, {})[key] = override.value
+        table = tables.setdefault(section, {})
+        if section == "data" and table.get(key) != override.value:
+            table.pop("sha256", None)  # of other data
+        table[key] = override.value
         sources[override.key] = override.source
     _pin_code(original.path, tables, sources)
     if derived_suffix is not None:
