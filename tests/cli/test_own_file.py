@@ -5,11 +5,13 @@ import json
 import re
 import shlex
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from command import Command
 from made_sets import made_in
+from sweep_builder import FastWorkers
 
 from harness.config.run_config import Override, resolve
 from reference_models.process.errors import ConfigError
@@ -127,6 +129,17 @@ def test_what_is_run_is_what_was_pinned(mine: Path) -> None:
     mine.write_text(LOADER + "x = 1\n")
     with pytest.raises(ConfigError, match=f"has changed: its sha256 is {digest(mine)}"):
         find_implementation("dlrm", pinned)
+
+
+def test_a_file_can_be_swept_beside_a_name(
+    mine: Path, workers: FastWorkers, command: Callable[..., tuple[int, str, str]], tmp_path: Path, data_root: Path
+) -> None:
+    axis = f"runtime.implementation=reference,{mine}:load"
+    given_options = ("--axis", axis, "-n", "1", "-o", tmp_path / "out", "--data", data_root, "-q")
+    code, _, err = command("sweep", "dlrm_tiny", *given_options)
+    assert code == 0, err
+    tables = [launch["tables"]["runtime"]["implementation"] for launch in workers.launches]
+    assert tables == ["reference", f"{mine}:load@{digest(mine)}"]
 
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
