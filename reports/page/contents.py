@@ -11,6 +11,7 @@ from reports.facts.facts import Order, SetFacts
 from reports.page.figures.times import (
     MAX_HUES,
     bounds_text,
+    chart_name,
     column_unit,
     hue_number,
     runs_chart,
@@ -80,7 +81,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
     positions = {facts.index: position for position, facts in enumerate(group)}
     drawn = [
         ScoreRow(
-            name=entry.label,
+            name=chart_name(entry),
             hue=hue_number(positions[entry.index], group),
             olympic_mean_s=entry.result.olympic_mean_s,
             score_s=entry.result.score_s if _is_scaled(entry) else None,

@@ -155,6 +155,8 @@ def test_a_run_of_two_entries_is_drawn_once_and_named(sets: tuple[SetFacts, ...]
     assert chart.lead.startswith(
         "300 runs of 32 configurations, all of which converged. 20 more are runs of an earlier"
     )
+    assert f"{INVALID_LABEL} (INVALID)" in chart.figure.wide
+    assert page.html.count(f">{INVALID_LABEL} (INVALID)  ") == 2  # its score, wide and narrow
     named = re.findall(r"<text[^>]*>(NVIDIA[^<]*)</text>", chart.figure.wide)
     assert named == ["NVIDIA · tyche_ngpu8 · v5.0", "NVIDIA · tyche_ngpu64 · v5.0"]
     words = "10 of its 10 runs are those of NVIDIA · tyche_ngpu8 · v5.0, and drawn once, there."

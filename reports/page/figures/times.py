@@ -71,6 +71,11 @@ def hue_number(position: int, sets: Sequence[SetFacts]) -> int:
     return position if len(sets) <= MAX_HUES else 0
 
 
+def chart_name(facts: SetFacts) -> str:
+    """The name of a configuration where its score is drawn; one that the rules reject is marked."""
+    return f"{facts.label} (INVALID)" if facts.verdict.outcome == "invalid" else facts.label
+
+
 def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     """Dot strip over all given sets; None when there is no run."""
     if not any(facts.drawn for facts in sets):
@@ -78,7 +83,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     unit = column_unit(sets)
     strips = [
         RunStrip(
-            name=facts.label,
+            name=chart_name(facts),
             hue=hue_number(position, sets),
             dots=tuple(
                 RunDot(
