@@ -25,14 +25,15 @@ _KEY_FAMILIES = (
 )
 _PACKAGE_FAMILIES = (
     (re.compile(r"/power\b|power (files?|result)", re.IGNORECASE), "PW"),
-    (re.compile(r"seed", re.IGNORECASE), "SE"),
-    (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
-    (re.compile(r"system description", re.IGNORECASE), "SY"),
     (re.compile(r"number of files|total files|Unknown files"), "RS"),
     (re.compile(r"Skipping benchmark"), "SU"),
     (re.compile(r"do(es)? not comply|^CHECK |^Required |^Failed |parsing errors"), "ST"),
+    (re.compile(r"seed", re.IGNORECASE), "SE"),
+    (re.compile(r"RCP|convergence|Batch sizes"), "RC"),
+    (re.compile(r"system description", re.IGNORECASE), "SY"),
 )
-"""Whom a message of the package checker is about, which asks the other checkers too; the first that fits."""
+"""What a message of the package checker, which asks the other checkers too, is about: the first that fits. Messages
+that name directories, of which any may be called "seed", come first."""
 _MESSAGE_CHARS = 160
 _MAX_FOLDERS = 3
 _NOT_APPLIED = "did not apply"
