@@ -4,12 +4,13 @@ from pathlib import Path
 
 import click
 
+from harness.cli.options import ResultPath, distinct
 from harness.cli.output import echo_others, show
 from harness.foundation.errors import ExitCode
 
 
 @click.command()
-@click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=click.Path(path_type=Path))
+@click.argument("results", metavar="RESULTS...", nargs=-1, required=True, type=ResultPath())
 @click.option("--submitter", required=True, metavar="ORG", help="Organisation that submits, as the logs name it.")
 @click.option(
     "-o", "--output", required=True, type=click.Path(path_type=Path), metavar="DIR",
@@ -28,7 +29,7 @@ def package(
     allow_non_compliant: bool,
     no_second_opinion: bool,
 ) -> int:
-    """Build the submission tree of ORG from RESULTS: run sets, or anyone's result trees.
+    """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
 
     Logs are copied byte for byte, never edited. What is left out is listed. The tree is judged by our rules and the
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
@@ -37,6 +38,7 @@ def package(
     from reports.views.verdict import MAX_PLACES, verdict_blocks
     from rules.tree.inventory import take_inventory
 
+    results = distinct(results)
     echo_others([take_inventory(path) for path in results])
     request = PackageRequest(
         sources=results,

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 from log_builder import make_runs
+from package_builder import make_set
 from report_builder import write_run_set
 
 from harness.run_sets.names import find_named, link_latest
@@ -93,3 +94,13 @@ def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Pat
     odd = tmp_path / "r.json:base.json"
     odd.write_text(command("report", "new", "--format", "json", "--no-second-opinion")[1])
     assert command("report", odd, "--format", "csv")[1].count("\ndlrm_tiny-new") >= 5
+
+
+def test_package_takes_a_set_once_by_its_name_and_by_the_link_to_it(
+    command: Any, results: Path, tmp_path: Path
+) -> None:
+    link_latest(make_set(results / "dlrm_tiny-mine-20260105T000000Z"))
+    words = ("package", "mine", "latest", "--submitter", "Example", "-o", tmp_path / "tree", "--no-second-opinion")
+    code, _, err = command(*words)
+    assert code == 0, err
+    assert len(list((tmp_path / "tree").rglob("result_0.txt"))) == 1
