@@ -14,6 +14,7 @@ from harness.foundation.errors import ExitCode, end_process
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
 from harness.measure.job import explain_and_end, measure, read_job, send_to_parent, watch_parent
+from harness.system.code import describe_code
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
 
@@ -30,6 +31,7 @@ def run_rank(spec_path: Path) -> None:
     kind, job = read_job(spec_path)
     _, config = job.parse()
     runtime = config.runtime
+    describe_code()
     meeting = rendezvous(num_ranks=runtime.ranks)
     with Heartbeat(meeting):
         world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)

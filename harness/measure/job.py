@@ -20,9 +20,9 @@ import msgspec
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
-from harness.system.code import code_sha256, describe_commit
+from harness.system.code import describe_code
 from reference_models.process.world import SingleProcess, World
-from rules.records.measure import CodeRecord, Measurement
+from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
 
@@ -44,7 +44,7 @@ def read_job(path: Path) -> tuple[MeasurementKind, Any]:
 
 def measure(kind: MeasurementKind, job: Job, world: World, on_event: OnEvent) -> Measurement | None:
     """Do the job, with the other ranks of `world`; rank 0 writes the record, with the code, into the job's folder."""
-    code = CodeRecord(sha256=code_sha256(), **describe_commit())
+    code = describe_code()
     record = kind.run(job, world, on_event)
     if record is not None:
         record = msgspec.structs.replace(record, code=code)

@@ -27,6 +27,7 @@ from harness.run_sets.folder import RunSet, locked, open_run_set, record_interru
 from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
 from harness.run_sets.runner import RunRequest, describe_other_code, make_training_job, start_set
+from harness.system.code import describe_code
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
 from rules.records.run import RunRecord
@@ -38,6 +39,7 @@ def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, ind
     if index >= request.num_runs:
         raise HarnessError(f"--run-index is {index}, but the set has {request.num_runs} runs, counted from 0.")
     adopt_slurm(os.environ)
+    describe_code()
     runtime, folder = config.workload.runtime, request.output
     meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting)
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record

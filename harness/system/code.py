@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.system.resources import output_of
+from rules.records.measure import CodeRecord
 
 PACKAGES = ("harness", "reference_models", "rules", "reports")
 COMMIT_FILE = "commit.json"
@@ -37,6 +38,12 @@ def code_sha256() -> str:
             if name != f"harness/{COMMIT_FILE}":
                 digest.update(f"{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}\n".encode())
     return digest.hexdigest()
+
+
+@cache
+def describe_code() -> CodeRecord:
+    """Describe the code that this process runs. The first call may start git: ranks make it before they join."""
+    return CodeRecord(sha256=code_sha256(), **describe_commit())
 
 
 def describe_commit(package: Path = _PACKAGE) -> dict[str, Any]:
