@@ -84,7 +84,10 @@ def read_meanings(record: type[Any]) -> dict[str, str]:
     """Read the docstrings below a class's attributes, and those of its bases, from its source; each one line."""
     found: dict[str, str] = {}
     for part in reversed(record.__mro__[:-1]):
-        statements = ast.parse(dedent(inspect.getsource(part))).body
+        try:
+            statements = ast.parse(dedent(inspect.getsource(part))).body
+        except (OSError, TypeError):  # a class without Python source, of another package's model
+            continue
         for definition in statements:
             for attribute, text in pairwise(definition.body if isinstance(definition, ast.ClassDef) else ()):
                 if isinstance(attribute, ast.AnnAssign) and isinstance(text, ast.Expr):

@@ -2,14 +2,16 @@
 
 import json
 import sys
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 
+from harness.config.reference import read_meanings
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.data.registry import DATA_SECTIONS
 from reference_models.registry import find_model
-from rules.benchmarks.loader import SCHEMA_VERSION, Head, Quality, Score
+from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval, Head, Quality, Score
 from rules.records.codec import in_order
 
 _RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of bounds.'}
@@ -29,6 +31,7 @@ def definition_schema(model: str) -> dict[str, Any]:
     kinds = [kind for each in sections.values() for kind in each]
     schemas, records = in_order(msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}"))
     by_kind = dict(zip(kinds, schemas, strict=True))
+    meanings = {kind.__name__: read_meanings(kind) for kind in (*kinds, FirstEval)}
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "type": "object",
@@ -40,8 +43,20 @@ def definition_schema(model: str) -> dict[str, Any]:
             "open": _RULES,
             **{name: {"anyOf": [by_kind[kind] for kind in each]} for name, each in sections.items()},
         },
-        "$defs": {name: {**record, "additionalProperties": False} for name, record in records.items()},
+        "$defs": {
+            name: {**_explain(record, meanings.get(name, {})), "additionalProperties": False}
+            for name, record in records.items()
+        },
     }
+
+
+def _explain(record: dict[str, Any], meanings: Mapping[str, str]) -> dict[str, Any]:
+    """Add what each key means, which editors show."""
+    explained = {
+        name: {**schema, "description": meanings[name]} if name in meanings else schema
+        for name, schema in record["properties"].items()
+    }
+    return {**record, "properties": explained}
 
 
 if __name__ == "__main__":

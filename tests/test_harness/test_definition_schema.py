@@ -33,6 +33,14 @@ def test_the_schema_is_one_and_is_printed() -> None:
     assert json.loads(subprocess.run(command, capture_output=True, check=True).stdout) == SCHEMA
 
 
+def test_editors_show_what_each_key_means() -> None:
+    for name, record in SCHEMA["$defs"].items():
+        entries = record["properties"].items()
+        assert [key for key, entry in entries if len(entry.get("description", "")) < 10] == [], name
+    target = SCHEMA["$defs"]["Quality"]["properties"]["target"]
+    assert target["description"].startswith("The quality at which a run ends")
+
+
 @pytest.mark.parametrize(
     ("key", "value", "message"),
     [
