@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 JOBS ?= 2
-PRODUCT := pyproject.toml setup.py README.md LICENSE $(shell find harness reference_models rules reports -type f \
+PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
 	-not -path '*/__pycache__/*' -not -name '*.pyc')
 
 .PHONY: demo test test-long lint clean
