@@ -1,7 +1,10 @@
 """What a shell completes: the values of options, read from what exists, without importing what computes."""
 
+from pathlib import Path
+
 import pytest
 from click.shell_completion import ShellComplete
+from report_builder import write_run_set
 
 from harness.cli import cli
 from rules.benchmarks.loader import shipped_names
@@ -33,3 +36,12 @@ def test_values_are_completed(arguments: tuple[str, ...], incomplete: str, value
 
 def test_every_shipped_benchmark_is_completed() -> None:
     assert completed("calibrate", incomplete="") == list(shipped_names())
+
+
+def test_sets_of_the_results_folder_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    write_run_set(tmp_path / "dlrm_tiny-base-20260101T000000Z")
+    (tmp_path / "notes").mkdir()
+    monkeypatch.setenv("DLRMBENCH_OUTPUT", str(tmp_path))
+    assert completed("compare", incomplete="dlrm") == ["dlrm_tiny-base-20260101T000000Z"]
+    assert completed("report", incomplete="") == ["dlrm_tiny-base-20260101T000000Z", "latest"]
+    assert completed("score", incomplete="n") == ["n"]  # left to the shell, which completes files
