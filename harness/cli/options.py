@@ -47,7 +47,7 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         from harness.run_sets.names import find_named, results_folder
 
         path = Path(value)
-        if path.exists() or path.is_symlink() or str(value) == "-":
+        if os.path.lexists(path) or str(value) == "-":
             return path
         found = find_named(str(value), results_folder())
         if len(found) > 1:

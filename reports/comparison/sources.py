@@ -95,8 +95,16 @@ def one_side(path: Path) -> Side:
     return only(path, read_sides(path), lambda side: side.label)
 
 
+def refuse_none(path: Path, found: Sequence[object]) -> None:
+    """Raise InputError where an export holds no configuration."""
+    if not found:
+        raise InputError(f"{printable(path)}: holds no configuration, expected one at least. Export it again.")
+
+
 def only(path: Path, found: Sequence[T], name_of: Callable[[T], str]) -> T:
-    """The only configuration that was found at `path`. Raises InputError that lists them where there are several."""
+    """The only configuration that was found at `path`. Raises InputError where there is none, and one that lists them
+    where there are several."""
+    refuse_none(path, found)
     if len(found) > 1:
         file = f"{printable(path)}:" if is_document(path) else ""
         shown = "".join(f"\n  {file}{printable(name_of(configuration))}" for configuration in found[:12])
@@ -121,6 +129,7 @@ def sides_to_compare(base: Path, news: Sequence[Path]) -> tuple[Side, tuple[Side
     others: list[Side] = []
     for path in news:
         found = read_sides(path)
+        refuse_none(path, found)
         others += [side for side in found if not is_base(side)] or found
     labelled, *rest = distinct([first, *others])
     return labelled, tuple(rest)

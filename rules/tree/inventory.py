@@ -109,6 +109,12 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
     DefinitionError where it cannot be loaded.
     """
     path = Path(path)
+    try:
+        path.stat()
+    except PermissionError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
+    except OSError:
+        pass  # what it is then, is said below
     own = load_benchmark(benchmark_file).name if benchmark_file is not None else None
     if path.is_file():
         single = set_of_one(path)

@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -77,7 +78,7 @@ def make_hostile(random: Random, base: Path, target: Path) -> list[str]:
         shutil.copyfile(base, target)
     else:
         shutil.copytree(base, target, symlinks=True)
-    done = []
+    done, forbidden = [], []
     for _ in range(random.choice((1, 1, 2, 4))):
         kind = random.choice(list(CONTENTS if base.is_file() or random.random() < 0.6 else PLACES))
         if base.suffix == ".toml" and random.random() < 0.6:  # what else is done to it seldom leaves it TOML
@@ -85,12 +86,27 @@ def make_hostile(random: Random, base: Path, target: Path) -> list[str]:
         place = target if base.is_file() else pick(random, target, folders=kind in PLACES)
         if place is None:
             continue
+        if kind == "forbid":  # at last, since it would keep the others out, too
+            forbidden.append(place)
+            continue
         try:
             {**CONTENTS, **PLACES}[kind](random, place)
         except (FileExistsError, NotADirectoryError, IsADirectoryError, FileNotFoundError):
             continue
         done.append(f"{kind} {str(place)!r}")
+    for place in forbidden:
+        with suppress(OSError):
+            forbid(random, place)
+            done.append(f"forbid {str(place)!r}")
     return done
+
+
+def release(root: Path) -> None:
+    """Allow everything below `root` again, so that it can be removed."""
+    root.chmod(0o700)
+    for entry in os.scandir(root):
+        if entry.is_dir(follow_symlinks=False):
+            release(Path(entry.path))
 
 
 def pick(random: Random, root: Path, *, folders: bool) -> Path | None:

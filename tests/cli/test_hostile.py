@@ -3,14 +3,13 @@
 A failure names its seed: `Random(seed)` makes the tree again. What was found once is in test_hostile_found.py.
 """
 
-import os
 import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 from bounded_command import TooSlowError, assert_sound, bounded_memory, run_bounded
-from hostile_trees import make_bases, make_hostile
+from hostile_trees import make_bases, make_hostile, release
 
 LONG_CHUNKS = 10
 FORMS = {
@@ -58,8 +57,7 @@ def judge_hostile(seeds: range, bases: dict[str, Path], folder: Path) -> None:
                 assert_sound(words, *run_bounded(words))
             except (Exception, TooSlowError) as error:
                 raise AssertionError(f"seed {seed}: {words} after {harm}") from error
-        for path, _, _ in os.walk(hostile.parent):
-            Path(path).chmod(0o700)
+        release(hostile.parent)
         shutil.rmtree(hostile.parent)
 
 

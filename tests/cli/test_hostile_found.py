@@ -1,5 +1,6 @@
 """What hostile input once did to a verb, each as it was found: exit code 1, a wait, or codes on a terminal."""
 
+import errno
 import json
 import os
 import shutil
@@ -248,3 +249,31 @@ def test_a_folder_below_a_link_to_itself_is_no_place(
     }  # fmt: skip
     code, _, err = command(verb, *arguments[verb])
     assert code in (2, 3, 8) and "internal error" not in err, err
+
+
+@pytest.mark.parametrize("verb", ["compare", "diff"])
+@pytest.mark.parametrize("is_first", [True, False])
+def test_an_export_without_configurations_is_no_side(
+    command: CommandLine, tree: Path, tmp_path: Path, verb: str, is_first: bool
+) -> None:
+    empty = tmp_path / "empty.json"
+    empty.write_text('{"schema_version": 1, "configurations": []}')
+    code, _, err = command(verb, *((empty, tree) if is_first else (tree, empty)))
+    assert code == 8 and "holds no configuration" in err, err
+
+
+def test_a_folder_that_may_not_be_read_is_an_input_error(
+    command: CommandLine, tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As any user but root meets it."""
+    stat_of = Path.stat
+
+    def refuse(path: Path, **options: bool) -> os.stat_result:
+        if path == tree:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat_of(path, **options)
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    for verb in ("check", "score"):
+        code, _, err = command(verb, tree)
+        assert code == 8 and "cannot be read: Permission denied" in err, err

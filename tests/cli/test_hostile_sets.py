@@ -3,14 +3,13 @@
 A failure names its seed: `Random(seed)` makes the set again.
 """
 
-import os
 import shutil
 from pathlib import Path
 from random import Random
 
 import pytest
 from bounded_command import TooSlowError, assert_sound, bounded_memory, run_bounded
-from hostile_trees import make_hostile
+from hostile_trees import make_hostile, release
 from sweep_builder import FastWorkers
 
 LONG_CHUNKS = 5
@@ -77,8 +76,7 @@ def use_hostile(seeds: range, bases: dict[str, Path], data_root: Path, folder: P
                 assert_sound(words, *run_bounded(words))
             except (Exception, TooSlowError) as error:
                 raise AssertionError(f"seed {seed}: {words} after {harm}") from error
-        for path, _, _ in os.walk(place):
-            Path(path).chmod(0o700)
+        release(place)
         shutil.rmtree(place)
 
 
