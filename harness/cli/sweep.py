@@ -191,7 +191,15 @@ def _show(facts: "SweepFacts", form: str) -> None:
 
     records = rows_as_records(facts)
     if form == "json":
-        show_json({"schema_version": 1, "name": facts.name, "mode": facts.mode, "configurations": records})
+        show_json(
+            {
+                "schema_version": 1,
+                "name": facts.name,
+                "mode": facts.mode,
+                "configurations": records,
+                "closing": facts.closing,
+            }
+        )
     elif form == "csv":
         click.echo(render_csv(list(records[0]), [record.values() for record in records]), nl=False)
     else:
