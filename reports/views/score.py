@@ -157,8 +157,11 @@ def _score(record: ScoreRecord) -> str:
     if record.score_s is None:
         return f"none: {record.no_score_reason}"
     is_official = record.standing in (_STANDINGS["unverified"], _STANDINGS["published"])
-    minutes = f" = {record.score_s / 60:.6f} min" if is_official else ""
-    return f"{duration(record.score_s)}{minutes}"
+    shown = duration(record.score_s)
+    if not is_official:
+        return shown
+    minutes = f"{record.score_s / 60:.6f} min"  # as MLCommons publishes it
+    return minutes if shown.endswith(" min") else f"{shown} = {minutes}"
 
 
 def _verdict(record: ScoreRecord) -> str:
