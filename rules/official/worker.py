@@ -22,7 +22,8 @@ import resource
 import signal
 import sys
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ _UNSEEN = {
 }  # fmt: skip
 """Functions that no audit hook is asked about in every version of Python: they are taken away."""
 _PR_SET_PDEATHSIG = 1
+DIVISION, BENCHMARK = "submission_division", "submission_benchmark"
 _PLAIN_WORD = re.compile(r"[A-Za-z0-9_]{0,64}\Z")
 Job = dict[str, Any]
 Said = tuple[str, list[str], float | None]
@@ -137,16 +139,18 @@ class Listener(logging.Handler):
         return any(words in text for _, text in self.records)
 
 
-def values_in(log: str, ruleset: str, *keys: str) -> Iterator[Any]:
-    """Yield the values that a log gives to `keys`, as the checkers read it."""
+@cache
+def names_in(log: str, ruleset: str) -> tuple[tuple[str, Any], ...]:
+    """List what a log calls its division and its benchmark, as (key, value), as the checkers read it, once."""
     from mlperf_logging.compliance_checker import mlp_parser
 
-    return (line.value["value"] for line in mlp_parser.parse_file(log, ruleset=ruleset)[0] if line.key in keys)
+    lines = mlp_parser.parse_file(log, ruleset=ruleset)[0]
+    return tuple((line.key, line.value["value"]) for line in lines if line.key in (DIVISION, BENCHMARK))
 
 
 def refuse_invented_names(log: str, ruleset: str) -> None:
     """Stop where the checker would open, and execute, a rule file at a path that the log invents."""
-    for name in values_in(log, ruleset, "submission_division", "submission_benchmark"):
+    for _, name in names_in(log, ruleset):
         if not _PLAIN_WORD.match(str(name)):
             raise NotAskedError("the division or benchmark that a log names is no plain word")
 
@@ -165,7 +169,7 @@ def ask_compliance(job: Job, heard: Listener) -> Said:
 def logs_in_closed(job: Job) -> list[str]:
     """List the logs of a set. The package checker asks about seeds and convergence in Closed alone."""
     logs = sorted(map(str, Path(job["path"]).glob("result_*.txt")))
-    if any("open" in values_in(log, job["ruleset"], "submission_division") for log in logs):
+    if any((DIVISION, "open") in names_in(log, job["ruleset"]) for log in logs):
         raise NotAskedError("it is not asked about the Open division")
     return logs
 
