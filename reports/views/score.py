@@ -180,7 +180,8 @@ def _bounds(record: ScoreRecord) -> str:
         return f"none: {record.no_interval_reason}" if record.no_interval_reason else ""
     low, high = duration(record.interval_low_s), duration(record.interval_high_s)
     if record.grown_to is None:
-        return f"{low} to {high} (bootstrap)"
+        of = f" over all {record.num_runs} runs" if (record.num_runs or 0) > (record.num_runs_required or 0) else ""
+        return f"{low} to {high} (bootstrap{of})"
     return (
         f"{low} to {high} (mean of {record.num_runs} runs; grown to {percent(record.grown_to)}, where "
         f"{percent(record.interval_coverage)} of simulated sets hold the true mean)"

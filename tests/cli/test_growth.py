@@ -94,6 +94,8 @@ def test_a_set_grows_to_the_runs_asked_for_and_keeps_its_score(
     after = score(command, folder)
     assert (after["score_s"], after["dropped"]) == (before["score_s"], before["dropped"])
     assert (after["num_runs"], after["verdict"]) == (8, "valid")
+    printed = " ".join(grown.output.split())
+    assert "Olympic mean of the first 5 runs" in printed and "bootstrap over all 8 runs" in printed
     assert after["interval_coverage"] != before["interval_coverage"]  # which is that of 8 runs
     checked = json.loads(command("check", folder, "--format", "json", "--no-second-opinion").output)
     (finding,) = [part for part in checked["verdicts"][0]["findings"] if part["code"] == "RS102"]
