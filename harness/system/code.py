@@ -11,10 +11,12 @@ import sys
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness.system.resources import output_of
-from rules.records.measure import CodeRecord
+
+if TYPE_CHECKING:
+    from rules.records.measure import CodeRecord
 
 PACKAGES = ("harness", "reference_models", "rules", "reports")
 COMMIT_FILE = "commit.json"
@@ -41,8 +43,10 @@ def code_sha256() -> str:
 
 
 @cache
-def describe_code() -> CodeRecord:
+def describe_code() -> "CodeRecord":
     """Describe the code that this process runs. The first call may start git: ranks make it before they join."""
+    from rules.records.measure import CodeRecord  # here, since --help asks this module too and needs no records
+
     return CodeRecord(sha256=code_sha256(), **describe_commit())
 
 
