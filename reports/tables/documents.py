@@ -23,7 +23,12 @@ MAX_FILE_BYTES = 256 << 20
 def json_text(document: msgspec.Struct) -> str:
     """A document as indented JSON with a final newline; every number at full precision."""
     text = json.dumps(msgspec.to_builtins(document), indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    return text.encode("utf-8", "backslashreplace").decode()  # bytes of a strange file name, as JSON escapes them
+    return "\n".join(line if line.isprintable() else _escape(line) for line in text.split("\n"))
+
+
+def _escape(line: str) -> str:
+    """A line of JSON in which what no terminal may get, or is no Unicode, is escaped: files have any name."""
+    return "".join(letter if letter.isprintable() else json.dumps(letter)[1:-1] for letter in line)
 
 
 def is_document(path: Path) -> bool:
