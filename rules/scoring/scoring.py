@@ -73,7 +73,7 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
         named = next((run.benchmark for run in runs if run.benchmark), None)
         what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
         return f"{what} defined here; give --benchmark FILE.toml"
-    others = sorted({run.benchmark or "no benchmark" for run in runs} - {benchmark.name})
+    others = sorted({run.benchmark for run in runs if run.benchmark} - {benchmark.name})
     if others:
         return f"the set mixes benchmarks: {benchmark.name} and {', '.join(others)}"
     needed, drop = benchmark.score.num_runs, benchmark.score.drop
@@ -83,12 +83,15 @@ def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchm
         return f"{plural(len(runs), 'run')}, and the score is over exactly {needed}"
     if len(runs) > needed and (missing := _why_not_first(scored)) is not None:
         return f"{missing}, and the score of {len(runs)} runs is over runs 0 to {needed - 1}"
-    if len({run.global_batch_size for run in runs}) > 1:
-        return "the runs differ in global_batch_size"
+    unnamed = sum(not run.benchmark for run in runs)
+    without = f"{unnamed} of {plural(len(runs), 'log')} without a benchmark's name" if unnamed else None
     failed = sum(not run.converged for run in scored)
     if failed > drop:
-        return f"{failed} of {plural(needed, 'run')} did not converge; at most {drop} may, as the dropped slowest"
-    return None
+        reason = f"{failed} of {plural(needed, 'run')} did not converge; at most {drop} may, as the dropped slowest"
+        return f"{reason} ({without})" if without else reason
+    if len({run.global_batch_size for run in runs if run.benchmark}) > 1:
+        return "the runs differ in global_batch_size"
+    return without
 
 
 def _why_not_first(scored: Sequence[RunResult]) -> str | None:

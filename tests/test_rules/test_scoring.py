@@ -116,6 +116,11 @@ def test_one_run_that_did_not_converge_is_the_dropped_slowest() -> None:
             lambda runs: [*runs[:4], with_record(runs[4], "submission_benchmark", value="dlrm_small")],
             "mixes benchmarks",
         ),
+        (lambda runs: [*runs[:4], []], "1 of 5 logs without a benchmark's name"),
+        (
+            lambda runs: [*runs[:2], runs[2][:3], [], []],
+            "did not converge; at most 1 may, as the dropped slowest (2 of 5 logs without a benchmark's name)",
+        ),
     ],
 )
 def test_without_a_score_there_is_a_reason(change, reason: str) -> None:  # type: ignore[no-untyped-def]
