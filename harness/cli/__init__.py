@@ -49,7 +49,8 @@ Quick start:
 \b
 Exit codes: 0 done, 1 internal error, 2 usage or configuration, 3 rules violated, 4 target not reached,
 5 regression, 6 environment check failed, 7 nothing measured or inconclusive, 8 input missing, corrupt, or none of
-it ours to judge, 9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 143 SIGTERM."""
+it ours to judge, 9 out of memory or disk, or a rank lost, 124 timeout, 130 Ctrl-C, 141 whoever reads
+the output has gone, 143 SIGTERM."""
 
 
 class LazyGroup(click.Group):
@@ -109,14 +110,6 @@ def _printable_lines(text: str) -> str:
     return "\n".join(map(printable, text.split("\n")))
 
 
-def _open_closed_streams() -> None:
-    """Where whoever started us has closed stdout or stderr, let what is written there go nowhere, rather than into
-    the first file that is opened."""
-    for name in ("stdout", "stderr"):
-        if getattr(sys, name) is None:
-            setattr(sys, name, open(os.devnull, "w", encoding="utf-8"))  # noqa: SIM115, PTH123  (for good)
-
-
 def _raise_terminated(signum: int, frame: FrameType | None) -> NoReturn:
     raise Terminated
 
@@ -143,7 +136,6 @@ def main(argv: list[str] | None = None) -> NoReturn:
             end_process(code)
         sys.exit(int(code))
 
-    _open_closed_streams()
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     fill_closed_streams()
     signal.signal(signal.SIGTERM, _raise_terminated)
@@ -166,10 +158,11 @@ def main(argv: list[str] | None = None) -> NoReturn:
         click.echo("terminated", err=True)
         leave(ExitCode.TERMINATED)
     except SystemExit:
-        # When the reader of our output has gone, click wraps stdout and leaves with 1; nobody is left to tell.
+        # When the reader of our output has gone, click wraps stdout and leaves with 1. No code of a verdict would be
+        # true, and 0 would let a gate in a pipe pass.
         if sys.stdout is stdout:
             raise
-        leave(ExitCode.DONE)
+        leave(ExitCode.READER_GONE)
     except Exception as error:
         if debug:
             traceback.print_exc()

@@ -28,6 +28,7 @@ class ExitCode(IntEnum):
     RESOURCES = 9
     TIMEOUT = 124
     INTERRUPTED = 130
+    READER_GONE = 141
     TERMINATED = 143
 
 
