@@ -26,7 +26,8 @@ from rules.records.codec import VERSION, convert
 from rules.records.run import RunRecord
 
 NOT_LEARNING_BELOW = 0.55
-"""AUC under which a run is given up from its second evaluation on."""
+"""AUC under which a run is given up from its second evaluation on, if no evaluation before reached it either: where
+evaluations lie few steps apart, one may fall far and the run go on to its target."""
 _PROGRESS_EVERY_S = 0.5
 EXCHANGE_STEPS = 5
 """Pairs of steps after a run of several ranks, for counting their traffic."""
@@ -107,6 +108,7 @@ def run_once(
         schedule = make_schedule(benchmark, workload.train_samples, workload.global_batch_size)
     with log.run() as run:  # aborted unless it succeeds
         monitor.start()
+        best = 0.0
         try:
             for index, block in enumerate(schedule):
                 _train_block(workload, block, log, clock, monitor, run)
@@ -114,7 +116,8 @@ def run_once(
                 if benchmark.is_met_by(quality):
                     run.succeed()
                     return run
-                if index >= 1 and quality < NOT_LEARNING_BELOW:
+                best = max(best, quality)
+                if index >= 1 and best < NOT_LEARNING_BELOW:
                     raise _GiveUp("not_learning")
                 monitor.check_deadline()
             run.reason = "max_epochs"

@@ -64,7 +64,7 @@ def test_devices_are_synchronised_before_stamps_of_work(tmp_path: Path) -> None:
     [
         ([0.6] * 20, "max_epochs", 20),
         ([0.52, 0.54, 0.9], "not_learning", 2),
-        ([0.54, 0.56, 0.53, 0.9], "not_learning", 3),
+        ([0.54, 0.53, 0.9], "not_learning", 2),
         ([0.6, NOT_FINITE], "not_finite", 1),
         ([0.6, math.inf], "not_finite", 1),
     ],
@@ -82,8 +82,10 @@ def test_a_run_that_does_not_converge_is_a_finished_log_with_its_reason(
     assert is_finished(log)
 
 
-def test_a_slow_start_is_no_failure_to_learn(tmp_path: Path) -> None:
-    _, log = run(tmp_path, [0.5, 0.56, TARGET])
+@pytest.mark.parametrize("qualities", [[0.5, 0.56, TARGET], [0.71, 0.51, TARGET], [0.54, 0.56, 0.53, TARGET]])
+def test_a_slow_start_or_one_fall_is_no_failure_to_learn(tmp_path: Path, qualities: list[float]) -> None:
+    """Evaluations a step apart, on a small dataset of a user, fell to 0.51 in runs that reached their target."""
+    _, log = run(tmp_path, qualities)
     stop = log.last(keys.RUN_STOP)
     assert stop is not None and stop.metadata["status"] == "success"
 
