@@ -27,7 +27,10 @@ _TICKS = (
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class FactorBar:
-    """One factor's effect on the time (above 1 is slower) with its interval; None is not known."""
+    """One factor's effect on the time (above 1 is slower) with its interval; None is not known.
+
+    `is_rejected`: the rules reject a side, so that no colour says which is better.
+    """
 
     name: str
     time_ratio: float | None
@@ -35,6 +38,7 @@ class FactorBar:
     high: float | None
     verdict: str
     is_whole: bool
+    is_rejected: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -49,16 +53,18 @@ def factors_figure(
     panels: Sequence[FactorPanel], *, interval_name: str = "95 % interval", **caption: Unpack[Caption]
 ) -> Figure:
     """Draw the panels from the first down."""
-    kinds = {kind_of(bar.verdict) for panel in panels for bar in panel.bars if bar.time_ratio is not None}
-    names = {"slower": "slower", "faster": "faster", "undecided": "no difference shown, or inconclusive"}
+    bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
+    kinds = {_kind(bar) for bar in bars}
+    rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
+    names = {"slower": "slower", "faster": "faster", "undecided": f"no difference shown, or inconclusive{rejected}"}
     keys = [Key(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):
         keys.append(Key(mark="whisker", words=interval_name))
     return draw_both(lambda width, _: _draw(panels, width), keys, **caption)
 
 
-def kind_of(verdict: str) -> str:
-    return verdict if verdict in ("slower", "faster") else "undecided"
+def _kind(bar: FactorBar) -> str:
+    return bar.verdict if bar.verdict in ("slower", "faster") and not bar.is_rejected else "undecided"
 
 
 def log2_domain(panels: Sequence[FactorPanel]) -> tuple[float, float]:
@@ -142,7 +148,7 @@ def _bar(bar: FactorBar, words: str, x: svg.Scale, top: float, width: float, *, 
     end, zero = x(math.log2(bar.time_ratio)), x(0.0)
     thick = _BAR + 5 if bar.is_whole else _BAR
     corners = (min(zero, end), middle - thick / 2, max(abs(end - zero), 1.0), thick)
-    box = svg.boxes([corners], kind_of(bar.verdict))
+    box = svg.boxes([corners], _kind(bar))
     values: tuple[Markup, ...]
     if is_wide:
         values = (svg.text(width - 186, middle + 4.5, f"{ratio(bar.time_ratio)}  {bar.verdict}", class_=weight),)

@@ -21,6 +21,13 @@ def sentence(comparison: Comparison) -> str:
     return f"INVALID by the rules: {names}. {text}" if names else text
 
 
+def rejected_words(comparison: Comparison) -> str:
+    """' (INVALID)' to follow a verdict on a side that the rules reject; empty where they reject neither."""
+    if not comparison.invalid_sides:
+        return ""
+    return " (INVALID)" if "new" in comparison.invalid_sides else " (baseline INVALID)"
+
+
 def plain_sentence(comparison: Comparison, base: str = "base") -> str:
     """As `sentence`, without what the rules say of the sides; `base` is what that side is called."""
     whole = comparison.whole

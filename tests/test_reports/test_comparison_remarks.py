@@ -17,6 +17,7 @@ from reports.facts.facts import gather
 from reports.facts.records import software_of
 from reports.facts.sides import Side
 from reports.page.sections.comparison import comparison_sections
+from reports.page.sections.verdict import verdict_table
 from reports.views.comparison import comparison_blocks
 from rules.records.codec import convert
 from rules.records.run_set import RunSetRecord
@@ -39,6 +40,32 @@ def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
     assert comparison.invalid_sides == ("new",)
     assert sentence(comparison).startswith("INVALID by the rules: new. ")
     assert not sentence(compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))).startswith("INVALID")
+
+
+@pytest.mark.parametrize(
+    ("base_outcome", "new_outcome", "words"),
+    [("valid", "invalid", " (INVALID)"), ("invalid", "valid", " (baseline INVALID)"), ("valid", "valid", "")],
+)
+def test_beside_a_side_that_the_rules_reject_no_verdict_is_coloured(
+    tmp_path: Path, base_outcome: str, new_outcome: str, words: str
+) -> None:
+    for label in ("a", "b"):
+        write_run_set(tmp_path / label)
+    group = gather([tmp_path], second_opinion=False)
+    slow = make_side("b", LUCK, [rate / 2 for rate in RATES], outcome=new_outcome)
+    comparisons = compare_sides(make_side("a", LUCK, RATES, outcome=base_outcome), [slow])
+    verdict_rows = verdict_table(group, "t", comparisons)
+    (column,) = [index for index, column in enumerate(verdict_rows.columns) if column.name == "Against"]
+    against = verdict_rows.rows[1][column]
+    assert (against.text, against.kind) == (f"2.00× slower{words}", "" if words else "bad")
+    why, section = comparison_sections(group, group[0], comparisons, "g")
+    (table,) = [block for block in section.blocks if isinstance(block, Table)]
+    assert table.rows[0][1].text == f"slower{words}"
+    assert ("bad" in {row[1].kind for row in table.rows}) == (not words)
+    (chart,) = [block for block in why.blocks if isinstance(block, Chart)]
+    assert f"b: slower{words}<" in chart.figure.wide
+    marks = {key.mark for key in chart.figure.keys}
+    assert ("slower" in marks) == ('class="slower"' in chart.figure.wide) == (not words)
 
 
 def test_the_table_and_the_sentence_give_the_interval_that_decides() -> None:

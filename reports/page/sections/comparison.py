@@ -9,7 +9,7 @@ from reports.comparison.comparison import compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
-from reports.comparison.wording import needs, plain_sentence, verdict_text, with_sign
+from reports.comparison.wording import needs, plain_sentence, rejected_words, verdict_text, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
@@ -93,7 +93,7 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
     """One bar per configuration: its whole against the baseline."""
     wholes = [(comparison, whole) for comparison in comparisons if (whole := comparison.whole) is not None]
     bars = (
-        replace(_bar(whole, is_whole=False), name=comparison.new, verdict=comparison.verdict)
+        replace(_bar(comparison, whole), name=comparison.new, verdict=comparison.verdict, is_whole=False)
         for comparison, whole in wholes
     )
     panels = [FactorPanel(label=_NAMES[wholes[0][1].name], bars=tuple(bars))]
@@ -108,10 +108,10 @@ def _overview(comparisons: Sequence[Comparison], baseline: str, id_: str, lead: 
 def _chart(comparisons: Sequence[Comparison], baseline: str, id_: str) -> Chart:
     panels = [
         FactorPanel(
-            label=f"{comparison.new}: {comparison.verdict}"
+            label=f"{comparison.new}: {comparison.verdict}{rejected_words(comparison)}"
             if comparison.verdict in ("faster", "slower")
             else comparison.new,
-            bars=tuple(_bar(factor, is_whole=factor is comparison.whole) for factor in comparison.factors),
+            bars=tuple(_bar(comparison, factor) for factor in comparison.factors),
         )
         for comparison in comparisons
     ]
@@ -151,7 +151,7 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def _bar(factor: FactorComparison, *, is_whole: bool) -> FactorBar:
+def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
     on_time = factor.time_interval
     return FactorBar(
         name=_NAMES[factor.name],
@@ -159,7 +159,8 @@ def _bar(factor: FactorComparison, *, is_whole: bool) -> FactorBar:
         low=on_time.low if on_time else None,
         high=on_time.high if on_time else None,
         verdict=factor.verdict,
-        is_whole=is_whole,
+        is_whole=factor is comparison.whole,
+        is_rejected=bool(comparison.invalid_sides),
     )
 
 
@@ -238,6 +239,7 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
     is_whole = factor is comparison.whole
     verdict = comparison.verdict if is_whole else factor.verdict
     words = verdict_text(factor) if verdict == factor.verdict else verdict
+    kind = "" if comparison.invalid_sides else _KINDS.get(verdict, "")
     if is_whole and comparison.verdict != factor.verdict:
         hint = f"by the runs that reach the target: {comparison.num_new_converged} of {comparison.num_new}, against "
         hint += f"{comparison.num_base_converged} of {comparison.num_base}"
@@ -248,7 +250,11 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
     whole = Cell(text=comparison.new, sub=quantity, kind="whole")
     return (
         whole if is_whole else Cell(text=_NAMES[factor.name], kind="factor"),
-        Cell(text=words, kind=_KINDS.get(verdict, ""), sub=printable(hint, 240) if hint else ""),
+        Cell(
+            text=f"{words}{rejected_words(comparison) if is_whole else ''}",
+            kind=kind,
+            sub=printable(hint, 240) if hint else "",
+        ),
         Cell(text=ratio(factor.ratio), kind="strong", sub=bounds_text(factor.shown_interval, ratio, "")),
         sorted_cell(show(factor.base_value), factor.base_value, sub=str(factor.num_base)),
         sorted_cell(show(factor.new_value), factor.new_value, sub=str(factor.num_new)),

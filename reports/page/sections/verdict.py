@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from reports.charts.svg import fit_names
 from reports.comparison.records import Comparison
-from reports.comparison.wording import speed, with_sign
+from reports.comparison.wording import rejected_words, speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
@@ -282,9 +282,12 @@ def _against(comparison: Comparison | None) -> Cell:
     if comparison.refusal is not None or whole is None:
         return Cell(text="not compared", kind="quiet")
     text = with_sign(speed(whole.time_ratio)) if whole.time_ratio is not None else ""
-    if comparison.verdict in text:
-        return Cell(text=text, kind="bad" if comparison.verdict == "slower" else "valid")
-    return Cell(text=comparison.verdict, sub=text)
+    rejected = rejected_words(comparison)
+    if comparison.verdict not in text:
+        return Cell(text=f"{comparison.verdict}{rejected}", sub=text)
+    if rejected:  # a colour would make a result of it
+        return Cell(text=f"{text}{rejected}")
+    return Cell(text=text, kind="bad" if comparison.verdict == "slower" else "valid")
 
 
 def _spread(fraction: float | None) -> str:
