@@ -81,6 +81,12 @@ class Inventory:
             )
         if self.others:
             raise NothingToJudgeError(f"{printable(str(self.path))}: NOT JUDGED: {summarise(self.others)}.")
+        if kinds := [kind for kind, folders in self.measurements.items() if folders]:
+            name = printable(str(self.path))
+            raise NothingToJudgeError(
+                f"{name}: holds measurements ({', '.join(kinds)}), which have no logs to judge. "
+                f"'dlrmbench report {name}' shows them; 'dlrmbench compare' compares two of throughput or quality."
+            )
         texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
         raise NothingToJudgeError(
             f"{self.path}: no result_*.txt here or below. Expected <org>/results/<system>/<benchmark>/result_<i>.txt"

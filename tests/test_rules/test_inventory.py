@@ -9,7 +9,7 @@ import pytest
 from log_builder import make_records, write_log, write_set
 
 from rules.benchmarks.loader import load_benchmark
-from rules.errors import InputError
+from rules.errors import InputError, NothingToJudgeError
 from rules.tree.inventory import find_skipped, take_inventory
 
 TINY = load_benchmark("dlrm_tiny")
@@ -92,6 +92,14 @@ def test_what_is_below_a_run_sets_extra_or_hidden_is_not_entered(tmp_path: Path)
     assert found.result_sets == ()
     with pytest.raises(InputError, match=r"no result_\*\.txt here or below"):
         found.require_result_sets()
+
+
+@pytest.mark.parametrize("folder", ["sweep", "sweep/sets/speed"])
+def test_of_measurements_alone_it_says_what_shows_them(folder: str, tmp_path: Path) -> None:
+    write(tmp_path / "sweep" / "sweep.json")
+    write(tmp_path / "sweep" / "sets" / "speed" / "extra" / "throughput.json")
+    with pytest.raises(NothingToJudgeError, match=r"holds measurements \(throughput\).*'dlrmbench report .*compare"):
+        take_inventory(tmp_path / folder).require_result_sets()
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
