@@ -122,7 +122,7 @@ def start_sweep(
     """
     first = configurations[0].config
     created = datetime.now(UTC)
-    name = request.name or f"sweep-{first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
+    name = request.name or f"sweep-{first.label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"
     folder = unique_folder(request.output, name)
     folder.mkdir(parents=True)
     assert request.base_seed is not None

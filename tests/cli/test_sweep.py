@@ -16,6 +16,7 @@ from waiting import HANG_S
 
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.run_sets.names import find_named
 from rules.records.codec import json_schema
 from rules.records.sweep import SweepRecord
 
@@ -71,6 +72,13 @@ def test_each_configuration_is_an_ordinary_run_set(sweep: Sweep, tmp_path: Path)
         assert run_set["config"]["train.opt_base_learning_rate"]["source"] == "--axis train.opt_base_learning_rate"
     page = (folder / "report.html").read_text()
     assert "Sweep: time to train over train.opt_base_learning_rate" in page
+
+
+def test_a_sweeps_name_is_in_its_folders_name_and_finds_it(sweep: Sweep, tmp_path: Path) -> None:
+    assert sweep("--axis", "runtime.threads=2,1", "--throughput", "4", "--name", "threads").exit_code == 0
+    folder = the_sweep(tmp_path)
+    assert folder.name.startswith("sweep-threads-")
+    assert [path.name for path in find_named("threads", folder.parent)] == [folder.name]
 
 
 def test_the_table_compares_with_the_first(sweep: Sweep) -> None:
