@@ -85,6 +85,7 @@ def compare(
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
     """
+    from reports.comparison.comparability import SAME_SET
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparison_document, comparison_frame
     from reports.comparison.sources import sides_to_compare
@@ -103,9 +104,11 @@ def compare(
         show(comparison_blocks(comparisons), form)
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
     if refused:
+        why = refused[0].refusal
+        alike = "Compare results of one benchmark, target, dataset and division."
+        remedy = "Give another set as NEW." if why == SAME_SET else alike
         raise HarnessError(
-            f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {refused[0].refusal}. "
-            "Compare results of one benchmark, target, dataset and division.",
+            f"{len(refused)} of {len(comparisons)} not compared: {refused[0].new}: {why}. {remedy}",
             ExitCode.USAGE,
         )
     for command in more_runs((base, *news), comparisons):

@@ -9,6 +9,7 @@ from reports.text.formatting import plural, printable
 from rules.scoring.comparable import why_not_comparable
 
 MAX_CHANGES = 60
+SAME_SET = "BASE and NEW are the same set"
 _ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
     "throughput": (("data_kind", "different input: {} and {} data; reading a dataset is part of the time"),),
     "quality": (
@@ -40,10 +41,13 @@ def why_refused(base: Side, new: Side) -> str | None:
             return printable(why)
     if base.status != new.status:
         return f"different status: {base.status} and {new.status} benchmarks are never compared"
-    twins = {run.log_sha256 for run in base.runs} & {run.log_sha256 for run in new.runs} - {""}
+    of_base, of_new = ({run.log_sha256 for run in side.runs} for side in (base, new))
+    twins = of_base & of_new - {""}
+    if twins and of_base == of_new:
+        return SAME_SET
     if twins:
         number = sum(run.log_sha256 in twins for run in new.runs)
-        return f"{plural(number, 'run is', 'runs are')} on both sides (equal logs): did a pattern match twice?"
+        return f"{plural(number, 'run is', 'runs are')} on both sides (equal logs): the sets are not independent"
     return None
 
 
@@ -55,7 +59,7 @@ def _why_other_measurement(base: Side, new: Side) -> str | None:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.
     is_same = base.samples == new.samples and (base.kind == "throughput" or base.label == new.label)
-    return "the same measurement is on both sides" if is_same else None
+    return SAME_SET if is_same else None
 
 
 def systems_differ(base: Side, new: Side) -> bool:

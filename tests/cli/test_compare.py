@@ -112,7 +112,20 @@ def test_different_problems_are_refused_with_the_reason_and_exit_2(command: Any,
         "REFUSED  other against base\n  Not compared: different benchmark: dlrm_tiny and dlrm_small."
     )
     assert "1 of 1 not compared: other: different benchmark" in err
-    assert command("compare", base, base)[0] == 2
+
+
+MEASURED = Path(__file__).parents[1] / "data" / "version_1" / "throughput_sweep" / "01-global_batch_size-128"
+
+
+@pytest.mark.parametrize("measured", [None, MEASURED])
+def test_a_set_against_itself_exits_2_and_says_that_it_is_the_same(
+    command: Any, base: Path, measured: Path | None
+) -> None:
+    code, out, err = command("compare", measured or base, measured or base)
+    assert code == 2
+    assert "Not compared: BASE and NEW are the same set." in out
+    assert "BASE and NEW are the same set. Give another set as NEW." in err
+    assert "one benchmark, target" not in err
 
 
 def test_a_directory_of_news_leaves_base_out(command: Any, base: Path, slow: Path, same: Path) -> None:
