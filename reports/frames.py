@@ -1,5 +1,6 @@
 """Results as typed pandas frames, for notebooks: `frames.read("results")`. reports/README.md has every column."""
 
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -8,15 +9,17 @@ import pandas as pd
 from reports.comparison.comparison import CONFIDENCE, compare_sides
 from reports.comparison.export import comparison_frame
 from reports.comparison.sources import sides_to_compare
-from reports.facts.facts import gather
-from reports.facts.measured_sets import find_measured
+from reports.facts.facts import SetFacts, gather
+from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.tables.columns import record_frame
 from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import evaluations_frame, findings_frame, runs_frame, sets_frame
 from reports.tables.measurements import MeasurementRow, measurement_rows
 from reports.tables.rows import document_of
+from reports.text.formatting import distinct_labels
 from rules.logs.text import printable
-from rules.tree.inventory import take_inventory
+from rules.tree.inventory import Inventory, take_inventory
+from rules.tree.result_set import real_path
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,22 +56,47 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         benchmark_file=None if benchmark_file is None else Path(benchmark_file),
     )
     document = join_documents([document_of(sets), *exports])
-    folders = dict.fromkeys(
-        (folder, kind) for found in inventories for kind, folders in found.measurements.items() for folder in folders
-    )
     problems = [problem for facts in sets for problem in facts.records.problems]
     problems += [f"{printable(str(other.path))}: {other}" for found in inventories for other in found.others]
-    measured = [find_measured(folder, kind, problems) for folder, kind in folders]
+    measured = _read_measured(inventories, problems)
+    labels = _labels_by_folder(measured, sets, (row.configuration for row in document.configurations))
     return Frames(
         sets=sets_frame(document),
         runs=runs_frame(document),
         evaluations=evaluations_frame(document),
         findings=findings_frame(sets),
         measurements=record_frame(
-            MeasurementRow, (row for found in measured if found for row in measurement_rows(found))
+            MeasurementRow,
+            (row for found in measured for row in measurement_rows(found, labels[real_path(found.folder)])),
         ),
         problems=tuple(dict.fromkeys(problems)),
     )
+
+
+def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> list[MeasuredSet]:
+    """Every measurement that can be read, kind by kind, once where several paths lead to it."""
+    places: dict[tuple[Path, str], Path] = {}
+    for found in inventories:
+        for kind, folders in found.measurements.items():
+            for folder in folders:
+                places.setdefault((real_path(folder), kind), folder)
+    read_sets = (find_measured(folder, kind, problems) for (_, kind), folder in places.items())
+    return [measured for measured in read_sets if measured is not None]
+
+
+def _labels_by_folder(
+    measured: Iterable[MeasuredSet], sets: Iterable[SetFacts], taken: Iterable[str]
+) -> Mapping[Path, str]:
+    """The label of each folder: that of the result set in it, or one that neither another has nor is `taken`."""
+    known: dict[Path, str] = {}
+    for facts in sets:
+        if facts.result_set.root is not None:
+            known.setdefault(real_path(facts.result_set.root), facts.label)
+    names = {real_path(found.folder): found.label for found in measured}
+    others = sorted(names.keys() - known.keys())
+    used = tuple(taken)
+    labels = distinct_labels((*used, *(names[folder] for folder in others)))[len(used) :]
+    return known | dict(zip(others, labels, strict=True))
 
 
 def compare(

@@ -16,7 +16,7 @@ Moment = Annotated[datetime, Meta(tz=True)] | None
 class MeasurementRow(Row, kw_only=True, frozen=True):
     """One process of a measurement, and the one quantity that its kind compares."""
 
-    configuration: Annotated[str, meaning("name of the set's folder")]
+    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
     kind: Annotated[str, meaning("throughput, profile, or another kind of measurement")]
     benchmark: Annotated[Text, meaning("the benchmark's name")] = None
     system: Annotated[Text, meaning("the system's name")] = None
@@ -31,12 +31,12 @@ class MeasurementRow(Row, kw_only=True, frozen=True):
     path: Annotated[str, meaning("the measurement's file")]
 
 
-def measurement_rows(measured: MeasuredSet) -> Iterator[MeasurementRow]:
-    """The rows of one measurement."""
+def measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementRow]:
+    """The rows of one measurement, of the set called `label`."""
     about, measure = measured.run_set, measured.measure
     for index, repetition in enumerate(measured.processes):
         yield MeasurementRow(
-            configuration=measured.label,
+            configuration=label,
             kind=measured.kind,
             benchmark=measured.benchmark,
             system=measured.system,
