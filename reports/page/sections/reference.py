@@ -89,9 +89,17 @@ def _chart(
             ),
             rows,
             id_=f"{id_}-table",
-            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs",
+            caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs"
+            + _first_epoch(judged[0][0]),
         ),
     )
+
+
+def _first_epoch(facts: SetFacts) -> str:
+    """Points are in the log's epoch_num, which counts from 1 in some rounds; elsewhere epochs are those trained."""
+    benchmark, _ = find_points(facts)
+    first = benchmark.quality.first_epoch_num if benchmark is not None else 0
+    return f"; as logged, where epoch_num counts from {first}: {first} more than the epochs trained" if first else ""
 
 
 def _result_row(facts: SetFacts, found: Convergence | None) -> tuple[Cell | str, ...]:
