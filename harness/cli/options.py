@@ -45,21 +45,14 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Path:
         from harness.run_sets.names import find_named, results_folder
-        from rules.errors import InputError
-        from rules.logs.text import printable
 
-        path, results = Path(value), results_folder()
+        path = Path(value)
         if os.path.lexists(path) or str(value) == "-":
             return path
-        found = find_named(str(value), results)
+        found = find_named(str(value), results_folder())
         if len(found) > 1:
             listed = "".join(f"\n  {folder}" for folder in found)
             self.fail(f"{value!r} is the name of several sets; give one of them:{listed}", param, ctx)
-        if not found and str(value) == path.name and path.suffix != ".json" and ":" not in path.name:
-            raise InputError(
-                f"{printable(str(path))}: no such file or directory, and no set of that name in "
-                f"{printable(str(results))}. Give a path, or the name of a set there."
-            )
         return found[0] if found else path
 
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":

@@ -52,19 +52,6 @@ def test_a_name_of_several_sets_is_an_error_that_lists_them(command: Any, result
     assert "dlrm_tiny-twice-20260103T000000Z" in err and "dlrm_tiny-twice-20260104T000000Z" in err
 
 
-@pytest.mark.parametrize("words", ["compare nosuch base", "diff base nosuch", "score nosuch", "check nosuch"])
-def test_a_name_that_nothing_has_says_where_it_was_looked_for(words: str, command: Any, results: Path) -> None:
-    code, out, err = command(*words.split())
-    assert (code, out) == (8, "")
-    assert f"nosuch: no such file or directory, and no set of that name in {results}" in " ".join(err.split())
-
-
-def test_a_path_that_is_no_name_is_looked_for_as_a_path_only(command: Any, results: Path) -> None:
-    for path in ("some/where", "export.json", "export.json:base"):
-        code, _, err = command("compare", "base", path)
-        assert code == 8 and "no such file" in err and "no set of that name" not in err
-
-
 def test_a_path_wins_over_a_name(command: Any, results: Path, tmp_path: Path) -> None:
     write_run_set(tmp_path / "base", runs=make_runs(load_benchmark("dlrm_tiny"), 3))
     (record,) = json.loads(command("score", "base", "--format", "json")[1])["scores"]
