@@ -197,7 +197,7 @@ def test_a_set_with_a_run_that_did_not_converge_does_not_grow(
 
 
 def fail_third(workers: UnevenWorkers, benchmark: Any, qualities: list[float], **options: Any) -> ScriptedWorkload:
-    return ScriptedWorkload(benchmark, [0.6, 0.5] if len(workers.launches) == 3 else qualities, **options)
+    return ScriptedWorkload(benchmark, [0.5, 0.5] if len(workers.launches) == 3 else qualities, **options)
 
 
 @pytest.mark.parametrize(
