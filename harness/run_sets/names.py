@@ -32,8 +32,9 @@ def link_latest(folder: Path) -> None:
 def find_named(name: str, results: Path) -> list[Path]:
     """The sets and sweeps in `results` of that name, in order; a folder's own name is one, a label may be several."""
     folder = results / name
-    if name and ".." not in Path(name).parts and folder.exists():
-        return [results / folder.readlink() if folder.is_symlink() else folder]
+    with suppress(PermissionError):  # a path inside a folder that may not be read is no name
+        if name and ".." not in Path(name).parts and folder.exists():
+            return [results / folder.readlink() if folder.is_symlink() else folder]
     return [path for path in sets_of(results) if name == label_of(path)]
 
 

@@ -43,11 +43,18 @@ def find_index(labels: Sequence[str], names: Sequence[str], name: str, option: s
     )
     if len(found) == 1:
         return found[0]
+    if found:
+        fitting = _listed([labels[index] for index in found])
+        raise InputError(
+            f"{option} {printable(name)}: fits {len(found)} configurations: {fitting}. Give one of them."
+        )
     close = get_close_matches(name, labels, n=1)
-    meant = f" Did you mean {close[0]!r}?" if close and not found else ""
-    why = "is no configuration here" if not found else "fits several configurations"
-    known = ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
-    raise InputError(f"{option} {printable(name)}: {why}.{meant} There are: {known}.")
+    meant = f" Did you mean {close[0]!r}?" if close else ""
+    raise InputError(f"{option} {printable(name)}: is no configuration here.{meant} There are: {_listed(labels)}.")
+
+
+def _listed(labels: Sequence[str]) -> str:
+    return ", ".join(labels[:8]) + (f" and {len(labels) - 8} more" if len(labels) > 8 else "")
 
 
 def with_prices(sets: Sequence[SetFacts], given: Sequence[str]) -> tuple[SetFacts, ...]:

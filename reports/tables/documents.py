@@ -32,8 +32,14 @@ def _escape(line: str) -> str:
 
 
 def is_document(path: Path) -> bool:
-    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it."""
-    return not path.is_dir() and _split(path)[0].suffix.lower() == ".json"
+    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it.
+
+    Raises InputError where that cannot be seen.
+    """
+    try:
+        return _split(path)[0].suffix.lower() == ".json" and not path.is_dir()
+    except PermissionError as error:
+        raise InputError(f"{printable(path)}: cannot be read: {error.strerror}.") from None
 
 
 def _split(path: Path) -> tuple[Path, str | None]:
@@ -66,6 +72,8 @@ def read_document(path: Path) -> ReportDocument:
         content = msgspec.json.decode(path.read_bytes())
     except FileNotFoundError:
         raise InputError(f"{printable(path)}: no such file.") from None
+    except OSError as error:
+        raise InputError(f"{printable(path)}: cannot be read: {error.strerror}.") from None
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
         _refuse(printable(path), f"not readable JSON: {printable(error, 120)}")
     document = document_from(content, printable(path))

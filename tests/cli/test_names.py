@@ -1,6 +1,8 @@
 """Results by name: sets of the results folder, its latest one, and one configuration of an exported file."""
 
+import errno
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +89,32 @@ def test_one_configuration_of_an_export_is_chosen_by_its_name(command: Any, resu
     rows = command("report", f"{export}:new", "--format", "csv")[1].splitlines()[1:]
     assert len(rows) >= 5 and all(row.startswith("dlrm_tiny-new") for row in rows)
     code, _, err = command("compare", f"{export}:twice", "base")
-    assert code == 8 and "fits several configurations" in err
+    assert code == 8 and "fits 2 configurations: dlrm_tiny-twice" in err
+
+
+def test_a_baseline_that_fits_several_is_an_error_that_lists_those(command: Any, results: Path) -> None:
+    code, _, err = command("report", results, "--baseline", "twice", "--no-second-opinion")
+    assert code == 2 and "fits 2 configurations: dlrm_tiny-twice-20260103T000000Z, dlrm_tiny-twice-2026" in err
+    assert "dlrm_tiny-base" not in err and "dlrm_tiny-new" not in err
+
+
+@pytest.mark.parametrize("name", ["hidden", "hidden.json"])
+@pytest.mark.parametrize("verb", ["report", "check", "score"])
+def test_a_path_in_a_folder_that_may_not_be_read_is_input_that_is_missing(
+    verb: str, name: str, command: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the system answers where it is asked for anything inside; root may read everything."""
+    hidden, stat = tmp_path / "locked" / name, os.stat
+
+    def refuse(path: Any, *arguments: Any, **options: Any) -> os.stat_result:
+        if str(path) == str(hidden):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return stat(path, *arguments, **options)
+
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(os, "stat", refuse)
+    code, _, err = command(verb, hidden)
+    assert code == 8 and f"{hidden}: cannot be read: Permission denied." in err
 
 
 def test_a_file_with_a_colon_in_its_name_is_that_file(command: Any, results: Path, tmp_path: Path) -> None:

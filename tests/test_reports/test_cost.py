@@ -120,7 +120,7 @@ def test_every_configuration_may_have_a_price_of_its_own(measured: Path, tmp_pat
         ("0", "above 0"),
         ("x", "above 0"),
         ("cpu=nan", "above 0"),
-        ("v5.1=2", "fits several"),
+        ("v5.1=2", "fits 2 configurations"),
         ("a100=2", "is no"),
     ):
         with pytest.raises(InputError, match=why):

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -215,9 +216,12 @@ def test_the_notebook_of_the_readme_runs_without_torch(tmp_path: Path) -> None:
     )
     code += "\nimport sys\nassert 'torch' not in sys.modules\nassert len(data.runs) == 11\n"
     done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code], cwd=tmp_path, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-W", "error", "-c", code],
+        cwd=tmp_path, capture_output=True, text=True, check=False, env=dict(os.environ) | {"COLUMNS": "80"},
+    )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "..." not in done.stdout
+    assert max(map(len, done.stdout.splitlines())) <= 80
     assert re.search(r"^a +5 +\d+\.\d+", done.stdout, flags=re.MULTILINE), done.stdout
     assert len(pd.read_parquet(tmp_path / "runs.parquet")) == 11
 

@@ -38,7 +38,15 @@ def write_sweep(root: Path, axes: dict[str, list[str]], configurations: list[dic
     return root
 
 
-def throughput_set(root: Path, name: str, speed: float, *, energy_j: float | None = None, flop: int = 4000) -> str:
+def throughput_set(
+    root: Path,
+    name: str,
+    speed: float,
+    *,
+    energy_j: float | None = None,
+    flop: int = 4000,
+    peak_rss_bytes: int = 2**30,
+) -> str:
     """Five processes around `speed` samples/s."""
     extra = root / name / "extra"
     extra.mkdir(parents=True)
@@ -50,7 +58,9 @@ def throughput_set(root: Path, name: str, speed: float, *, energy_j: float | Non
         "not_measured": [] if energy_j else [{"what": "CPU packages", "reason": "no driver"}],
     }
     processes = [
-        process_content(num_samples=1000, duration_s=1000 / speed * factor, peak_rss_bytes=2**30, energy=energy)
+        process_content(
+            num_samples=1000, duration_s=1000 / speed * factor, peak_rss_bytes=peak_rss_bytes, energy=energy
+        )
         for factor in (0.99, 0.995, 1.0, 1.005, 1.01)
     ]
     names = ("num_parameters", "embedding_bytes", "num_lookups_per_sample", "forward_flop_per_sample")
@@ -145,6 +155,25 @@ def test_two_axes_make_a_panel_per_value_of_the_shorter_one(tmp_path: Path) -> N
     assert re.findall(r'class="name">([^<]+)<', drawn) == ["threads 1", "threads 2"]
     assert drawn.count('class="dot-counted"') == 6
     assert "a factor of 8" in chart.lead
+
+
+@pytest.mark.parametrize(
+    ("peaks", "expected"),
+    [
+        ((2**30, 2**30), "1 GiB in each of 2 configurations."),
+        ((2**30, 2**30 * 1.004), "1 GiB in each of 2 configurations."),
+        ((2**30, 2**30 * 1.04), "From 1 GiB (a) to 1.04 GiB (b): 4.0 % more."),
+        ((2**30, 2**30 * 1.5), "From 1 GiB (a) to 1.5 GiB (b): a factor of 1.5."),
+    ],
+)
+def test_a_chart_of_like_values_says_so(peaks: tuple[float, float], expected: str, tmp_path: Path) -> None:
+    rows = []
+    for label, peak in zip(("a", "b"), peaks, strict=True):
+        name = throughput_set(tmp_path, label, 1000.0, peak_rss_bytes=round(peak))
+        rows.append(record(label, {"runtime.threads": label}, name))
+    write_sweep(tmp_path, {"runtime.threads": ["a", "b"]}, rows)
+    (chart,) = [c for c in charts_of(sweep_section(read_sweep_facts(tmp_path))) if c.heading.startswith("Peak")]
+    assert chart.lead == expected
 
 
 def test_intervals_are_below_their_means_and_sections_below_their_keys(by_threads: Path) -> None:

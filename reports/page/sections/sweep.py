@@ -317,9 +317,14 @@ def _lead(sweep: SweepFacts, quantity: _Quantity) -> str:
     if not known:
         return "No configuration has a value."
     (low, least), (high, most) = min(known, key=lambda entry: entry[0]), max(known, key=lambda entry: entry[0])
-    if least is most:
+    if len(known) == 1:
         return f"One value: {quantity.words(low)} {quantity.unit}."
-    apart = f"a factor of {high / low:.3g}" if quantity.is_ratio else f"{quantity.words(high - low)} apart"
+    if quantity.words(low) == quantity.words(high):
+        return f"{quantity.words(low)} {quantity.unit} in each of {plural(len(known), 'configuration')}."
+    if not quantity.is_ratio:
+        apart = f"{quantity.words(high - low)} apart"
+    else:
+        apart = f"a factor of {high / low:.3g}" if high / low >= 1.1 else f"{percent(high / low - 1)} more"
     return (
         f"From {quantity.words(low)} {quantity.unit} ({least.label}) to {quantity.words(high)} {quantity.unit} "
         f"({most.label}): {apart}."
