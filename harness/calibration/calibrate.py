@@ -2,7 +2,7 @@
 
 import platform
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,8 +16,8 @@ from harness.calibration.runs import (
     complete_runs,
 )
 from harness.calibration.table import (
-    Calibration,
     calibration_blocks,
+    judge_conditions,
     propose_target,
     reference_convergence_points,
     summarise_baseline,
@@ -30,11 +30,13 @@ from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
 from reports.render.markdown import render_markdown
+from rules.records.calibration import CalibrationRecord
+from rules.records.codec import encode
 
 _RATE_FACTORS = (0.5, 0.7, 1.0, 1.4, 2.0)
 _BASELINE_RATES = (0.01, 0.02, 0.05, 0.1, 0.2)
-# Runs get seeds derived as those of any set are; tuning uses others.
-_BASE_SEED = 20_000
+BASE_SEED = 20_000
+"""Runs get seeds derived as those of any set are; tuning uses others."""
 _FIRST_TUNING_SEED, _BASELINE_SEED = 1001, 1
 
 OnResult = Callable[[str, CalibrationResult, int], None]
@@ -42,13 +44,26 @@ OnResult = Callable[[str, CalibrationResult, int], None]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationPlan:
-    """What to run. Tuning uses other seeds than the runs that become reference convergence points."""
+    """What to run. Tuning uses other seeds than the runs that the conditions are judged by."""
 
     batch_sizes: tuple[int, ...]
     learning_rates: tuple[float, ...]
     num_runs: int
+    """Seeds per batch size, which become reference convergence points."""
+    num_confirming_runs: int
+    """Seeds at the definition's own batch size, the same and more, by which condition (a) is judged."""
+    base_seed: int
     num_tuning_runs: int
     num_workers: int
+
+    @property
+    def tuning_seeds(self) -> tuple[int, ...]:
+        return tuple(range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + self.num_tuning_runs))
+
+    def seeds(self, *, is_default: bool) -> list[int]:
+        """Derive the seeds of a batch size: of the definition's own, or of another."""
+        num_runs = max(self.num_runs, self.num_confirming_runs) if is_default else self.num_runs
+        return derive_seeds(self.base_seed, num_runs, frozenset(self.tuning_seeds))
 
 
 def plan_calibration(
@@ -57,6 +72,8 @@ def plan_calibration(
     batch_sizes: Sequence[int] = (),
     learning_rates: Sequence[float] = (),
     num_runs: int = 20,
+    num_confirming_runs: int = 60,
+    base_seed: int = BASE_SEED,
     num_tuning_runs: int = 2,
     num_workers: int | None = None,
 ) -> CalibrationPlan:
@@ -66,6 +83,8 @@ def plan_calibration(
         batch_sizes=tuple(sorted({*(batch_sizes or (max(1, size // 2), 2 * size)), size})),
         learning_rates=tuple(learning_rates) or tuple(float(f"{factor * rate:.4g}") for factor in _RATE_FACTORS),
         num_runs=num_runs,
+        num_confirming_runs=num_confirming_runs,
+        base_seed=base_seed,
         num_tuning_runs=num_tuning_runs,
         num_workers=num_workers or usable_cores(),
     )
@@ -73,7 +92,7 @@ def plan_calibration(
 
 def calibrate(
     entry: Entry, data_dir: Path, plan: CalibrationPlan, store: RunStore, on_result: OnResult | None = None
-) -> Calibration:
+) -> CalibrationRecord:
     """Run what `store` lacks of the plan and summarise.
 
     `on_result` gets part, result and how many runs are left at most: what the store holds of later parts is not known
@@ -98,10 +117,10 @@ def calibrate(
             CalibrationRun(model=REFERENCE, global_batch_size=size, opt_base_learning_rate=rate, seed=seed)
             for size in plan.batch_sizes
             for rate in plan.learning_rates
-            for seed in range(_FIRST_TUNING_SEED, _FIRST_TUNING_SEED + plan.num_tuning_runs)
+            for seed in plan.tuning_seeds
         ],
     )
-    summaries, of_default = [], list[CalibrationResult]()
+    summaries, of_reference = [], dict[int, list[CalibrationResult]]()
     for size in plan.batch_sizes:
         at_size = [result for result in tuning if result.run.global_batch_size == size]
         # The definition's own batch size keeps its own learning rate: it is what a plain run uses.
@@ -109,10 +128,10 @@ def calibrate(
         rate = train.opt_base_learning_rate if is_default else tuned_learning_rate(definition, at_size)
         runs = [
             CalibrationRun(model=REFERENCE, global_batch_size=size, opt_base_learning_rate=rate, seed=seed)
-            for seed in derive_seeds(_BASE_SEED, plan.num_runs)
+            for seed in plan.seeds(is_default=is_default)
         ]
         results = complete(f"batch size {size}", runs)
-        of_default = results if is_default else of_default
+        of_reference[size] = results
         summaries.append(summarise_batch_size(definition, results))
     size, rates = train.global_batch_size, _baseline_rates(entry)
     baselines = entry.workload.model_spec.baselines
@@ -126,23 +145,35 @@ def calibrate(
     )
     oracle_quality = measure_oracle(entry)
     of_models = tuple(summarise_baseline([r for r in of_baselines if r.run.model == model]) for model in baselines)
-    return Calibration(
+    target, default = definition.quality.target, summarise_batch_size(definition, of_reference[size])
+    codes = {result.code_sha256 for results in (tuning, of_baselines, *of_reference.values()) for result in results}
+    return CalibrationRecord(
         benchmark=definition.name,
         version=definition.version,
-        target=definition.quality.target,
+        definition_sha256=definition.definition_sha256,
+        target=target,
+        created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
+        platform=describe_platform(),
+        code_sha256=tuple(sorted(codes, key=str)),
+        base_seed=plan.base_seed,
+        tuning_seeds=plan.tuning_seeds,
+        num_reference_runs=plan.num_runs,
         oracle_quality=oracle_quality,
-        default_batch_size=train.global_batch_size,
+        default_batch_size=size,
         batch_sizes=tuple(summaries),
         baselines=of_models,
-        tuning=tuple(tuning_rows(definition, tuning)),
-        proposal=propose_target(of_default, definition.quality.evals_per_epoch, of_models, oracle_quality),
+        tuning=tuning_rows(definition, tuning),
+        proposal=propose_target(of_reference[size], definition.quality.evals_per_epoch, of_models, oracle_quality),
+        conditions=judge_conditions(target, default, of_models, oracle_quality),
     )
 
 
 def count_runs(entry: Entry, plan: CalibrationPlan) -> int:
     """Count the epochs that a whole calibration trains."""
-    of_reference = len(plan.batch_sizes) * (len(plan.learning_rates) * plan.num_tuning_runs + plan.num_runs)
-    return of_reference + len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry))
+    of_tuning = len(plan.batch_sizes) * len(plan.learning_rates) * plan.num_tuning_runs
+    own = entry.workload.train.global_batch_size
+    of_reference = sum(len(plan.seeds(is_default=size == own)) for size in plan.batch_sizes)
+    return of_tuning + of_reference + len(entry.workload.model_spec.baselines) * len(_baseline_rates(entry))
 
 
 def _baseline_rates(entry: Entry) -> list[float]:
@@ -160,15 +191,13 @@ def measure_oracle(entry: Entry) -> float | None:
     return roc_auc(labels != 0, probabilities.astype(np.float32))
 
 
-def write_calibration(folder: Path, entry: Entry, calibration: Calibration) -> tuple[Path, Path, Path]:
-    """Write calibration.md, calibration.json and NAME.rcps.json; return their paths."""
-    names = ("calibration.md", "calibration.json", f"{entry.benchmark.name}.rcps.json")
-    paths = (folder / names[0], folder / names[1], folder / names[2])
+def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:
+    """Write calibration.md, NAME.calibration.json and NAME.rcps.json; return their paths."""
+    name = entry.benchmark.name
+    paths = (folder / "calibration.md", folder / f"{name}.calibration.json", folder / f"{name}.rcps.json")
     write_text(paths[0], render_markdown(calibration_blocks(calibration)) + "\n")
-    write_json(paths[1], {**asdict(calibration), "conditions": calibration.conditions()})
-    when = f"{datetime.now(UTC):%Y-%m-%d}"
-    points = reference_convergence_points(entry.benchmark, calibration, when=when, platform=describe_platform())
-    write_json(paths[2], points)
+    write_text(paths[1], encode(calibration))
+    write_json(paths[2], reference_convergence_points(entry.benchmark, calibration))
     return paths
 
 

@@ -18,6 +18,7 @@ import msgspec
 
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.system.code import code_sha256
 from rules.benchmarks.loader import Benchmark, canonical_sha256
 
 REFERENCE = "reference"
@@ -43,6 +44,8 @@ class CalibrationResult:
     qualities: tuple[float, ...]
     train_s: float
     eval_s: float
+    code_sha256: str | None = None
+    """Digest of the code that trained it; None of runs kept from before it was written down."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
         """Epoch, on the grid of evaluations as the log counts it, at which the target was met; None if never."""
@@ -100,7 +103,12 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
         train_s += trained_s - start_s
         eval_s += time.monotonic() - trained_s
     return CalibrationResult(
-        run=run, samples_counts=tuple(samples_counts), qualities=tuple(qualities), train_s=train_s, eval_s=eval_s
+        run=run,
+        samples_counts=tuple(samples_counts),
+        qualities=tuple(qualities),
+        train_s=train_s,
+        eval_s=eval_s,
+        code_sha256=code_sha256(),
     )
 
 

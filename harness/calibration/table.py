@@ -3,22 +3,34 @@
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from harness.calibration.runs import CalibrationResult
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from rules.benchmarks.loader import Benchmark
+from rules.records.calibration import (
+    BaselineSummary,
+    BatchSizeSummary,
+    CalibrationRecord,
+    Condition,
+    Proposal,
+    TuningRow,
+    variation,
+)
 
 MEAN_EPOCHS = (0.5, 0.85)
-COEFFICIENT_OF_VARIATION = (0.02, 0.10)
+MAX_VARIATION = 0.05
+MIN_SEEDS = 40
+"""Of condition (a): 20 seeds know a coefficient of variation to a sixth of itself only, 40 to a ninth."""
 MAX_EVAL_SHARE = 0.15
-MIN_ORACLE_MARGIN = 0.01
+MIN_MARGIN = 0.01
+"""In AUC, of the target above simpler models and of the oracle above the target."""
 _DEMANDS = {
-    "a": f"every seed, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of it on average, with a "
-    f"coefficient of variation of {100 * COEFFICIENT_OF_VARIATION[0]:g} to {100 * COEFFICIENT_OF_VARIATION[1]:g} %",
-    "b": "no simpler model reaches the target at any evaluation of an epoch, at any learning rate tried",
-    "c": f"at least {MIN_ORACLE_MARGIN:g} below the best reachable quality, which generated data knows",
+    "a": f"every seed of at least {MIN_SEEDS}, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of "
+    f"it on average, with a coefficient of variation of at most {100 * MAX_VARIATION:g} %",
+    "b": f"simpler models at least {MIN_MARGIN:g} below the target at every evaluation of an epoch, at every "
+    "learning rate tried",
+    "c": f"at least {MIN_MARGIN:g} below the best reachable quality, which generated data knows",
     "d": f"less than {100 * MAX_EVAL_SHARE:g} %; fewer evaluations or evaluation samples take less",
 }
 _BATCH_SIZE_COLUMNS = (
@@ -27,100 +39,55 @@ _BATCH_SIZE_COLUMNS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BatchSizeSummary:
-    """Reference runs at one batch size and its tuned learning rate, one per seed."""
+def judge_conditions(
+    target: float, default: BatchSizeSummary, baselines: Sequence[BaselineSummary], oracle_quality: float | None
+) -> tuple[Condition, ...]:
+    """Return the four conditions: whether each holds, None where it cannot be said, and the numbers.
 
-    global_batch_size: int
-    opt_base_learning_rate: float
-    seeds: tuple[int, ...]
-    epochs_to_converge: tuple[float | None, ...]
-    final_qualities: tuple[float, ...]
-    quality_mean: tuple[float, ...]
-    """Per evaluation, over seeds."""
-    quality_stdev: tuple[float, ...]
-    eval_share: float
-    epoch_s: float
-
-    @property
-    def converged(self) -> tuple[float, ...]:
-        return tuple(epochs for epochs in self.epochs_to_converge if epochs is not None)
-
-    @property
-    def mean_epochs(self) -> float | None:
-        return statistics.fmean(self.converged) if self.converged else None
-
-    @property
-    def coefficient_of_variation(self) -> float | None:
-        """Of samples to converge, which is proportional to epochs."""
-        return _variation(self.converged)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class BaselineSummary:
-    """The best quality that a baseline reached at any evaluation, over its grid of learning rates."""
-
-    model: str
-    best_quality: float
-    opt_base_learning_rate: float
-    learning_rates: tuple[float, ...]
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Proposal:
-    """The target that the runs at the definition's own batch size suggest, and what it would be; None where none."""
-
-    target: float | None
-    mean_epochs: float | None = None
-    coefficient_of_variation: float | None = None
-    reason: str
+    `default` are the reference's runs at the definition's own batch size.
+    """
+    return (
+        Condition(
+            letter="a",
+            holds=_converges_well(default),
+            found=f"{len(default.converged)} of {len(default.seeds)} seeds reach {target:g} within one epoch, at "
+            f"{_number(default.mean_epochs, 3)} of it on average, coefficient of variation "
+            f"{_percent(default.coefficient_of_variation)}",
+            demanded=_DEMANDS["a"],
+        ),
+        Condition(
+            letter="b",
+            holds=all(is_above(target, baseline.best_quality) for baseline in baselines) if baselines else None,
+            found="best of "
+            + ", ".join(f"{baseline.model.replace('_', ' ')} {baseline.best_quality:.4f}" for baseline in baselines)
+            + f", target {target:g}",
+            demanded=_DEMANDS["b"],
+        ),
+        Condition(
+            letter="c",
+            holds=None if oracle_quality is None else is_above(oracle_quality, target),
+            found=f"oracle {_number(oracle_quality, 4)}, target {target:g}",
+            demanded=_DEMANDS["c"],
+        ),
+        Condition(
+            letter="d",
+            holds=None if default.eval_share is None else default.eval_share < MAX_EVAL_SHARE,
+            found=f"evaluations take {_percent(default.eval_share)} of the timed run",
+            demanded=_DEMANDS["d"],
+        ),
+    )
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Calibration:
-    """All that one calibration found."""
+def _converges_well(default: BatchSizeSummary) -> bool | None:
+    all_converged = len(default.converged) == len(default.seeds)
+    if not (all_converged and _is_met_well(default.mean_epochs, default.coefficient_of_variation)):
+        return False
+    return True if len(default.seeds) >= MIN_SEEDS else None
 
-    benchmark: str
-    version: int
-    target: float
-    oracle_quality: float | None
-    default_batch_size: int
-    batch_sizes: tuple[BatchSizeSummary, ...]
-    baselines: tuple[BaselineSummary, ...]
-    tuning: tuple[tuple[int, float, float | None, float], ...]
-    """(batch size, learning rate, mean epochs to converge or None, mean final quality)."""
-    proposal: Proposal | None = None
 
-    @property
-    def default(self) -> BatchSizeSummary:
-        return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
-
-    def conditions(self) -> dict[str, tuple[bool | None, str]]:
-        """Return each condition by letter: whether it holds (None where it cannot be said), and the numbers."""
-        default, target = self.default, self.target
-        mean, variation = default.mean_epochs, default.coefficient_of_variation
-        all_converged = len(default.converged) == len(default.seeds)
-        return {
-            "a": (
-                all_converged and _is_met_well(mean, variation),
-                f"{len(default.converged)} of {len(default.seeds)} seeds reach {target:g} within one epoch, at "
-                f"{_number(mean, 3)} of it on average, coefficient of variation {_percent(variation)}",
-            ),
-            "b": (
-                all(baseline.best_quality < target for baseline in self.baselines) if self.baselines else None,
-                "best of "
-                + ", ".join(f"{c.model.replace('_', ' ')} {c.best_quality:.4f}" for c in self.baselines)
-                + f", target {target:g}",
-            ),
-            "c": (
-                None if self.oracle_quality is None else target <= self.oracle_quality - MIN_ORACLE_MARGIN,
-                f"oracle {_number(self.oracle_quality, 4)}, target {target:g}",
-            ),
-            "d": (
-                default.eval_share < MAX_EVAL_SHARE,
-                f"evaluations take {_percent(default.eval_share)} of the timed run",
-            ),
-        }
+def is_above(quality: float, other: float) -> bool:
+    """Say whether a quality is clearly above another, by MIN_MARGIN."""
+    return quality - other >= MIN_MARGIN - 1e-12
 
 
 def propose_target(
@@ -135,28 +102,33 @@ def propose_target(
     """
     low = max((baseline.best_quality for baseline in baselines), default=0.5)
     reached = min(result.best_quality for result in results)
-    high = reached if oracle_quality is None else min(reached, oracle_quality - MIN_ORACLE_MARGIN)
     found: list[tuple[float, float, float, float]] = []
-    for target in (number / 1000 for number in range(int(1000 * low) + 1, int(1000 * high) + 1)):
+    for target in (number / 1000 for number in range(int(1000 * low) + 1, int(1000 * reached) + 1)):
+        if any(not is_above(target, baseline.best_quality) for baseline in baselines):
+            continue
+        if oracle_quality is not None and not is_above(oracle_quality, target):
+            continue
         epochs = [(_first_at(result, target) + 1) / evals_per_epoch for result in results]
-        mean, variation = statistics.fmean(epochs), _variation(epochs)
-        if _is_met_well(mean, variation):
-            found.append((abs(mean - statistics.fmean(MEAN_EPOCHS)), target, mean, variation or 0.0))
+        mean, spread = statistics.fmean(epochs), variation(tuple(epochs))
+        if _is_met_well(mean, spread):
+            found.append((abs(mean - statistics.fmean(MEAN_EPOCHS)), target, mean, spread or 0.0))
     if not found:
         return Proposal(
             target=None,
+            mean_epochs=None,
+            coefficient_of_variation=None,
             reason=f"No target does: simpler models reach {low:.4f}, every seed of the reference {reached:.4f}"
             + ("" if oracle_quality is None else f", the oracle {oracle_quality:.4f}")
             + f", and between them these {len(results)} seeds meet none as (a) demands. Change the learning rate or "
             "the batch size, train on more samples, or give the model more to learn.",
         )
-    _, target, mean, variation = min(found)
+    _, target, mean, spread = min(found)
     return Proposal(
         target=target,
         mean_epochs=mean,
-        coefficient_of_variation=variation,
+        coefficient_of_variation=spread,
         reason=f"A target of {target:g} would be met at {mean:.3f} of the epoch on average, coefficient of variation "
-        f"{_percent(variation)}; {found[0][1]:g} to {found[-1][1]:g} hold (a) to (c).",
+        f"{_percent(spread)}; {found[0][1]:g} to {found[-1][1]:g} hold (a) to (c).",
     )
 
 
@@ -164,17 +136,13 @@ def _first_at(result: CalibrationResult, target: float) -> int:
     return next(index for index, quality in enumerate(result.qualities) if quality >= target)
 
 
-def _is_met_well(mean: float | None, variation: float | None) -> bool:
+def _is_met_well(mean: float | None, spread: float | None) -> bool:
     return (
         mean is not None
-        and variation is not None
+        and spread is not None
         and MEAN_EPOCHS[0] <= mean <= MEAN_EPOCHS[1]
-        and COEFFICIENT_OF_VARIATION[0] <= variation <= COEFFICIENT_OF_VARIATION[1]
+        and spread <= MAX_VARIATION
     )
-
-
-def _variation(epochs: Sequence[float]) -> float | None:
-    return statistics.stdev(epochs) / statistics.fmean(epochs) if len(epochs) > 1 else None
 
 
 def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> BatchSizeSummary:
@@ -190,7 +158,7 @@ def summarise_batch_size(benchmark: Benchmark, results: Sequence[CalibrationResu
         final_qualities=tuple(result.final_quality for result in results),
         quality_mean=tuple(statistics.fmean(column) for column in columns),
         quality_stdev=tuple(statistics.stdev(column) if len(column) > 1 else 0.0 for column in columns),
-        eval_share=eval_s / (eval_s + train_s) if eval_s + train_s > 0 else math.nan,
+        eval_share=eval_s / (eval_s + train_s) if eval_s + train_s > 0 else None,
         epoch_s=(eval_s + train_s) / len(results),
     )
 
@@ -221,23 +189,25 @@ def _converged(benchmark: Benchmark, runs: Sequence[CalibrationResult]) -> list[
     return [epochs for run in runs if (epochs := run.epochs_to_converge(benchmark)) is not None]
 
 
-def tuning_rows(
-    benchmark: Benchmark, results: Sequence[CalibrationResult]
-) -> list[tuple[int, float, float | None, float]]:
-    """Return (batch size, learning rate, mean epochs to converge or None where a seed failed, mean final quality)."""
+def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> tuple[TuningRow, ...]:
+    """Return one row per batch size and learning rate, sorted."""
     rows = []
     for batch_size, rate in sorted({(r.run.global_batch_size, r.run.opt_base_learning_rate) for r in results}):
         runs = [r for r in results if (r.run.global_batch_size, r.run.opt_base_learning_rate) == (batch_size, rate)]
         converged = _converged(benchmark, runs)
-        mean = statistics.fmean(converged) if len(converged) == len(runs) else None
-        rows.append((batch_size, rate, mean, statistics.fmean(run.final_quality for run in runs)))
-    return rows
+        row = TuningRow(
+            global_batch_size=batch_size,
+            opt_base_learning_rate=rate,
+            mean_epochs=statistics.fmean(converged) if len(converged) == len(runs) else None,
+            mean_final_quality=statistics.fmean(run.final_quality for run in runs),
+        )
+        rows.append(row)
+    return tuple(rows)
 
 
-def reference_convergence_points(
-    benchmark: Benchmark, calibration: Calibration, *, when: str, platform: str
-) -> dict[str, Any]:
+def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationRecord) -> dict[str, Any]:
     """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used."""
+    num_runs = calibration.num_reference_runs
     hyperparams = {
         key: value
         for key, value in benchmark.sections["train"].items()
@@ -247,24 +217,23 @@ def reference_convergence_points(
         f"{benchmark.name}_ref_{summary.global_batch_size}": {
             "Benchmark": benchmark.name,
             "Creator": "dlrmbench",
-            "When": when,
-            "Platform": platform,
+            "When": calibration.created_utc[:10],
+            "Platform": calibration.platform,
             "Precision": "FP32",
             "BS": summary.global_batch_size,
             "Hyperparams": {**hyperparams, "opt_base_learning_rate": summary.opt_base_learning_rate},
-            "Epochs to converge": list(summary.converged),
-            "Seeds": list(summary.seeds),
+            "Epochs to converge": list(summary.converged[:num_runs]),
+            "Seeds": list(summary.seeds[:num_runs]),
         }
         for summary in calibration.batch_sizes
         if len(summary.converged) == len(summary.seeds)
     }
 
 
-def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
+def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
     """Show conditions, batch sizes, baselines, curve, tuning."""
     default = calibration.default
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
-    conditions = calibration.conditions().items()
     heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
     baselines = [
         (
@@ -281,15 +250,20 @@ def calibration_blocks(calibration: Calibration) -> tuple[Block, ...]:
         for number, (mean, stdev) in enumerate(zip(default.quality_mean, default.quality_stdev, strict=True), start=1)
     ]
     tuning = [
-        (size, f"{rate:g}", "not all reach it" if mean is None else f"{mean:.3f}", f"{final:.4f}")
-        for size, rate, mean, final in calibration.tuning
+        (
+            row.global_batch_size,
+            f"{row.opt_base_learning_rate:g}",
+            "not all reach it" if row.mean_epochs is None else f"{row.mean_epochs:.3f}",
+            f"{row.mean_final_quality:.4f}",
+        )
+        for row in calibration.tuning
     ]
     return (
         Heading(text=heading),
         Bullets(
             items=tuple(
-                f"({letter}) {marks[holds]}: {text}. Demanded: {_DEMANDS[letter]}."
-                for letter, (holds, text) in conditions
+                f"({condition.letter}) {marks[condition.holds]}: {condition.found}. Demanded: {condition.demanded}."
+                for condition in calibration.conditions
             )
         ),
         *([Prose(text=calibration.proposal.reason)] if calibration.proposal is not None else []),

@@ -27,6 +27,10 @@ if TYPE_CHECKING:
 )
 @click.option("-n", "--runs", default=20, show_default=True, type=click.IntRange(min=2), help="Seeds per batch size.")
 @click.option(
+    "--confirm-runs", default=60, show_default=True, type=click.IntRange(min=2), help="Seeds at the own batch size."
+)
+@click.option("--seed", type=click.IntRange(min=0), help="Base seed of all but tuning.  [default: 20000]")
+@click.option(
     "--batch-size", "batch_sizes", multiple=True, type=click.IntRange(min=1), help="Beside the own; repeatable."
 )
 @click.option(
@@ -43,6 +47,8 @@ def calibrate(
     data_root: Path | None,
     output: Path | None,
     runs: int,
+    confirm_runs: int,
+    seed: int | None,
     batch_sizes: tuple[int, ...],
     learning_rates: tuple[float, ...],
     tuning_runs: int,
@@ -51,13 +57,13 @@ def calibrate(
     """Measure where BENCHMARK's target should lie.
 
     Trains full epochs of the reference at several batch sizes, each with the best learning rate of a grid, and of
-    models that must not reach the target. Writes calibration.md, calibration.json and BENCHMARK.rcps.json.
-    Finished runs stay in runs.jsonl: the same command again completes an interrupted calibration, and a changed
-    target needs no new runs. Defaults: half, once and twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2
-    times its learning rate.
+    models that must stay below the target. Writes calibration.md, BENCHMARK.calibration.json and
+    BENCHMARK.rcps.json. Finished runs stay in runs.jsonl: the same command again completes an interrupted
+    calibration, and a changed target needs no new runs; --seed confirms it with fresh ones. Defaults: half, once and
+    twice the definition's batch size; 0.5, 0.7, 1, 1.4 and 2 times its learning rate.
     """
+    from harness.calibration.calibrate import BASE_SEED, count_runs, plan_calibration, write_calibration
     from harness.calibration.calibrate import calibrate as run_calibration
-    from harness.calibration.calibrate import count_runs, plan_calibration, write_calibration
     from harness.calibration.runs import RunStore, problem_digest
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
@@ -71,6 +77,8 @@ def calibrate(
         batch_sizes=batch_sizes,
         learning_rates=learning_rates,
         num_runs=runs,
+        num_confirming_runs=confirm_runs,
+        base_seed=BASE_SEED if seed is None else seed,
         num_tuning_runs=tuning_runs,
         num_workers=workers,
     )

@@ -1,9 +1,10 @@
-"""Seeds: one base seed per set, run i's derived from it, none that a reference convergence point used."""
+"""Seeds: one base seed per set, run i's derived from it, none that a calibration used."""
 
 import hashlib
 import json
 import secrets
 from importlib import resources
+from typing import Any
 
 
 def draw_base_seed() -> int:
@@ -12,12 +13,20 @@ def draw_base_seed() -> int:
 
 
 def reserved_seeds(benchmark: str) -> frozenset[int]:
-    """Return the seeds of the benchmark's reference convergence points."""
-    path = resources.files("rules.benchmarks") / f"{benchmark}.rcps.json"
-    if not path.is_file():
-        return frozenset()
-    points = json.loads(path.read_text(encoding="utf-8"))
-    return frozenset(seed for point in points.values() for seed in point.get("Seeds", ()))
+    """Return the seeds of the benchmark's reference convergence points and of the runs that confirmed its target."""
+    return frozenset(
+        seed for point in _read_shipped(f"{benchmark}.rcps.json").values() for seed in point.get("Seeds", ())
+    ) | frozenset(
+        seed
+        for summary in _read_shipped(f"{benchmark}.calibration.json").get("batch_sizes", ())
+        for seed in summary["seeds"]
+    )
+
+
+def _read_shipped(name: str) -> dict[str, Any]:
+    path = resources.files("rules.benchmarks") / name
+    content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
+    return content
 
 
 def derive_seeds(base_seed: int, num_runs: int, reserved: frozenset[int] = frozenset()) -> list[int]:

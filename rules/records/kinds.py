@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from importlib import import_module
 
+from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
 from rules.records.measure import Measurement
 from rules.records.run import RunRecord
@@ -35,6 +36,7 @@ RECORDS: Mapping[str, type[Record]] = {
     **{kind: record for kind, record in KINDS.items() if kind != "training"},
     "sweep": SweepRecord,
     "study": StudyRecord,
+    "calibration": CalibrationRecord,
     "system": SystemRecord,
     "preflight": SystemChecks,
 }

@@ -1,0 +1,124 @@
+"""NAME.calibration.json: what the target of a benchmark rests on. Own benchmarks ship it beside their definition.
+
+`calibrate` writes it; `harness/calibration/table.py` judges its conditions and shows it.
+"""
+
+import statistics
+from typing import Annotated
+
+from msgspec import Meta
+
+from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record, Sha256, Share
+
+Epochs = Annotated[float, Meta(gt=0)]
+
+
+class BatchSizeSummary(Record, frozen=True, kw_only=True):
+    """Reference runs at one batch size and its tuned learning rate, one per seed, in the order of the seeds."""
+
+    global_batch_size: PositiveCount
+    opt_base_learning_rate: PositiveAmount
+    seeds: Annotated[tuple[Count, ...], Meta(min_length=1)]
+    epochs_to_converge: tuple[Epochs | None, ...]
+    """None where a whole epoch did not reach the target."""
+    final_qualities: tuple[Share, ...]
+    quality_mean: tuple[Share, ...]
+    """Per evaluation, over seeds."""
+    quality_stdev: tuple[float, ...]
+    eval_share: Share | None
+    """Of the time of an epoch; None where no time was measured."""
+    epoch_s: float
+
+    def __post_init__(self) -> None:
+        if not len(self.seeds) == len(self.epochs_to_converge) == len(self.final_qualities):
+            raise ValueError(f"{len(self.seeds)} epochs_to_converge and final_qualities, one per seed")
+
+    @property
+    def converged(self) -> tuple[float, ...]:
+        return tuple(epochs for epochs in self.epochs_to_converge if epochs is not None)
+
+    @property
+    def mean_epochs(self) -> float | None:
+        return statistics.fmean(self.converged) if self.converged else None
+
+    @property
+    def coefficient_of_variation(self) -> float | None:
+        """Of samples to converge, which is proportional to epochs; None of fewer than two."""
+        return variation(self.converged)
+
+
+class BaselineSummary(Record, frozen=True, kw_only=True):
+    """The best quality that a simpler model reached at any evaluation, over its grid of learning rates."""
+
+    model: str
+    best_quality: Share
+    opt_base_learning_rate: PositiveAmount
+    learning_rates: tuple[PositiveAmount, ...]
+
+
+class TuningRow(Record, frozen=True, kw_only=True):
+    """A point of the grid from which the learning rate of a batch size was chosen."""
+
+    global_batch_size: PositiveCount
+    opt_base_learning_rate: PositiveAmount
+    mean_epochs: Epochs | None
+    """To converge; None where a seed did not."""
+    mean_final_quality: Share
+
+
+class Proposal(Record, frozen=True, kw_only=True):
+    """The target that the runs at the definition's own batch size suggest, and what it would be; None where none."""
+
+    target: Share | None
+    mean_epochs: Epochs | None
+    coefficient_of_variation: float | None
+    reason: str
+
+
+class Condition(Record, frozen=True, kw_only=True):
+    """One of the conditions of a good target: (a) convergence, (b) simpler models, (c) oracle, (d) evaluations."""
+
+    letter: str
+    holds: bool | None
+    """None where it cannot be said."""
+    found: str
+    demanded: str
+
+
+class CalibrationRecord(Document, frozen=True, kw_only=True):
+    """All that one calibration found, of which definition, with which code."""
+
+    benchmark: str
+    version: PositiveCount
+    definition_sha256: Sha256
+    target: Share
+    created_utc: str
+    platform: str
+    code_sha256: tuple[Sha256 | None, ...]
+    """Digests of the code that made the runs; None of runs kept from before it was written down."""
+    base_seed: Count
+    """The seeds of all runs of the reference are derived from it; those of tuning are none of them."""
+    tuning_seeds: tuple[Count, ...]
+    num_reference_runs: PositiveCount
+    """How many seeds of each batch size, the first ones, are its reference convergence points."""
+    oracle_quality: Share | None
+    default_batch_size: PositiveCount
+    batch_sizes: Annotated[tuple[BatchSizeSummary, ...], Meta(min_length=1)]
+    baselines: tuple[BaselineSummary, ...]
+    tuning: tuple[TuningRow, ...]
+    proposal: Proposal | None
+    conditions: tuple[Condition, ...]
+
+    def __post_init__(self) -> None:
+        if all(summary.global_batch_size != self.default_batch_size for summary in self.batch_sizes):
+            raise ValueError("batch_sizes with the default_batch_size among them")
+
+    @property
+    def default(self) -> BatchSizeSummary:
+        """What the conditions are judged by."""
+        return next(s for s in self.batch_sizes if s.global_batch_size == self.default_batch_size)
+
+
+def variation(values: tuple[float, ...]) -> float | None:
+    """Return the coefficient of variation of positive values, by the sample's standard deviation; None below two."""
+    return statistics.stdev(values) / statistics.fmean(values) if len(values) > 1 else None
