@@ -3,6 +3,7 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
@@ -34,6 +35,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
 
     Raises NotFiniteError when training diverges.
     """
+    started = datetime.now(UTC)
     _, config = job.parse()
     spec = config.spec(Path(job.data_dir), job.seed)
     dataset = open_dataset(spec.data_dir, config.data)
@@ -53,7 +55,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         metrics = asdict(workload.evaluate_with(measure_quality))
         evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
         on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
-    process = describe_process(workload, world, meter.stop())
+    process = describe_process(workload, world, started, meter.stop())
     if process is None:
         return None
     costs = config.costs(dataset.train.num_embeddings)

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +38,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     Reading the dataset is part of the time; synthetic data is in memory once the warm-up has touched it. Of several
     ranks the samples are those of all, and the time lasts until the last one is done.
     """
+    started = datetime.now(UTC)
     config = hold_in_memory(job.parse()[1], job.warm_up_steps + job.num_steps)
     spec = config.spec(Path(job.data_dir), job.seed)
     dataset = open_dataset(spec.data_dir, config.data)
@@ -52,7 +54,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     num_samples = train_steps(workload.train, job.num_steps)
     world.barrier()
     duration_s = clock.elapsed_s() - start_s
-    process = describe_process(workload, world, meter.stop())
+    process = describe_process(workload, world, started, meter.stop())
     exchange = None
     if world.size > 1 and isinstance(workload, MeasuresTraffic):
         exchange = workload.measure_traffic(EXCHANGE_STEPS, with_evaluation=False)
@@ -76,12 +78,17 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     return convert(content, ThroughputRecord)
 
 
-def describe_process(workload: Workload, world: World, energy: Mapping[str, Any] | None) -> dict[str, Any] | None:
-    """Describe what every kind records of a process beside what it measures; None except on rank 0."""
+def describe_process(
+    workload: Workload, world: World, started: datetime, energy: Mapping[str, Any] | None
+) -> dict[str, Any] | None:
+    """Describe what every kind records of a process beside what it measures; None except on rank 0. It ends now."""
+    ended = datetime.now(UTC)
     ranks = world.gather(describe_rank(workload, world))
     if ranks is None:
         return None
     return {
+        "started_utc": started.isoformat(timespec="milliseconds"),
+        "ended_utc": ended.isoformat(timespec="milliseconds"),
         "hyperparameters": dict(workload.hyperparameters()),
         "peak_device_bytes": workload.peak_device_bytes(),
         "peak_rss_bytes": sum(rank["peak_rss_bytes"] for rank in ranks),

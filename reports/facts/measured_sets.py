@@ -7,7 +7,7 @@ from typing import Any
 from reports.facts.records import code_setting, read_record, read_run_set, settings_of
 from reports.facts.sides import HARDWARE, Sample, Side
 from reports.statistics.intervals import LogSummary, log_summary
-from reports.text.formatting import printable
+from reports.text.formatting import epoch_ms, printable
 from rules.errors import InputError
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure, Measurement
@@ -149,7 +149,8 @@ def _sample(measured: MeasuredSet, index: int) -> Sample:
     """One process, with its seed where the set's record says it; a rate is on the grid of the clock."""
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
+    started_ms = epoch_ms(getattr(process, "started_utc", None))
     if not measured.counts_samples:
-        return Sample(seed=seed, values={measured.kind: measured.values[index]})
-    step = min(_CLOCK_STEP_S / process.duration_s, 1.0)
-    return Sample(seed=seed, values={measured.kind: measured.rates[index]}, steps={measured.kind: step})
+        return Sample(seed=seed, values={measured.kind: measured.values[index]}, started_ms=started_ms)
+    step, rate = min(_CLOCK_STEP_S / process.duration_s, 1.0), measured.rates[index]
+    return Sample(seed=seed, values={measured.kind: rate}, steps={measured.kind: step}, started_ms=started_ms)

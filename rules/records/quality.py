@@ -34,6 +34,9 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     peak_rss_bytes: PositiveCount | None
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]
+    started_utc: str | None = None
+    """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
+    ended_utc: str | None = None
 
     @property
     def auc(self) -> float:

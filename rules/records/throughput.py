@@ -34,6 +34,9 @@ class ProcessRecord(Record, frozen=True, kw_only=True):
     energy: EnergyRecord | None
     ranks: tuple[RankRecord, ...]
     traffic: TrafficRecord | None = field(name="exchange")
+    started_utc: str | None = None
+    """By the system's clock, so that it is seen whether two measurements took turns. None in files of old."""
+    ended_utc: str | None = None
 
 
 class ThroughputRecord(Measurement, frozen=True, kw_only=True):

@@ -87,6 +87,8 @@ def process_content(**changes: Any) -> dict[str, Any]:
         "energy": None,
         "ranks": [],
         "exchange": None,
+        "started_utc": None,
+        "ended_utc": None,
         **changes,
     }
 
@@ -149,6 +151,8 @@ def quality_process(*, num_samples: int = 100_352, auc: float = 0.75, **changes:
         "peak_rss_bytes": 2**28,
         "energy": None,
         "ranks": [],
+        "started_utc": None,
+        "ended_utc": None,
         **changes,
     }
 

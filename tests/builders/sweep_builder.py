@@ -5,6 +5,7 @@ import os
 import signal
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -50,10 +51,10 @@ class FastWorkers:
     auc: Callable[[Mapping[str, Any]], float] = lambda spec: 0.75
     """Of a process that measures quality, beside a spread by its seed that all configurations share."""
 
-    def quality_answer(self, spec: Mapping[str, Any]) -> dict[str, Any]:
+    def quality_answer(self, spec: Mapping[str, Any], number: int) -> dict[str, Any]:
         """As a process would measure it."""
         samples, auc = spec["num_samples"], self.auc(spec) + spec["seed"] % 97 / 1e4
-        return quality_content([quality_process(num_samples=samples, auc=auc)])
+        return quality_content([quality_process(num_samples=samples, auc=auc, **stamps(number))])
 
     def __call__(self, spec_path: Path, **options: object) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
@@ -66,12 +67,19 @@ class FastWorkers:
         if spec["kind"] == "profile":
             (folder / "profile.json").write_text(json.dumps(profile_answer()))
         elif spec["kind"] == "quality":
-            (folder / "measured.json").write_text(json.dumps(self.quality_answer(spec)))
+            (folder / "measured.json").write_text(json.dumps(self.quality_answer(spec, len(self.launches))))
         elif spec["kind"] == "throughput":
             (folder / "measured.json").write_text(json.dumps(throughput_answer(spec, len(self.launches))))
         else:
             _train(spec, folder)
         return WorkerEnd(exit_code=0, last_words="")
+
+
+def stamps(number: int) -> dict[str, str]:
+    """When the process of that number began and ended: a second each, one after another."""
+    began = datetime(2026, 11, 21, 3, tzinfo=UTC) + timedelta(seconds=number)
+    ended = began + timedelta(seconds=0.9)
+    return {"started_utc": began.isoformat("T", "milliseconds"), "ended_utc": ended.isoformat("T", "milliseconds")}
 
 
 def throughput_answer(spec: Mapping[str, Any], number: int) -> dict[str, Any]:
@@ -86,6 +94,7 @@ def throughput_answer(spec: Mapping[str, Any], number: int) -> dict[str, Any]:
         cache_cleared=True,
         hyperparameters={"global_batch_size": spec["tables"]["train"]["global_batch_size"]},
         peak_rss_bytes=2**28,
+        **stamps(number),
     )
     return throughput_content([process], data_kind="made_up", computed=COMPUTED)
 

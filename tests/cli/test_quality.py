@@ -17,12 +17,15 @@ from harness.measure.quality import QualityJob, fit_samples, train_and_evaluate
 from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
+from reports.comparison.pairing import pair_runs
+from reports.comparison.sources import read_sides
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.records.codec import decode
 from rules.records.quality import QualityRecord
 
 Run = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"
+RATES_APART = ("train.opt_base_learning_rate=0.03", "train.opt_base_learning_rate=0.06")
 
 
 @pytest.fixture
@@ -44,6 +47,18 @@ def only_folder(tmp_path: Path) -> Path:
 
 def of_rates(slow: float, fast: float) -> Callable[[Any], float]:
     return lambda spec: fast if spec["tables"]["train"]["opt_base_learning_rate"] == 0.06 else slow
+
+
+@pytest.mark.parametrize(("verb", "took_turns"), [("sweep", True), ("run", False)])
+def test_measurements_took_turns_where_their_moments_say_so(
+    verb: str, took_turns: bool, run: Run, tmp_path: Path
+) -> None:
+    """Equal seeds are no proof: two measurements of one base seed may have been made one after the other."""
+    for words in [["--axis", RATES]] if verb == "sweep" else [["--set", rate] for rate in RATES_APART]:
+        assert run(verb, *words, "--quality", "100000", "-n", "5").exit_code == 0
+    base, new = read_sides(tmp_path / "out")
+    pairing = pair_runs(base.samples, new.samples)
+    assert pairing.is_paired and pairing.is_interleaved is took_turns
 
 
 @pytest.mark.parametrize(

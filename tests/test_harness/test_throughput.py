@@ -16,6 +16,7 @@ from harness.run_sets.prepare import prepare
 from harness.run_sets.runner import RunRequest, start_set
 from reference_models.process.errors import ConfigError
 from reference_models.training.workload import TrainCounts
+from reports.text.formatting import moment_of
 from reports.views.measurement import traffic_words
 from rules.records.codec import decode
 from rules.records.throughput import ThroughputRecord
@@ -36,6 +37,9 @@ def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, dat
     for process in content.processes:
         assert process.num_samples == 7 * batch_size
         assert process.samples_per_s == pytest.approx(process.num_samples / process.duration_s)
+    spans = [(moment_of(process.started_utc), moment_of(process.ended_utc)) for process in content.processes]
+    moments = [moment for span in spans for moment in span if moment is not None]
+    assert len(moments) == 10 and moments == sorted(moments), "one process after another, each with both its moments"
     assert not list(folder.rglob("result_*.txt"))
     assert "dlrm_tiny_throughput" in folder.name  # a changed model is not measured under the benchmark's name
 
