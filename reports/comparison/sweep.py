@@ -220,8 +220,10 @@ def _compare(rows: Sequence[SweepRow]) -> tuple[SweepRow, ...]:
 def _closing(sides: Sequence[Side]) -> str:
     """'Fastest: threads=2 (21.4 k samples/s). Not distinguished from it: threads=4.'
 
-    All others are compared with it, as one family of tests.
+    Of those that the rules accept; all others of them are compared with it, as one family of tests.
     """
+    refused = [side.label for side in sides if side.outcome == "invalid"]
+    sides = [side for side in sides if side.outcome != "invalid"]
     if not sides:
         return ""
     whole = factors_of(sides[0].kind)[0]
@@ -241,7 +243,7 @@ def _closing(sides: Sequence[Side]) -> str:
     rest = f"Not distinguished from it: {', '.join(alike)}." if alike else f"All others are {worse}."
     mean = math.exp(means[best]) if factor.is_ratio else means[best]
     value = throughput_text(mean) if whole == "throughput" else factor.show(mean)
-    return f"{word}: {sides[best].label} ({value}). {rest}"
+    return f"{word}: {sides[best].label} ({value}). {rest}" + (f" INVALID: {', '.join(refused)}." if refused else "")
 
 
 def _side(row: SweepRow) -> Side | None:

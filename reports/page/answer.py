@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.facts.facts import SetFacts
+from reports.page.figures.times import chart_name
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.remarks import names
 from reports.text.formatting import plural
@@ -18,7 +19,10 @@ def answer(group: Sequence[SetFacts], comparisons: Sequence[Comparison]) -> str:
     """
     if len(group) < 2:
         return ""
-    found = _fastest(group, comparisons) if group[0].status == "own" else ""
+    is_own = group[0].status == "own"
+    if is_own and len(group) == 2 and len(comparisons) == 1 and (found := _of_two(group, comparisons[0])):
+        return found
+    found = _fastest(group) if is_own else ""
     refused = [facts.label for facts in group if facts.verdict.outcome == "invalid"]
     return (found or what_there_is(group)) + (f"; INVALID: {names(refused)}" if refused else "")
 
@@ -30,18 +34,16 @@ def what_there_is(sets: Sequence[SetFacts]) -> str:
     return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
 
 
-def _fastest(group: Sequence[SetFacts], comparisons: Sequence[Comparison]) -> str:
+def _fastest(group: Sequence[SetFacts]) -> str:
     """Name the fastest of the configurations that the rules accept, and those not shown to differ from it."""
     accepted = [facts for facts in group if facts.verdict.outcome != "invalid"]
-    if len(group) == 2 and len(comparisons) == 1 and (found := _of_two(comparisons[0])):
-        return found
     timed = [(time_s, facts) for facts in accepted if (time_s := _time_s(facts, accepted)) is not None]
     if len(timed) < 2:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
     against = compare_group(accepted, fastest)
     alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
-    of_all = what_there_is(group)
+    of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(against):
         return f"None of {of_all} is shown to differ from the fastest, {fastest.label}"
     return f"{fastest.label} is the fastest of {of_all}" + (
@@ -60,11 +62,13 @@ def _time_s(facts: SetFacts, accepted: Sequence[SetFacts]) -> float | None:
     return summary.geometric_mean if summary else None
 
 
-def _of_two(comparison: Comparison) -> str:
-    """The comparison of two configurations; empty where it shows nothing."""
+def _of_two(group: Sequence[SetFacts], comparison: Comparison) -> str:
+    """The comparison of two configurations, marking what the rules reject; empty where it shows nothing."""
     whole = comparison.whole
     if comparison.verdict not in ("faster", "slower") or whole is None or whole.time_ratio is None:
         return ""
+    shown = {facts.label: chart_name(facts) for facts in group}
+    base, new = shown[comparison.base], shown[comparison.new]
     if comparison.verdict != whole.verdict:
-        return f"{comparison.new}: {comparison.verdict} than {comparison.base}, by the runs that reach the target"
-    return f"{comparison.new} trains {with_sign(speed(whole.time_ratio))} than {comparison.base}"
+        return f"{new}: {comparison.verdict} than {base}, by the runs that reach the target"
+    return f"{new} trains {with_sign(speed(whole.time_ratio))} than {base}"

@@ -53,7 +53,27 @@ def test_several_configurations_open_with_the_fastest(
 def test_what_the_rules_reject_is_named_and_is_not_the_fastest(tmp_path: Path) -> None:
     for name, throughput, is_valid in (("a", 4000.0, True), ("b", 9000.0, False), ("c", 2000.0, True)):
         write(tmp_path, name, throughput, is_valid=is_valid)
-    assert title(tmp_path) == "a is the fastest of 3 configurations of dlrm_tiny; INVALID: b"
+    expected = "a is the fastest of 2 configurations of dlrm_tiny that the rules accept; INVALID: b"
+    assert title(tmp_path) == expected
+
+
+@pytest.mark.parametrize(
+    ("speeds", "invalid", "expected"),
+    [
+        ({"a": 4000.0, "b": 9000.0}, "b", "b (INVALID) trains 2.25× faster than a"),
+        ({"a": 4000.0, "b": 9000.0}, "a", "b trains 2.25× faster than a (INVALID)"),
+        ({"a": 4000.0, "b": 9000.0}, "ab", "b (INVALID) trains 2.25× faster than a (INVALID)"),
+        ({"a": 8990.0, "b": 9000.0}, "b", "2 configurations of dlrm_tiny; INVALID: b"),
+        ({"b": 9000.0}, "b", "dlrm_tiny trained to AUC 0.80000 in 25.40 s, INVALID by the rules"),
+        ({"a": 8980.0, "b": 9000.0, "c": 8990.0}, "abc", "3 configurations of dlrm_tiny; INVALID: a, b, c"),
+    ],
+)
+def test_no_title_names_what_the_rules_reject_without_saying_so(
+    tmp_path: Path, speeds: dict[str, float], invalid: str, expected: str
+) -> None:
+    for name, throughput in speeds.items():
+        write(tmp_path, name, throughput, is_valid=name not in invalid)
+    assert title(tmp_path) == expected
 
 
 def test_where_no_configuration_has_a_score_the_runs_that_reached_the_target_decide(tmp_path: Path) -> None:

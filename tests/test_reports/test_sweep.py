@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 from browser import Browser, find_browser
+from log_builder import make_runs, with_record
 from records_builder import process_content, run_set_content, sweep_content, throughput_content
 from report_builder import write_run_set
 
@@ -18,6 +19,7 @@ from reports.document.page import PageSection
 from reports.page.gathered import gather_everything
 from reports.page.report import write_report
 from reports.page.sections.sweep import against_first, brief_verdict, rows_as_records, sweep_section, sweep_table
+from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 from rules.tree.inventory import take_inventory
 
@@ -212,6 +214,18 @@ def test_numbers_are_at_their_logarithm_and_words_side_by_side() -> None:
     assert place(["dot", "cat", "dcn"], 0, 2) == pytest.approx((0, 1, 2))
     assert place(["0", "1.05"], 0, 2) == pytest.approx((0, 2))
     assert place(["one"], 0, 2) == (1,)
+
+
+def test_what_the_rules_reject_is_not_the_fastest_of_a_sweep(tmp_path: Path) -> None:
+    tiny = load_benchmark("dlrm_tiny")
+    for name, throughput in (("a", 4000.0), ("b", 9000.0), ("c", 6000.0)):
+        runs = make_runs(tiny, throughput=throughput)
+        broken = [with_record(records, "opt_adagrad_epsilon", value=0.5) for records in runs]
+        write_run_set(tmp_path / name, runs=broken if name == "b" else runs, interrupted=False)
+    rows = [record(name, {"train.rate": name}, name) for name in "abc"]
+    write_sweep(tmp_path, {"train.rate": ["a", "b", "c"]}, rows, kind="training", options={})
+    closing = read_sweep_facts(tmp_path).closing
+    assert re.fullmatch(r"Fastest: c \(.*\)\. All others are slower\. INVALID: b\.", closing), closing
 
 
 def test_runs_to_the_target_enter_with_score_factors_and_verdict(tmp_path: Path) -> None:

@@ -71,14 +71,16 @@ def badge(facts: SetFacts) -> Badge:
 
 
 def headline(facts: SetFacts) -> str:
-    """The result in one sentence."""
+    """The result in one sentence; one that the rules reject says so."""
     target = facts.first_run.quality_target if facts.first_run else None
     goal = f" to AUC {quality(target)}" if target is not None else ""
+    rejected = ("INVALID by the rules",) if facts.verdict.outcome == "invalid" else ()
     if facts.result.score_s is not None and math.isfinite(facts.result.score_s):
         score = column_unit([facts]).text(facts.result.score_s)
-        return ", ".join((f"{facts.benchmark} trained{goal} in {score}", *_marks(facts)))
+        return ", ".join((f"{facts.benchmark} trained{goal} in {score}", *_marks(facts), *rejected))
     reached = sum(run.result.converged for run in facts.runs)
-    return f"{facts.benchmark}: {reached} of {plural(len(facts.runs), 'run')} trained{goal}, no score"
+    found = f"{facts.benchmark}: {reached} of {plural(len(facts.runs), 'run')} trained{goal}, no score"
+    return ", ".join((found, *rejected))
 
 
 def tags(group: Sequence[SetFacts]) -> tuple[str, ...]:
