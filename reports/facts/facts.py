@@ -105,6 +105,11 @@ class SetFacts:
         return log_summary(getattr(run.result, member) for run in self.converged)
 
     @property
+    def overhead(self) -> LogSummary | None:
+        """Of the time to train over the training time, over the runs that converged."""
+        return log_summary(overhead_ratio(run.result) for run in self.converged)
+
+    @property
     def grown_to(self) -> float | None:
         """Return the width of its interval at which the set stopped growing; None where its length was given."""
         until = self.records.run_set.until if self.records.run_set else None
@@ -119,6 +124,11 @@ class SetFacts:
     @property
     def first_run(self) -> RunResult | None:
         return self.result.runs[0] if self.result.runs else None
+
+
+def overhead_ratio(run: RunResult) -> float | None:
+    """Return 1 + overhead / training time, the factor of evaluation and overhead; None where it is not known."""
+    return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
 
 
 def gather(

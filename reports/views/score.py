@@ -6,7 +6,7 @@ from pathlib import Path
 
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
-from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, standing_of
+from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
 from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
@@ -66,7 +66,7 @@ def describe_score(
         samples_to_converge=_summary([run.samples_to_converge for run in converged]),
         throughput_samples_per_s=_summary([run.throughput_samples_per_s for run in converged]),
         overhead_s=_summary([run.overhead_s for run in converged]),
-        overhead_ratio=_summary([_overhead_ratio(run) for run in converged]),
+        overhead_ratio=_summary([overhead_ratio(run) for run in converged]),
         rcp_outcome=result.rcp_outcome,
         rcp_reason=result.rcp_reason,
         rcp_factor=result.rcp_factor,
@@ -97,11 +97,6 @@ def _standing(result_set: ResultSet, result: BenchmarkResult) -> str | None:
 
 def _name(run: RunResult) -> str:
     return printable(run.path.replace("\\", "/").rsplit("/", 1)[-1])
-
-
-def _overhead_ratio(run: RunResult) -> float | None:
-    """1 + overhead / training time."""
-    return run.time_to_train_s / run.train_s if run.time_to_train_s is not None and run.train_s else None
 
 
 def _summary(values: Sequence[float | int | None]) -> FactorMean | None:

@@ -1,13 +1,17 @@
 """Facts and tables: what each run's fate is, what a row holds, and that nothing is made up."""
 
+import re
 from pathlib import Path
 
 import pytest
-from log_builder import make_runs, write_set
+from log_builder import make_records, make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
 from reports.facts.facts import benchmark_status, gather
+from reports.page.figures.times import time_chart
+from reports.page.sections.verdict import key_numbers
+from reports.render.terminal import render_terminal
 from reports.statistics.intervals import olympic_interval
 from reports.tables.frames import (
     EVALUATION_COLUMNS,
@@ -18,6 +22,8 @@ from reports.tables.frames import (
     sets_frame,
 )
 from reports.tables.rows import document_of, run_members, set_row
+from reports.text.formatting import percent
+from reports.views.score import describe_score, finished_blocks, score_blocks
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -50,6 +56,26 @@ def test_a_whole_set_has_the_interval_of_its_times(tmp_path: Path) -> None:
     times = [run.time_s for run in one.runs if run.time_s is not None]
     assert one.interval == olympic_interval(times, 1)
     assert one.interval is not None
+
+
+def test_page_score_and_run_print_one_share_of_evaluation_and_overhead(tmp_path: Path) -> None:
+    """Of runs whose speed differs, the mean of the shares and the share of the sums are far apart."""
+    runs = [make_runs(TINY, 1, throughput=speed)[0] for speed in (2_000.0, 20_000.0, 200_000.0, 300_000.0, 400_000.0)]
+    runs[0] = make_records(TINY, num_evals=19, converged=False, throughput=1_000.0)  # has no share
+    (facts,) = gather([write_run_set(tmp_path / "set", runs=runs)])
+    (shown,) = (fact for fact in key_numbers(facts) if fact.name == "Evaluation, overhead")
+    record = describe_score(facts.result_set, facts.result)
+    assert record.overhead_ratio is not None
+    share = 1 - 1 / record.overhead_ratio.geometric_mean
+    (finished,) = finished_blocks(facts, "system", tmp_path, tmp_path)
+    scored = score_blocks([record])
+    words = f"{percent(share)} of the time to train"
+    assert f"{shown.value} %" == percent(share)
+    assert all(words in render_terminal(blocks) for blocks in ((finished,), scored))
+    chart = time_chart([facts], "time")
+    assert chart is not None and chart.lead.startswith(f"{percent(1 - share)} training, ")
+    parts = [float(part) for part in re.findall(r"([\d.]+) %", chart.lead)]
+    assert sum(parts) == pytest.approx(100, abs=0.11)
 
 
 def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import Interval, spread_shares
+from reports.statistics.intervals import Interval, LogSummary, spread_shares
 from reports.text.formatting import (
     MINUTES,
     MISSING,
@@ -206,8 +206,7 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
             bars.append(_time_bar(facts.label, known))
     if not bars:
         return None
-    total_s = sum(sum(bar.parts) for bar in bars)
-    shares = [sum(bar.parts[index] for bar in bars) / total_s for index in range(len(PARTS))]
+    shares = _shares(bars, sets[0].overhead if len(sets) == 1 else None)
     what = "One bar per run" if len(sets) == 1 else "One bar per configuration, the mean of its runs"
     title = "Where the timed seconds go"
     lead = (
@@ -232,6 +231,19 @@ def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
         lead=lead,
         table=text_table(columns, rows, id_=f"{id_}-table", caption=title),
     )
+
+
+def _shares(bars: Sequence[Bar], overhead: LogSummary | None) -> tuple[float, ...]:
+    """The parts of all bars as shares of their time; where `overhead` is known, that of the large numbers.
+
+    Evaluation and the rest then share it as their seconds do.
+    """
+    sums = [sum(bar.parts[index] for bar in bars) for index in range(len(PARTS))]
+    train, *others = (part / sum(sums) for part in sums)
+    if overhead is None:
+        return (train, *others)
+    share = 1 - 1 / overhead.geometric_mean
+    return (1 - share, *(share * other / (sum(others) or math.inf) for other in others))
 
 
 def _time_bar(label: str, runs: Sequence[RunFacts]) -> Bar:

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from reports.charts.svg import fit_names
+from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison
 from reports.comparison.wording import rejected_words, speed, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, Prose, Table, numeric, table_of
@@ -128,10 +129,9 @@ def key_numbers(facts: SetFacts) -> tuple[Fact, ...]:
         numbers.append(
             Fact(name=name, value=text(summary.geometric_mean) if summary else MISSING, unit=unit, note=note)
         )
-    parts = [(run.overhead_s, run.time_to_train_s) for run in converged if run.overhead_s is not None]
-    total_s = sum(time_s or 0.0 for _, time_s in parts)
-    share = percent(sum(part for part, _ in parts) / total_s).removesuffix(" %") if total_s else MISSING
-    about = "of the time to train of all converged runs" if total_s else "not known from the logs"
+    overhead = facts.overhead
+    share = overhead_share(overhead.geometric_mean).removesuffix(" %") if overhead else MISSING
+    about = "of the time to train, geometric mean" if overhead else "not known from the logs"
     numbers.append(Fact(name="Evaluation, overhead", value=share, unit="% of the time", note=about))
     finals = [run.final_quality for run in converged if run.final_quality is not None]
     reached = quality(sum(finals) / len(finals)) if finals else MISSING
