@@ -34,7 +34,8 @@ def list_(form: str) -> None:
 @click.argument("benchmark", metavar="NAME", shell_complete=completing(benchmarks))
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
 def show_(benchmark: str, form: str) -> None:
-    """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file."""
+    """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file, and NAME@VERSION
+    is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
 from reference_models.data.registry import dataset_digest
-from rules.benchmarks.loader import Benchmark, load_benchmark
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
 
 _SIZES = (
     "num_parameters", "num_embedding_rows", "num_lookups_per_sample", "embedding_bytes_per_sample",
@@ -25,6 +25,8 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
         "num_runs": None if score is None else score.num_runs,
         "data_kind": benchmark.sections["data"].get("kind"),
         "title": benchmark.title,
+        "version": benchmark.version,
+        "older_versions": [older.version for older in shipped_versions(benchmark.name)[:-1]],
     }
 
 

@@ -25,6 +25,8 @@ from rules.benchmarks.loader import (
     parse_benchmark,
     read_toml,
     shipped_names,
+    shipped_twin,
+    shipped_versions,
     workload_names,
 )
 from rules.errors import DefinitionError
@@ -201,8 +203,10 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
 def command_name(benchmark: Benchmark) -> str:
     """Return what names the definition that a benchmark is of on the command line: its name, or its file."""
     name, path = benchmark.path.stem, benchmark.path
-    is_shipped = name in (*shipped_names(), *workload_names()) and load_benchmark(name).path == path
-    return name if is_shipped else shlex.quote(str(path))
+    if name in (*shipped_names(), *workload_names()) and load_benchmark(name).path == path:
+        return name
+    older = next((known for known in shipped_versions(name) if known.path == path), None)
+    return f"{name}@{older.version}" if older is not None else shlex.quote(str(path))
 
 
 def default_division(benchmark: Benchmark) -> str:
@@ -213,8 +217,8 @@ def default_division(benchmark: Benchmark) -> str:
 def refuse_shipped_name(benchmark: Benchmark) -> None:
     """Raise ConfigError where a user's file carries a shipped name without the shipped content."""
     if benchmark.name in (*shipped_names(), *workload_names()):
-        shipped = load_benchmark(benchmark.name)
-        if shipped.definition_sha256 != benchmark.definition_sha256:
+        current = load_benchmark(benchmark.name).definition_sha256
+        if current != benchmark.definition_sha256 and shipped_twin(benchmark) is None:
             raise ConfigError(
                 f"{benchmark.path}: benchmark.name {benchmark.name!r} is the name of a shipped benchmark with other "
                 "content. Give your benchmark a name of its own."

@@ -3,8 +3,10 @@
 import hashlib
 import json
 import secrets
-from importlib import resources
+from pathlib import Path
 from typing import Any
+
+from rules.benchmarks.loader import shipped_versions
 
 
 def draw_base_seed() -> int:
@@ -12,19 +14,19 @@ def draw_base_seed() -> int:
     return secrets.randbits(31)
 
 
-def reserved_seeds(benchmark: str) -> frozenset[int]:
-    """Return the seeds of the benchmark's reference convergence points and of the runs that confirmed its target."""
-    return frozenset(
-        seed for point in _read_shipped(f"{benchmark}.rcps.json").values() for seed in point.get("Seeds", ())
-    ) | frozenset(
-        seed
-        for summary in _read_shipped(f"{benchmark}.calibration.json").get("batch_sizes", ())
-        for seed in summary["seeds"]
-    )
+def reserved_seeds(name: str) -> frozenset[int]:
+    """Return the seeds of the reference convergence points and of the runs that confirmed the target of a benchmark,
+    in all its versions."""
+    reserved: set[int] = set()
+    for benchmark in shipped_versions(name):
+        for point in _read(benchmark.path.with_suffix(".rcps.json")).values():
+            reserved.update(point.get("Seeds", ()))
+        for summary in _read(benchmark.path.with_suffix(".calibration.json")).get("batch_sizes", ()):
+            reserved.update(summary["seeds"])
+    return frozenset(reserved)
 
 
-def _read_shipped(name: str) -> dict[str, Any]:
-    path = resources.files("rules.benchmarks") / name
+def _read(path: Path) -> dict[str, Any]:
     content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else {}
     return content
 

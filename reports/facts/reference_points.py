@@ -2,7 +2,7 @@
 
 from reports.facts.facts import SetFacts
 from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import find_definition
+from rules.benchmarks.rounds import Named, find_definition
 from rules.errors import DefinitionError
 from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
 
@@ -10,7 +10,7 @@ from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
 def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
     """The set's definition, None where nobody defines it, and the points of its round; none where there are none."""
     try:
-        benchmark = find_definition(facts.result.benchmark, None, facts.result_set.definition_file)
+        benchmark = find_definition(_named(facts), None, facts.result_set.definition_file)
     except DefinitionError:
         return None, ()
     file = rcp_file(benchmark, facts.result.round) if benchmark is not None else None
@@ -21,6 +21,12 @@ def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint
     except DefinitionError:
         return benchmark, ()
     return benchmark, points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
+
+
+def _named(facts: SetFacts) -> Named:
+    """The benchmark that the set was judged as: the version is what most of its logs state."""
+    versions = [run.benchmark_version for run in facts.result.runs]
+    return Named(name=facts.result.benchmark, version=max(versions, key=versions.count, default=None))
 
 
 def outcome_words(facts: SetFacts) -> str:

@@ -8,9 +8,17 @@ from reports.text.formatting import MISSING
 
 
 def list_blocks(records: Sequence[Mapping[str, Any]]) -> tuple[Block, ...]:
-    """One row per benchmark or workload, as `harness.config.describe` summarizes them."""
-    columns = ("name", "status", "target", "runs", "data", "title")
-    return (text_table(columns, [list(record.values()) for record in records], numbers=("target", "runs")),)
+    """One row per benchmark or workload, as `harness.config.describe` summarizes them; a line on older versions."""
+    columns = {
+        "name": "name", "status": "status", "target": "quality_target", "runs": "num_runs", "data": "data_kind",
+        "title": "title",
+    }  # fmt: skip
+    rows = [[record[member] for member in columns.values()] for record in records]
+    older = [f"{record['name']}@{version}" for record in records for version in record["older_versions"]]
+    table = text_table(tuple(columns), rows, numbers=("target", "runs"))
+    if not older:
+        return (table,)
+    return table, Prose(text=f"Older versions, which are still read and run by these names: {', '.join(older)}.")
 
 
 def definition_blocks(content: Mapping[str, Any]) -> tuple[Block, ...]:

@@ -173,6 +173,30 @@ def shipped_names() -> tuple[str, ...]:
 
 
 @cache
+def shipped_versions(name: str) -> tuple[Benchmark, ...]:
+    """Return all versions of a shipped benchmark, the current one last; none of any other name.
+
+    Older ones are read, and run where a user names them (NAME@VERSION); their results stay what they were.
+    """
+    if name not in shipped_names():
+        return ()
+    older = (_load(path) for path in _FOLDER.glob(f"version_*/{name}.toml"))
+    return (*sorted(older, key=lambda benchmark: benchmark.version), _load(_FOLDER / f"{name}.toml"))
+
+
+def shipped_twin(benchmark: Benchmark) -> Benchmark | None:
+    """Return the shipped benchmark of the same name and content, of whatever version; None where there is none."""
+    versions = shipped_versions(benchmark.name)
+    return next((known for known in versions if known.definition_sha256 == benchmark.definition_sha256), None)
+
+
+def list_versions(name: str) -> str:
+    """Return the versions of a shipped benchmark that are known here, in words."""
+    *older, current = (str(benchmark.version) for benchmark in shipped_versions(name))
+    return f"{', '.join(older)} and {current}, the current one" if older else current
+
+
+@cache
 def workload_names() -> tuple[str, ...]:
     """Return the names of the workloads without a quality target in this distribution, sorted."""
     return tuple(sorted(path.stem for path in _WORKLOADS.glob("*.toml")))
@@ -181,18 +205,29 @@ def workload_names() -> tuple[str, ...]:
 def load_benchmark(name_or_path: str | Path) -> Benchmark:
     """Load a shipped benchmark or workload by name, or a user's TOML file by path.
 
-    Raises DefinitionError with file, field, what was given and what was expected.
+    NAME@VERSION is a version of a shipped benchmark, NAME its current one. Raises DefinitionError with file, field,
+    what was given and what was expected.
     """
     text = str(name_or_path)
     if text.endswith(".toml") or "/" in text:
         path = Path(text)
         if not path.is_file():
             raise DefinitionError(f"{text}: no such benchmark file. Give a path to a TOML definition.")
-    else:
-        known = [*shipped_names(), *workload_names()]
-        if text not in known:
-            raise DefinitionError(f"unknown benchmark {text!r}.{did_you_mean(text, known)}")
-        path = (_WORKLOADS if text in workload_names() else _FOLDER) / f"{text}.toml"
+        return _load(path)
+    name, at, version = text.partition("@")
+    known = [*shipped_names(), *workload_names()]
+    if name not in known:
+        raise DefinitionError(f"unknown benchmark {text!r}.{did_you_mean(name, known)}")
+    if not at:
+        return _load((_WORKLOADS if name in workload_names() else _FOLDER) / f"{name}.toml")
+    found = next((benchmark for benchmark in shipped_versions(name) if str(benchmark.version) == version), None)
+    if found is None:
+        versions = list_versions(name) if name in shipped_names() else "none, as a workload"
+        raise DefinitionError(f"{text!r}: {name} has no version {version!r} here. Known: {versions}.")
+    return found
+
+
+def _load(path: Path) -> Benchmark:
     return parse_benchmark(read_toml(path), path)
 
 

@@ -1,46 +1,72 @@
 """What judges a log: the definition of its benchmark, and the round whose rules apply."""
 
-from functools import cache
+from dataclasses import dataclass
 from pathlib import Path
 
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
+from rules.benchmarks.loader import (
+    Benchmark,
+    list_versions,
+    load_benchmark,
+    shipped_names,
+    shipped_twin,
+    shipped_versions,
+)
 from rules.errors import DefinitionError
 from rules.logs import keys
+from rules.logs.log import RunLog, as_whole
 
 OFFICIAL_ROUNDS = ("0.6", "0.7", "1.0", "1.1", "2.0", "2.1", "3.0", "3.1", "4.0", "4.1", "5.0", "5.1", "6.0", "6.1")
 
 
-def find_definition(name: object, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Named:
+    """The benchmark that a log names: anything, and the version that it states, None where it states none."""
+
+    name: object
+    version: int | None = None
+
+
+def named_in(log: RunLog) -> Named:
+    """Return the benchmark that a log names, with the version that it or the digest of its definition states."""
+    name = log.value(keys.SUBMISSION_BENCHMARK)
+    version = as_whole(log.value(keys.BENCHMARK_VERSION))
+    if version is None and isinstance(name, str):
+        digest = log.value(keys.DEFINITION_SHA256)
+        version = next((v.version for v in shipped_versions(name) if v.definition_sha256 == digest), None)
+    return Named(name=name, version=version)
+
+
+def find_definition(named: Named, benchmark_file: str | Path | None, beside: Path | None) -> Benchmark | None:
     """Return the definition of the benchmark that a log names, None where nobody defines it.
 
-    A shipped name always means the shipped definition. Raises DefinitionError when `benchmark_file` cannot be
-    loaded, or takes a shipped name with other content; a broken copy beside the results counts as none.
+    A shipped name always means the shipped definition, of the version that the log states; where it states none, of
+    the version of the file given or beside it, if that is a shipped one, else the current. A version that is not
+    shipped is defined by nobody. Raises DefinitionError when `benchmark_file` cannot be loaded, or takes a shipped
+    name with other content; a broken copy beside the results counts as none.
     """
     given = load_benchmark(benchmark_file) if benchmark_file is not None else None
-    if given is not None and given.name in shipped_names():
-        shipped = _load_shipped(given.name)
-        if shipped.definition_sha256 != given.definition_sha256:
-            raise DefinitionError(
-                f"{benchmark_file}: takes the name of the shipped benchmark {given.name!r} with other content. "
-                "Give it another name (benchmark.name)."
-            )
-    if isinstance(name, str) and name in shipped_names():
-        return _load_shipped(name)
-    if given is not None:
-        return given
-    if beside is None:
+    if given is not None and given.name in shipped_names() and shipped_twin(given) is None:
+        raise DefinitionError(
+            f"{benchmark_file}: takes the name of the shipped benchmark {given.name!r} with other content (version "
+            f"{given.version}; here: {list_versions(given.name)}). Give it another name (benchmark.name)."
+        )
+    if isinstance(named.name, str) and (versions := shipped_versions(named.name)):
+        if named.version is not None:
+            return next((known for known in versions if known.version == named.version), None)
+        copy = given if given is not None and given.name == named.name else _load_copy(beside, named.name)
+        return (shipped_twin(copy) if copy is not None else None) or versions[-1]
+    return given if given is not None else _load_copy(beside, named.name)
+
+
+def _load_copy(path: Path | None, name: object) -> Benchmark | None:
+    """The definition beside the results, where it can be loaded and has the name."""
+    if path is None:
         return None
     try:
-        copy = load_benchmark(beside)
+        copy = load_benchmark(path)
     except DefinitionError:
         return None
     return copy if copy.name == name else None
-
-
-@cache
-def _load_shipped(name: str) -> Benchmark:
-    """Once per process: a round names the same few in a thousand logs."""
-    return load_benchmark(name)
 
 
 def named_round(asked: str) -> str:

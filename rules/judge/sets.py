@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rules.benchmarks.loader import Benchmark
-from rules.benchmarks.rounds import find_definition, infer_round, named_round
+from rules.benchmarks.loader import Benchmark, shipped_versions
+from rules.benchmarks.rounds import Named, find_definition, infer_round, named_in, named_round
 from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
 from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
@@ -53,7 +53,7 @@ def check_log(
     unless it is one of many, for a ruleset without its benchmark."""
     path = Path(path)
     result_set, log = set_of_one(path), read_log(path)
-    benchmark = find_definition(log.value(keys.SUBMISSION_BENCHMARK), benchmark_file, result_set.definition_file)
+    benchmark = find_definition(named_in(log), benchmark_file, result_set.definition_file)
     return _judge_log(log, _choose_ruleset(benchmark, result_set, ruleset, is_one_of_many))
 
 
@@ -118,10 +118,10 @@ def make_set_subject(
 def _definition_of_set(
     logs: Sequence[RunLog], benchmark_file: str | Path | None, result_set: ResultSet
 ) -> Benchmark | None:
-    """By the name that most of the logs give; by the directory's where there are none."""
-    names = [name for log in logs if isinstance(name := log.value(keys.SUBMISSION_BENCHMARK), str)]
-    usual = max(names, key=names.count) if names else None if logs else result_set.benchmark
-    return find_definition(usual, benchmark_file, result_set.definition_file)
+    """By the name and version that most of the logs give; by the directory's name where there are none."""
+    named = [benchmark for benchmark in map(named_in, logs) if isinstance(benchmark.name, str)]
+    none = Named(name=None if logs else result_set.benchmark)
+    return find_definition(max(named, key=named.count, default=none), benchmark_file, result_set.definition_file)
 
 
 def _choose_ruleset(
@@ -140,8 +140,13 @@ def _choose_ruleset(
         source = f"from the {result_set.round_source}'s name"
     elif benchmark is None:
         source = "the benchmark is not defined here"
+    elif round_name is not None:
+        source = f"the last round of {benchmark.name}"
     else:
-        source = f"definition {benchmark.path.name}" if round_name is None else f"the last round of {benchmark.name}"
+        versions = shipped_versions(benchmark.name)
+        is_older = benchmark.path in {version.path for version in versions[:-1]}
+        source = f"definition {benchmark.path.name}"
+        source += f", an older version: {versions[-1].version} is current" if is_older else ""
     return _Ruleset(benchmark=benchmark, round=round_name, source=source, foreign_round=foreign_round)
 
 

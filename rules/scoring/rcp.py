@@ -15,7 +15,7 @@ from typing import Annotated, Literal
 import msgspec
 from msgspec import Meta, Struct, field
 
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, shipped_versions
 from rules.errors import DefinitionError
 from rules.logs import keys
 
@@ -24,7 +24,6 @@ _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
 """What the official tool takes for a run that did not converge, in epochs and in samples alike."""
 _MOST = 1e15
-_SHIPPED = Path(__file__).parents[1] / "benchmarks"
 _ADDED_LATER = {("dlrm_dcnv2", "3.0"): (55_296, 135_168)}
 """Batch sizes of points that came when the results of their round had been uploaded: round 3.0's results on
 2023-06-19, these points on 2023-06-27 (mlcommons/logging#316, 237f7a9). Published factors are without them."""
@@ -250,8 +249,8 @@ def judge_convergence(
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:
     """Return the file of reference points: the pinned mlperf-logging wheel's, or an own benchmark's shipped one."""
     if benchmark.status == "own":
-        path = _SHIPPED / f"{benchmark.name}.rcps.json"
-        is_shipped = benchmark.path.parent == _SHIPPED
+        path = benchmark.path.with_suffix(".rcps.json")
+        is_shipped = any(benchmark.path == known.path for known in shipped_versions(benchmark.name))
         return path if is_shipped and path.is_file() else None
     spec = find_spec("mlperf_logging")
     if spec is None or not spec.submodule_search_locations or round_name is None:

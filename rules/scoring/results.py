@@ -5,8 +5,8 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
-from rules.benchmarks.rounds import may_log_trained_samples
+from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.rounds import find_definition, may_log_trained_samples, named_in
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number, as_whole
 from rules.logs.text import printable
@@ -137,11 +137,10 @@ def olympic_mean(values: Sequence[float], drop: int = 1) -> float:
 def read_run_result(log: RunLog, benchmark: Benchmark | None = None) -> RunResult:
     """Return what `log` says about its run; `benchmark` supplies what the log leaves out (target, first epoch).
 
-    Without one, the shipped benchmark of the log's name is used. Never raises: what cannot be read is None.
+    Without one, the shipped benchmark that the log names is used. Never raises: what cannot be read is None.
     """
     name = _text(log.value(keys.SUBMISSION_BENCHMARK))
-    if benchmark is None and name in shipped_names():
-        benchmark = load_benchmark(name)
+    benchmark = benchmark or find_definition(named_in(log), None, None)
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     status = _text(stop.metadata.get(keys.STATUS)) if stop is not None else None
     took_s = _elapsed_s(start, stop)

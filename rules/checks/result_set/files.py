@@ -97,8 +97,9 @@ def _is_run_set(subject: SetSubject) -> str | None:
     applies=_is_run_set,
 )
 def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
-    """extra/definition.toml can be loaded, and where it is of a shipped benchmark it is the shipped definition. The
-    shipped definition judges in any case. A copy that is not there or cannot be loaded is a warning."""
+    """extra/definition.toml can be loaded, and where it is of a shipped benchmark it is the shipped definition of the
+    version that the logs state, which judges in any case. A copy that is not there or cannot be loaded is a
+    warning."""
     path = subject.result_set.definition_file
     if path is None:
         yield Problem("extra/definition.toml is missing", severity="warning")
@@ -108,15 +109,16 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
     except DefinitionError as error:
         yield Problem("cannot be loaded", path, found=str(error)[:200], severity="warning")
         return
-    if copy.name in shipped_names():
-        shipped = load_benchmark(copy.name)
-        if copy.definition_sha256 != shipped.definition_sha256:
-            yield Problem(
-                f"not the shipped definition of {copy.name}",
-                path,
-                found=f"version {copy.version}, digest {copy.definition_sha256[:12]}…",
-                expected=f"version {shipped.version}, digest {shipped.definition_sha256[:12]}…",
-            )
+    shipped = subject.benchmark
+    if shipped is None or copy.name != shipped.name or copy.name not in shipped_names():
+        return
+    if copy.definition_sha256 != shipped.definition_sha256:
+        yield Problem(
+            f"not the shipped definition of {copy.name}",
+            path,
+            found=f"version {copy.version}, digest {copy.definition_sha256[:12]}…",
+            expected=f"version {shipped.version}, digest {shipped.definition_sha256[:12]}…",
+        )
 
 
 @rule(

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 
+from rules.benchmarks.loader import list_versions, shipped_versions
 from rules.checks.rule import Problem, rule
 from rules.checks.subject import LogSubject
 from rules.logs import keys
@@ -21,7 +22,16 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     line = subject.log.first(keys.SUBMISSION_BENCHMARK)
     if line is None:
         return
-    if subject.benchmark is None:
+    name, version = line.value, subject.log.first(keys.BENCHMARK_VERSION)
+    if subject.benchmark is None and isinstance(name, str) and version is not None and shipped_versions(name):
+        yield Problem(
+            f"this version of {name} is not known here",
+            version,
+            found=show(version.value),
+            expected=f"version {list_versions(name)}",
+            remedy="Update dlrmbench, if the log is of a newer one.",
+        )
+    elif subject.benchmark is None:
         yield Problem(
             "no definition of this benchmark",
             line,
