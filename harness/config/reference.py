@@ -61,8 +61,9 @@ every key explained, and `python -m harness.config.schema dlrm` prints its JSON 
 """
 _RULES = """## [closed] and [open]
 
-What a run of the Closed, or the Open, division may choose, by mllog key: `"free"`, a value that it must have, or a
-table of bounds such as `{ min = 512, max = 4096 }`, or `{ same_as = KEY }`. `[train]` and `[closed]` must agree.
+What a run of the Closed, or the Open, division may choose, by mllog key: `"free"`, a value that it must have, values
+such as `{ one_of = ["fp32", "bf16"] }`, bounds such as `{ min = 512, max = 4096 }`, or `{ same_as = KEY }`. `[train]`
+and `[closed]` must agree.
 """
 
 

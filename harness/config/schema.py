@@ -14,7 +14,7 @@ from reference_models.registry import find_model
 from rules.benchmarks.loader import SCHEMA_VERSION, FirstEval, Head, Quality, Score
 from rules.records.codec import in_order
 
-_RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of bounds.'}
+_RULES = {"type": "object", "description": 'By mllog key: "free", a value, or a table of values or bounds.'}
 
 
 def definition_schema(model: str) -> dict[str, Any]:

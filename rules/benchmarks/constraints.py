@@ -1,4 +1,4 @@
-"""What a division allows for one mllog key: anything, one value, bounds, or what another key says."""
+"""What a division allows for one mllog key: anything, one value or several, bounds, or what another key says."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ _TOLERANCE = 1e-9
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Constraint:
-    """Free, one exact value, bounds, bounds that grow with another key, or the value of another key.
+    """Free, one exact value, one of several, bounds, bounds that grow with another key, or the value of another key.
 
     `other` names that key. With `at` the bounds hold where the other key's value is `at`, and are proportional
     to it; without, the value is that of the other key. `resolve` turns both into plain constraints.
@@ -21,6 +21,8 @@ class Constraint:
 
     free: bool = False
     value: Any = None
+    one_of: tuple[Any, ...] = ()
+    """Values that are all allowed; none where something else is demanded."""
     min: float | None = None
     max: float | None = None
     other: str | None = None
@@ -49,9 +51,10 @@ class Constraint:
             if isinstance(value, bool) or not isinstance(value, int | float):
                 return False
             return (self.min is None or value >= self.min) and (self.max is None or value <= self.max)
-        if isinstance(value, bool) != isinstance(self.value, bool):
-            return False
-        return bool(value == self.value)
+        return any(
+            isinstance(value, bool) == isinstance(allowed, bool) and bool(value == allowed)
+            for allowed in self.one_of or (self.value,)
+        )
 
     def __str__(self) -> str:
         if self.free:
@@ -61,6 +64,8 @@ class Constraint:
         if self.min is not None or self.max is not None:
             scaled = "" if self.at is None else f" at {self.other} {self.at:g}, in proportion to it"
             return f"between {self.min} and {self.max}{scaled}"
+        if self.one_of:
+            return " or ".join(map(repr, self.one_of))
         return repr(self.value)
 
 
@@ -71,11 +76,15 @@ def parse_constraint(path: Path, where: str, rule: Any) -> Constraint:
     if isinstance(rule, Mapping):
         return _parse_table(path, where, rule)
     if isinstance(rule, list):
-        raise DefinitionError(f"{path}: {where}: a list is not a constraint; give one value or bounds.")
+        raise DefinitionError(
+            f"{path}: {where}: a list is not a constraint; give one value, bounds or {{one_of = […]}}."
+        )
     return Constraint(value=rule)
 
 
 def _parse_table(path: Path, where: str, rule: Mapping[str, Any]) -> Constraint:
+    if set(rule) == {"one_of"} and _are_values(rule["one_of"]):
+        return Constraint(one_of=tuple(rule["one_of"]))
     bounds = set(rule) & {"min", "max"}
     is_known = set(rule) == {"same_as"} or (bounds and set(rule) - bounds in (set(), {"scales_with", "at"}))
     numbers = {key: rule[key] for key in ("min", "max", "at") if key in rule}
@@ -84,10 +93,18 @@ def _parse_table(path: Path, where: str, rule: Mapping[str, Any]) -> Constraint:
     if not (is_known and is_sound):
         raise DefinitionError(
             f"{path}: {where}: expected 'free', a value, {{min = …, max = …}}, "
-            "{min = …, max = …, scales_with = KEY, at = NUMBER}, or {same_as = KEY}."
+            "{one_of = [VALUE, …]}, {min = …, max = …, scales_with = KEY, at = NUMBER}, or {same_as = KEY}."
         )
     return Constraint(**numbers, other=other)
 
 
 def _is_number(value: object) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _are_values(values: object) -> bool:
+    """Return whether a list holds values of one kind, each once."""
+    if not isinstance(values, list) or not values:
+        return False
+    are_alike = all(map(_is_number, values)) or all(isinstance(value, str) for value in values)
+    return are_alike and len(set(values)) == len(values)

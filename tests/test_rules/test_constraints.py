@@ -4,12 +4,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tomli_w
 from hypothesis import given
 from hypothesis import strategies as st
+from log_builder import make_runs, with_record, write_log
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
-from rules.benchmarks.loader import load_benchmark, parse_benchmark, read_toml
+from rules.benchmarks.loader import Benchmark, load_benchmark, parse_benchmark, read_toml
 from rules.errors import DefinitionError
+from rules.judge.sets import check_log
+from rules.logs import keys
 
 SCALED = {"min": 0.5e-6, "max": 1.5e-6, "scales_with": "global_batch_size", "at": 8192}
 
@@ -47,11 +51,45 @@ def test_value_of_another_key() -> None:
     assert str(constraint) == "the value of opt_base_learning_rate"
 
 
+def test_one_of_several_values() -> None:
+    constraint = parse({"one_of": ["fp32", "bf16"]})
+    assert constraint.allows("fp32") and constraint.allows("bf16")
+    assert not any(map(constraint.allows, ("fp8", "FP32", "", None, 32, True)))
+    assert str(constraint) == "'fp32' or 'bf16'"
+    numbers = parse({"one_of": [0, 1]})
+    assert numbers.allows(1) and numbers.allows(0.0)
+    assert not any(map(numbers.allows, (True, False, "1", 0.5)))
+
+
+def test_a_closed_run_logs_one_of_the_precisions_that_its_definition_allows(tmp_path: Path) -> None:
+    """The rules approve formats and leave the choice to the submitter (training_rules.adoc, "Numerical formats")."""
+    benchmark = own_benchmark(tmp_path, precision={"one_of": ["fp32", "bf16"]})
+    for value, codes in (("bf16", set()), ("fp32", set()), ("fp8", {"HP101"}), (32, {"HP101", "HP104"})):
+        records = with_record(make_runs(benchmark, 1)[0], keys.PRECISION, value=value)
+        verdict = check_log(write_log(tmp_path / "result_0.txt", records), benchmark.path)
+        assert {finding.code for finding in verdict.findings if finding.severity == "error"} == codes, value
+    records = with_record(make_runs(benchmark, 1)[0], keys.PRECISION, value="fp8")
+    opened = with_record(records, keys.SUBMISSION_DIVISION, value="open")
+    verdict = check_log(write_log(tmp_path / "result_1.txt", opened), benchmark.path)
+    assert "HP101" not in {finding.code for finding in verdict.findings}
+
+
+def own_benchmark(folder: Path, **closed: Any) -> Benchmark:
+    """dlrm_tiny under another name, which demands more in Closed."""
+    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables["benchmark"]["name"] = "mine"
+    tables["closed"] |= closed
+    path = folder / "mine.toml"
+    path.write_text(tomli_w.dumps(tables))
+    return load_benchmark(path)
+
+
 @pytest.mark.parametrize(
     "rule",
     [{}, {"min": "1"}, {"min": True}, {"max": 1, "more": 2}, {"min": 1, "scales_with": "x"}, {"min": 1, "at": 2},
      {"scales_with": "x", "at": 2}, {"min": 1, "scales_with": "x", "at": 0}, {"min": 1, "scales_with": 3, "at": 1},
-     {"same_as": 3}, {"same_as": "x", "min": 1}, [1, 2]],
+     {"same_as": 3}, {"same_as": "x", "min": 1}, [1, 2], {"one_of": []}, {"one_of": "fp32"}, {"one_of": [1, "1"]},
+     {"one_of": ["fp32", "fp32"]}, {"one_of": [True]}, {"one_of": [[1]]}, {"one_of": ["fp32"], "min": 1}],
 )  # fmt: skip
 def test_malformed_constraint_names_file_and_field(rule: Any) -> None:
     with pytest.raises(DefinitionError, match=r"mine\.toml: closed\.key"):

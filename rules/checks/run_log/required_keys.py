@@ -226,5 +226,6 @@ def _kind_of_setting(key: str, constraint: Constraint, subject: LogSubject) -> K
         return POSITIVE
     if constraint.free and not subject.is_closed and not subject.is_ours:
         return SOME_COUNT if key == keys.MAX_SEQUENCE_LENGTH else _ANY_VALUE
-    value = constraint.value if constraint.value is not None else subject.benchmark.sections["train"].get(key)
+    reference = subject.benchmark.sections["train"].get(key)
+    value = next((allowed for allowed in (constraint.value, *constraint.one_of) if allowed is not None), reference)
     return TEXT if isinstance(value, str) else FLAG if isinstance(value, bool) else NUMBER
