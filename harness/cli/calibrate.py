@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA, benchmarks, completing
+from harness.cli.options import DATA, completing, trainable
 from harness.cli.output import show
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("benchmark", shell_complete=completing(benchmarks))
+@click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
 @click.option(
     "-o",

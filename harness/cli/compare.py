@@ -85,6 +85,7 @@ def compare(
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
     """
+    from harness.run_sets.names import refuse_missing
     from reports.comparison.comparability import SAME_SET
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparison_document, comparison_frame
@@ -92,6 +93,7 @@ def compare(
     from reports.tables.columns import frame_csv
     from reports.views.comparison import comparison_blocks
 
+    refuse_missing((base, *news))
     echo_others_at((base, *distinct(news)))
     first, others = sides_to_compare(base, distinct(news))
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
@@ -164,9 +166,11 @@ def diff(a: Path, b: Path, verbose: bool, form: str) -> int:
     of 'report --format json' (FILE:NAME is one of several). Every
     value comes with its source: the definition, a file, an option, the log's line.
     """
+    from harness.run_sets.names import refuse_missing
     from reports.comparison.difference import describe, find_difference
     from reports.views.difference import difference_blocks
 
+    refuse_missing((a, b))
     echo_others_at((a, b))
     difference = find_difference(describe(a), describe(b))
     if form == "json":

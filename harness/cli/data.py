@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA, benchmarks, completing
+from harness.cli.options import DATA, completing, trainable
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def data() -> None:
 
 
 @data.command()
-@click.argument("benchmark", shell_complete=completing(benchmarks))
+@click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
 @click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]")
 def generate(benchmark: str, data_root: Path | None, threads: int | None) -> None:

@@ -33,13 +33,25 @@ def _implementations() -> tuple[str, ...]:
 
 
 def benchmarks() -> Iterable[str]:
+    """Names of the shipped benchmarks, which are shown, and whose logs are judged."""
     from rules.benchmarks.loader import shipped_names
 
     return shipped_names()
 
 
+def trainable() -> Iterable[str]:
+    """Names of those that can be run here, whose model has an implementation."""
+    from harness.config.catalog import has_implementation
+    from rules.benchmarks.loader import load_benchmark
+
+    return (name for name in benchmarks() if has_implementation(load_benchmark(name)))
+
+
 class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
-    """A path, or the name of a set in the results folder: its folder's, the label of --name, or `latest`."""
+    """A path, or the name of a set in the results folder: its folder's, what --name gave, or `latest`.
+
+    A word that is neither is handed on: the verb refuses it, after all of its command line is parsed.
+    """
 
     name = "path"
 
@@ -58,21 +70,26 @@ class ResultPath(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     def shell_complete(self, ctx: click.Context, param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
         from click.shell_completion import CompletionItem
 
-        from harness.run_sets.names import LATEST, results_folder, sets_of
+        from harness.run_sets.names import names_to_give, results_folder
 
-        names = [path.name for path in sets_of(results_folder())]
-        found = [name for name in (*names, *([LATEST] if names else [])) if name.startswith(incomplete)]
+        found = [name for name in names_to_give(results_folder()) if name.startswith(incomplete)]
         return [CompletionItem(name) for name in found] or [CompletionItem(incomplete, type="file")]
 
 
 def distinct(paths: Iterable[Path]) -> tuple[Path, ...]:
-    """Every place once, by the first path to it: 'results/*' holds the newest set and `latest`, a link to it."""
+    """Every place once, by the first path to it: 'results/*' holds the newest set and `latest`, a link to it.
+
+    Raises InputError for a word that is neither a path nor a set's name.
+    """
+    from harness.run_sets.names import refuse_missing
     from rules.tree.result_set import real_path
 
-    return tuple({real_path(path): path for path in reversed(list(paths))}.values())[::-1]
+    paths = list(paths)
+    refuse_missing(paths)
+    return tuple({real_path(path): path for path in reversed(paths)}.values())[::-1]
 
 
-BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(benchmarks))
+BENCHMARK = click.argument("benchmark", default="dlrm_small", shell_complete=completing(trainable))
 DATA = click.option(
     "--data", "data_root", type=click.Path(path_type=Path), envvar="DLRMBENCH_DATA",
     help="Folder of datasets, or one dataset.  [default: ./data]",

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import DATA, QUIET, Size, benchmarks, completing
+from harness.cli.options import DATA, QUIET, Size, completing, trainable
 from harness.config.catalog import load_entry
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock
@@ -51,7 +51,7 @@ class StageProgress:
     epilog="Example:  dlrmbench data prepare dlrm_kaggle --train train.txt",
     short_help="Make a benchmark's dataset from your Criteo text files.",
 )
-@click.argument("benchmark", shell_complete=completing(benchmarks))
+@click.argument("benchmark", shell_complete=completing(trainable))
 @click.option(
     "--train", "train_files", multiple=True, required=True, metavar="FILE…", type=click.Path(path_type=Path),
     help="Text files in order, plain or gzip; several after one --train.",

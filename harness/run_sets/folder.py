@@ -7,6 +7,7 @@
 
 import fcntl
 import os
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -15,12 +16,14 @@ from typing import Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_json, read_record, sync_folder, write_record
+from harness.run_sets.names import refuse_missing
 from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
 RUN_SET_FILE = "run_set.json"
+_ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -47,16 +50,19 @@ class RunSet:
         return self.results / f"result_{index}.txt"
 
     def attempts(self, index: int) -> list[Path]:
-        folders = (self.extra / f"run_{index}").glob("attempt_*")
-        return sorted((f for f in folders if f.is_dir()), key=lambda f: int(f.name.removeprefix("attempt_")))
+        return [path for path in self._numbered(index).values() if path.is_dir()]
 
     def new_attempt(self, index: int) -> Path:
-        """Make an empty folder for the next attempt at run `index`."""
-        attempts = self.attempts(index)
-        number = int(attempts[-1].name.removeprefix("attempt_")) + 1 if attempts else 0
-        folder = self.extra / f"run_{index}" / f"attempt_{number}"
+        """Make an empty folder for the next attempt at run `index`, after whatever has an attempt's name there."""
+        folder = self.extra / f"run_{index}" / f"attempt_{max(self._numbered(index), default=-1) + 1}"
         folder.mkdir(parents=True)
         return folder
+
+    def _numbered(self, index: int) -> dict[int, Path]:
+        """Files and folders of the names of attempts at run `index`, by their numbers, in order."""
+        found = (self.extra / f"run_{index}").glob("attempt_*")
+        named = {path: _ATTEMPT.fullmatch(path.name) for path in found}
+        return dict(sorted((int(match[1]), path) for path, match in named.items() if match))
 
     def commit(self, index: int, attempt: Path) -> Path:
         """Commit a run by one rename of its finished log."""
@@ -142,6 +148,7 @@ def open_run_set(folder: Path) -> tuple[RunSet, RunSetRecord]:
     """Open an existing run set and its run_set.json. Raises HarnessError (exit 8)."""
     path = folder / "extra" / RUN_SET_FILE
     if not folder.is_dir():
+        refuse_missing([folder])
         raise HarnessError(f"{folder}: no such run set.", ExitCode.INPUT)
     if not path.is_file():
         raise HarnessError(

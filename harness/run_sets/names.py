@@ -1,17 +1,24 @@
-"""Sets of a results folder by name, as scripts give them: the folder's, the label that --name gave, or `latest`."""
+"""Sets of a results folder by name, as scripts give them: the folder's, what --name gave, or `latest`."""
 
 import os
 import re
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from difflib import get_close_matches
 from pathlib import Path
 
+from rules.benchmarks.loader import shipped_names, workload_names
+from rules.errors import InputError
+from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
 
 LATEST = "latest"
 _DEFAULT = "results"
 _MOMENT = re.compile(r"-\d{8}T\d{6}Z(?:-\d+)?\Z")
+_DIGEST = re.compile("[0-9a-f]{8}")
+"""Of a configuration, which stands in a folder's name where no label was given."""
 
 
 def results_folder() -> Path:
@@ -30,12 +37,41 @@ def link_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """The sets and sweeps in `results` of that name, in order; a folder's own name is one, a label may be several."""
+    """The sets and sweeps in `results` of that name, in order; a folder's own name is one, others may be of several."""
     folder = results / name
     with suppress(PermissionError):  # a path inside a folder that may not be read is no name
         if name and ".." not in Path(name).parts and folder.exists():
             return [results / folder.readlink() if folder.is_symlink() else folder]
-    return [path for path in sets_of(results) if name == label_of(path)]
+    return [path for path in sets_of(results) if name in names_of(path)]
+
+
+def refuse_missing(paths: Iterable[Path]) -> None:
+    """Raise InputError for the first word that is neither a path nor a set's name, with the names that are near it.
+
+    What can only be a path, such as an export or one with folders, is left to whoever reads it.
+    """
+    for path in paths:
+        word = str(path)
+        if word != path.name or path.suffix == ".json" or ":" in word or word == "-" or not _is_missing(path):
+            continue
+        results = results_folder()
+        known = dict.fromkeys(name for folder in sets_of(results) for name in (*names_of(folder), folder.name))
+        near = [name for name in known if word in name] or get_close_matches(word, known, n=3)
+        hint = f" Did you mean {', '.join(map(repr, map(printable, near[:3])))}?" if near else ""
+        raise InputError(
+            f"{printable(word)}: no such file or directory, and no set of that name in {printable(str(results))}."
+            f"{hint or ' Give a path, or the name of a set there.'}"
+        )
+
+
+def _is_missing(path: Path) -> bool:
+    try:
+        path.lstat()
+    except FileNotFoundError:
+        return True
+    except OSError:
+        pass  # which says more than that it is missing
+    return False
 
 
 def sets_of(results: Path) -> Iterator[Path]:
@@ -47,10 +83,25 @@ def sets_of(results: Path) -> Iterator[Path]:
                 yield path
 
 
-def label_of(folder: Path) -> str | None:
-    """What --name gave: a set's name without its benchmark and moment; of a sweep, without what its maker added."""
+def names_to_give(results: Path) -> list[str]:
+    """Every name that means one set or sweep of a folder: what --name gave, the folder's own, and `latest`."""
+    folders = list(sets_of(results))
+    given = Counter(name for folder in folders for name in names_of(folder) if not _DIGEST.fullmatch(name))
+    labels = [name for name, number in given.items() if number == 1]
+    return [*labels, *(folder.name for folder in folders), *([LATEST] if folders else [])]
+
+
+def names_of(folder: Path) -> tuple[str, ...]:
+    """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
+
+    A set's label is its folder's name without its benchmark and moment; a sweep's is without what its maker added.
+    """
     if (match := _MOMENT.search(folder.name)) is None:
-        return None
+        return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
-    benchmark = "sweep" if isinstance(record, Damage) else record.benchmark.name
-    return folder.name[: match.start()].removeprefix(f"{benchmark}-")
+    if isinstance(record, Damage):
+        return (folder.name[: match.start()].removeprefix("sweep-"),)
+    benchmark = record.benchmark.name
+    label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
+    is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())
+    return (label, benchmark) if is_named else (label,)

@@ -7,7 +7,7 @@ from click.shell_completion import ShellComplete
 from report_builder import write_run_set
 
 from harness.cli import cli
-from rules.benchmarks.loader import shipped_names
+from rules.benchmarks.loader import load_benchmark, shipped_names
 
 
 def completed(*arguments: str, incomplete: str) -> list[str]:
@@ -26,6 +26,8 @@ def completed(*arguments: str, incomplete: str) -> list[str]:
         (("run", "--division"), "c", ["closed"]),
         (("compare", "a", "b", "--fail-on"), "r", ["regression"]),
         (("run",), "dlrm_t", ["dlrm_tiny"]),
+        (("run",), "dlrmv", []),  # its logs are judged, and there is no implementation of it here
+        (("show",), "dlrmv", ["dlrmv4"]),
         (("show",), "dlrm_dc", ["dlrm_dcnv2", "dlrm_dcnv2_small"]),
         ((), "pl", ["plan"]),
     ],
@@ -34,14 +36,22 @@ def test_values_are_completed(arguments: tuple[str, ...], incomplete: str, value
     assert completed(*arguments, incomplete=incomplete) == values
 
 
-def test_every_shipped_benchmark_is_completed() -> None:
-    assert completed("calibrate", incomplete="") == list(shipped_names())
+@pytest.mark.parametrize("verb", ["run", "sweep", "plan", "profile", "calibrate"])
+def test_what_can_be_run_is_completed(verb: str) -> None:
+    runnable = [name for name in shipped_names() if load_benchmark(name).model == "dlrm"]
+    assert completed(verb, incomplete="") == runnable
+    assert set(shipped_names()) - set(runnable) == {"dlrmv4"}
 
 
 def test_sets_of_the_results_folder_are_completed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     write_run_set(tmp_path / "dlrm_tiny-base-20260101T000000Z")
+    for moment in ("20260102T000000Z", "20260103T000000Z"):
+        write_run_set(tmp_path / f"dlrm_tiny-twice-{moment}")
     (tmp_path / "notes").mkdir()
     monkeypatch.setenv("DLRMBENCH_OUTPUT", str(tmp_path))
-    assert completed("compare", incomplete="dlrm") == ["dlrm_tiny-base-20260101T000000Z"]
-    assert completed("report", incomplete="") == ["dlrm_tiny-base-20260101T000000Z", "latest"]
+    folders = [f"dlrm_tiny-{name}" for name in ("base-20260101T000000Z", "twice-20260102T000000Z")]
+    folders.append("dlrm_tiny-twice-20260103T000000Z")
+    assert completed("compare", incomplete="dlrm") == folders
+    assert completed("resume", incomplete="b") == ["base"]
+    assert completed("report", incomplete="") == ["base", *folders, "latest"]  # `twice` would be an error
     assert completed("score", incomplete="n") == ["n"]  # left to the shell, which completes files

@@ -11,7 +11,7 @@ from log_builder import make_runs
 from package_builder import make_set
 from report_builder import write_run_set
 
-from harness.run_sets.names import find_named, link_latest
+from harness.run_sets.names import find_named, link_latest, names_to_give
 from rules.benchmarks.loader import load_benchmark
 
 
@@ -52,6 +52,41 @@ def test_a_name_of_several_sets_is_an_error_that_lists_them(command: Any, result
     code, _, err = command("score", "twice")
     assert code == 2 and "several sets" in err
     assert "dlrm_tiny-twice-20260103T000000Z" in err and "dlrm_tiny-twice-20260104T000000Z" in err
+
+
+@pytest.mark.parametrize("words", ["compare bse new", "compare new bse", "diff new bse", "score bse", "check bse",
+                                   "report bse", "resume bse", "package bse --submitter A -o tree"])  # fmt: skip
+def test_a_name_that_nothing_has_says_where_it_was_looked_for_and_what_is_near(
+    words: str, command: Any, results: Path
+) -> None:
+    code, out, err = command(*words.split())
+    assert (code, out) == (8, "")
+    printed = " ".join(err.split())
+    assert f"bse: no such file or directory, and no set of that name in {results}. Did you mean 'base'?" in printed
+
+
+def test_a_part_of_a_name_is_near_it(command: Any, results: Path) -> None:
+    assert "Did you mean 'new', 'dlrm_tiny-new-20260102T000000Z-2'?" in command("score", "ne")[2]
+    assert "Give a path, or the name of a set there." in command("score", "q")[2]
+
+
+def test_a_path_that_is_no_name_is_looked_for_as_a_path_only(command: Any, results: Path) -> None:
+    for path in ("some/where", "export.json", "export.json:base"):
+        code, _, err = command("compare", "base", path)
+        assert code == 8 and "no such file" in err and "no set of that name" not in err
+
+
+def test_a_set_whose_name_became_its_benchmarks_is_found_by_it(command: Any, results: Path) -> None:
+    """As `run --set model.embedding_dim=8 --name narrow` makes it."""
+    folder = write_run_set(results / "narrow-0123abcd-20260105T000000Z")
+    record = folder / "extra" / "run_set.json"
+    content = json.loads(record.read_text())
+    record.write_text(json.dumps(content | {"benchmark": content["benchmark"] | {"name": "narrow"}}))
+    assert find_named("narrow", results) == find_named("0123abcd", results) == [folder]
+    assert names_to_give(results)[:3] == ["base", "new", "narrow"]
+    record.write_text(json.dumps(content | {"benchmark": content["benchmark"] | {"name": "dlrm_tiny"}}))
+    folder.rename(results / "dlrm_tiny-0123abcd-20260105T000000Z")
+    assert find_named("dlrm_tiny", results) == []
 
 
 def test_a_path_wins_over_a_name(command: Any, results: Path, tmp_path: Path) -> None:

@@ -104,7 +104,7 @@ def test_throughput_alone_is_shown_as_such(dlrmbench: Command, results: Path) ->
 def test_a_missing_path_ends_with_8_and_says_what_to_give(dlrmbench: Command) -> None:
     done = dlrmbench("report", "nowhere")
     assert (done.returncode, done.stdout) == (8, "")
-    assert "nowhere: no such file or directory. Give a log" in done.stderr
+    assert "nowhere: no such file or directory, and no set of that name in results. Give a path" in done.stderr
     assert "Traceback" not in done.stderr
 
 
