@@ -51,12 +51,13 @@ def run(
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set
     from harness.run_sets.names import link_latest
-    from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, resolve_for
+    from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, refuse_output, resolve_for
     from harness.run_sets.runner import RunRequest, complete_set, start_set
 
     kind, options = _find_kind(throughput=throughput, quality=quality)
     config = resolve_for(kind, str(benchmark), _overrides(settings), name)
     refuse_impossible(config.workload)
+    refuse_output(Path(output))
     prepared = prepare(config, _path(data), quiet=quiet)
     request = RunRequest(
         num_runs=num_runs_of(kind, config, runs),
@@ -117,11 +118,12 @@ def sweep(
     """
     from harness.config.seeds import draw_base_seed
     from harness.run_sets.names import link_latest
-    from harness.run_sets.prepare import num_runs_of
+    from harness.run_sets.prepare import num_runs_of, refuse_output
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import complete_sweep, prepare_sweep, start_sweep
 
     kind, options = _find_kind(throughput=throughput, quality=quality)
+    refuse_output(Path(output))
     texts = [f"{key}={','.join(map(_text, values))}" for key, values in axes.items()]
     base, read, configurations = prepare_sweep(
         kind, str(benchmark), _overrides(settings), texts, name, _path(data), quiet=quiet

@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 
 import click
 
+from harness.foundation.address_space import watch_address_space
 from harness.foundation.errors import ExitCode, end_process, exit_code_of, message_of
 from harness.system.code import safe_path_variables
 
@@ -138,6 +139,7 @@ def main(argv: list[str] | None = None) -> NoReturn:
 
     debug = "--debug" in arguments or bool(os.environ.get("DLRMBENCH_DEBUG"))
     fill_closed_streams()
+    watch_address_space()
     signal.signal(signal.SIGTERM, _raise_terminated)
     os.environ.update(safe_path_variables())  # for all children: runs, ranks, pools and what torch starts
     stdout = sys.stdout

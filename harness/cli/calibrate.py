@@ -68,6 +68,7 @@ def calibrate(
     from harness.calibration.table import calibration_blocks
     from harness.config.catalog import load_entry
     from harness.run_sets.dataset import ensure_dataset
+    from harness.run_sets.prepare import refuse_output
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 
@@ -83,6 +84,7 @@ def calibrate(
         num_workers=workers,
     )
     output = output or Path("results") / f"{entry.benchmark.name}-calibration"
+    refuse_output(output)
     store = RunStore(output, problem_digest(entry))
     with generation_progress(entry.workload.data) as on_progress:
         folder = ensure_dataset(entry.workload.data, data_root, num_threads=plan.num_workers, on_progress=on_progress)

@@ -47,7 +47,7 @@ def profile(
     """
     from harness.foundation.files import read_record
     from harness.measure.profile.job import KIND
-    from harness.run_sets.prepare import prepare, refuse_impossible, refuse_unprofilable, resolve_for
+    from harness.run_sets.prepare import prepare, refuse_impossible, refuse_output, refuse_unprofilable, resolve_for
     from harness.run_sets.profile import find_or_start_set, profile_set
     from harness.run_sets.runner import RunRequest
     from harness.system.preflight import run_checks
@@ -57,6 +57,7 @@ def profile(
     config = resolve_for(KIND, benchmark, collect_overrides(configured), configured["name"])
     refuse_unprofilable(config.workload)
     refuse_impossible(config.workload)
+    refuse_output(output)
     if trace is not None and not trace.absolute().parent.is_dir():
         raise HarnessError(f"--trace {trace}: there is no such folder; make it first.")
     prepared = prepare(config, configured["data_root"], quiet=quiet)

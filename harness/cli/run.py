@@ -79,6 +79,7 @@ def run(
         prepare,
         refuse_disturbed_environment,
         refuse_impossible,
+        refuse_output,
         resolve_for,
     )
     from harness.run_sets.runner import RunRequest, start_set
@@ -98,6 +99,7 @@ def run(
     runs = num_runs_of(kind, config, num_runs)
     until = None if width is None else make_until(config.benchmark, width, runs, max_runs)
     refuse_impossible(config.workload)
+    refuse_output(output)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     prepared = prepare(config, given["data_root"], quiet=quiet)

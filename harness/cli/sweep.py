@@ -85,7 +85,7 @@ def sweep(
     from harness.planning.sweep import plan_sweep
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.names import link_latest
-    from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment
+    from harness.run_sets.prepare import num_runs_of, refuse_disturbed_environment, refuse_output
     from harness.run_sets.runner import RunRequest
     from harness.run_sets.sweep import prepare_sweep, resolve_sweep, start_sweep
     from reports.statistics.intervals import MIN_RUNS
@@ -100,6 +100,7 @@ def sweep(
         num_runs = num_runs_of(kind, base, num_runs)
         _show_plan(plan_sweep(kind, options, configs, num_runs, given["data_root"]), form)
         return
+    refuse_output(output)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     base, axes, configurations = prepare_sweep(

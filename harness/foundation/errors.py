@@ -120,6 +120,8 @@ def message_of(error: BaseException) -> str:
             errno.EACCES: " Choose what you may read, and folders that you may write to.",
             errno.EPERM: " Choose what you may read, and folders that you may write to.",
             errno.EROFS: " Choose a folder that can be written to.",
+            errno.EEXIST: " Move it away, or choose another place.",
+            errno.ENOTDIR: " Move away the file that is in place of a folder, or choose another place.",
         }.get(error.errno or 0, "")
         return f"{place}{error.strerror}.{remedy}"
     return str(error)

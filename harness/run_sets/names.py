@@ -37,7 +37,7 @@ def link_latest(folder: Path) -> None:
 
 
 def find_named(name: str, results: Path) -> list[Path]:
-    """The sets and sweeps in `results` of that name, in order; a folder's own name is one, others may be of several."""
+    """The sets and sweeps in `results` of that name, in order; a folder's own name is of one alone."""
     folder = results / name
     with suppress(PermissionError):  # a path inside a folder that may not be read is no name
         if name and ".." not in Path(name).parts and folder.exists():

@@ -1,6 +1,9 @@
 """What run, sweep and profile do alike before anything is written: resolve, refuse, make data and threads ready."""
 
+import errno
+import os
 import shlex
+import stat
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +109,20 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
         from reference_models.training.devices import find_device  # imports torch
 
         find_device(runtime.device)
+
+
+def refuse_output(output: Path) -> None:
+    """Raise OSError, before data is made, where no folder can be made at `output`, or nothing be written into it."""
+    for place in (output, *output.parents):
+        try:
+            place.lstat()
+        except FileNotFoundError:
+            continue
+        if not stat.S_ISDIR(place.stat().st_mode):  # a link that leads nowhere, or to itself, is an error of its own
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(place))
+        if not os.access(place, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
+        return
 
 
 def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from ranks_builder import needs_torchrec
 from sweep_builder import FastWorkers, use_fast_workers
 from waiting import HANG_S
 
+from harness import api
 from harness.cli import cli
 from harness.foundation.errors import ExitCode, exit_code_of, message_of
 from harness.launch.process import WorkerEnd, explain_end, remove_empty_cache
@@ -148,6 +150,62 @@ def test_a_system_without_threads_or_memory_left_is_out_of_resources() -> None:
     assert exit_code_of(RuntimeError("can't start new thread")) == ExitCode.RESOURCES
     assert exit_code_of(ImportError("x.so: failed to map segment from shared object")) == ExitCode.RESOURCES
     assert exit_code_of(RuntimeError("something else")) is exit_code_of(ImportError("no module")) is None
+
+
+@pytest.mark.parametrize(("words", "exit_code"), [("list", 0), ("score runs", 9), ("report runs", 9)])
+def test_too_little_address_space_is_out_of_memory_and_no_interrupt(
+    words: str, exit_code: int, tmp_path: Path
+) -> None:
+    """OpenBLAS would end the process by itself, with 1 or with the signal of Ctrl-C."""
+    (tmp_path / "runs").symlink_to(Path(__file__).parents[1] / "data" / "version_1" / "runs")
+    script = f'ulimit -v 150000; "{sys.executable}" -m harness {words}'
+    done = subprocess.run(
+        ["sh", "-c", script], cwd=tmp_path, env={**os.environ, "OPENBLAS_NUM_THREADS": "64"}, check=False,
+        capture_output=True, text=True, timeout=HANG_S,
+    )  # fmt: skip
+    assert done.returncode == exit_code, done.stderr
+    assert not exit_code or "this process may have 146 MiB of address space (ulimit -v)" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "verb",
+    [["run"], ["run", "--throughput", 4], ["sweep", "--axis", "runtime.threads=1,2"], ["profile"]],
+    ids=["run", "throughput", "sweep", "profile"],
+)
+@pytest.mark.parametrize(("output", "exit_code"), [("loop", 8), ("file", 2), ("file/below", 2), ("gone", 8)])
+def test_where_results_cannot_be_is_said_before_data_is_made(
+    verb: list[object], output: str, exit_code: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("loop").symlink_to("loop")
+    Path("gone").symlink_to("nowhere")
+    Path("file").touch()
+    done = CliRunner().invoke(cli, [str(verb[0]), "dlrm_tiny", *map(str, verb[1:]), "-o", output, "-q"])
+    assert done.exception is not None and exit_code_of(done.exception) == exit_code, repr(done.exception)
+    assert message_of(done.exception).strip().count("\n") == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "gone", "loop"]
+    with pytest.raises(OSError, match=r"loop|file|gone"):
+        api.run("dlrm_tiny", output=output)
+
+
+def test_what_has_the_place_of_an_attempt_is_passed_over(run: Run, tmp_path: Path) -> None:
+    """As a file system that was repaired may leave it."""
+    assert run("run", "-n", 1, "-q").exit_code == 0
+    (folder,) = (path for path in Path("out").iterdir() if not path.is_symlink())
+    (log,) = folder.rglob("result_0.txt")
+    log.unlink()
+    attempts = folder / "extra" / "run_0"
+    shutil.rmtree(attempts / "attempt_0")
+    (attempts / "attempt_1").touch()
+    (attempts / "attempt_x").mkdir()
+    assert CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exit_code == 0
+    assert log.is_file() and sorted(path.name for path in attempts.iterdir())[-2:] == ["attempt_2", "attempt_x"]
+    log.unlink()
+    shutil.rmtree(attempts)
+    attempts.touch()
+    refused = CliRunner().invoke(cli, ["resume", str(folder), "-q"]).exception
+    assert refused is not None and exit_code_of(refused) == ExitCode.USAGE
+    assert f"{attempts}" in message_of(refused) and "Move away the file" in message_of(refused)
 
 
 def test_the_folder_for_compiled_code_stays_only_where_something_is_in_it(
