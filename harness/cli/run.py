@@ -41,7 +41,7 @@ class RunOptions(Configured, Measured):
 @TIMEOUT
 @click.option(
     "--until", "width", type=fraction, metavar="FRACTION",
-    help="Add runs until the mean time to train is known to FRACTION, such as 3%: its 95 % interval is that narrow.",
+    help="Add runs until the mean time to train is known to FRACTION, such as 3%: its interval is that narrow.",
 )  # fmt: skip
 @click.option("--max-runs", type=click.IntRange(min=1), help="Most runs that --until makes.  [default: 30]")
 @measurements

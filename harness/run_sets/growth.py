@@ -12,6 +12,7 @@ from harness.measure.kinds import find_kind
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.runner import complete_set
 from harness.run_sets.sweep import SWEEP_FILE, is_sweep
+from reports.facts.grid import time_step
 from reports.statistics.growth import is_narrow
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.loader import Benchmark, load_benchmark
@@ -110,6 +111,8 @@ def _next_length(run_set: RunSet, record: RunSetRecord) -> int | None:
     benchmark = load_benchmark(run_set.definition)
     runs = [read_run_result(read_log(run_set.result(index)), benchmark) for index in range(record.num_runs)]
     times_s = [run.time_to_train_s for run in runs if run.converged and run.time_to_train_s]
-    if len(times_s) < len(runs) or is_narrow(times_s, until.width, until.min_runs):
+    if len(times_s) < len(runs):
         return None  # a run without a time leaves a mean that no further run makes known
+    if is_narrow(times_s, [time_step(run) for run in runs], until.width, until.min_runs):
+        return None
     return record.num_runs + 1

@@ -1,7 +1,7 @@
 """Runs as dots: one strip per configuration, x = time to train.
 
 Filled dots count, open ones were dropped as fastest or slowest, crosses did not converge; the thick tick is the
-mean and the band behind it the interval of an Olympic one. Times tie, as evaluations are quantised, so dots swarm.
+mean and the band behind it the interval of the geometric one. Times tie, as evaluations are quantised, so dots swarm.
 One strip numbers its runs; a few have their name above; many have it at their left, in less height.
 """
 
@@ -32,8 +32,8 @@ class RunDot:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RunStrip:
-    """The runs of one configuration. `low_s`, `high_s` bound the interval of `mean_s`, which is the Olympic mean, or
-    without a score the geometric mean of the runs that reached the target."""
+    """The runs of one configuration. `mean_s` is the Olympic mean, or without a score the geometric mean of
+    the runs that reached the target; `low_s` and `high_s` bound the interval of the geometric mean."""
 
     name: str
     hue: int
@@ -59,7 +59,7 @@ KEYS = (
     figure.Key(mark="dot-dropped", words="fastest or slowest run, left out of the Olympic mean"),
     figure.Key(mark="dot-failed", words="did not converge"),
     figure.Key(mark="mean", words="mean"),
-    figure.Key(mark="band", words="95 % interval"),
+    figure.Key(mark="band", words="interval of the geometric mean"),
 )
 _KEYS_WITHOUT_SCORE = (figure.Key(mark="dot-counted", words="run that reached the target"), *KEYS[1:])
 

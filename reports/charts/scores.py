@@ -28,7 +28,7 @@ def scores_figure(rows: Sequence[ScoreRow], unit: TimeUnit, **caption: Unpack[Ca
     """Draw the rows in their order."""
     keys = [Key(mark="mean", words="Olympic mean, as measured")]
     if any(row.low_s is not None for row in rows):
-        keys.append(Key(mark="band", words="95 % interval of the Olympic mean"))
+        keys.append(Key(mark="band", words="interval of the geometric mean"))
     if any(row.score_s is not None for row in rows):
         keys.append(Key(mark="end", words="score, after the RCP factor"))
     return draw_both(lambda width, _: _draw(rows, unit, width), keys, **caption)

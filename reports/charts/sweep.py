@@ -1,6 +1,6 @@
 """One quantity over a sweep's first axis; one panel per value of the other axes, all on one scale.
 
-Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are 95 % intervals; a cross at
+Numbers on the x axis are on a logarithmic scale, other values side by side. Bars are intervals; a cross at
 the foot marks a configuration without a value.
 """
 

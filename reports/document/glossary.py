@@ -12,8 +12,8 @@ _TERMS = {
     "included.",
     "Olympic mean": "Mean of the runs' times without the fastest and the slowest. One run that did not converge may "
     "be the dropped slowest; with more there is no score.",
-    "95 % interval": "Where the Olympic mean would plausibly lie if the set were repeated: bootstrap over runs. Its "
-    "coverage, measured on simulated normal times, stands beside it.",
+    "Interval": "Where the geometric mean of no end of runs plausibly is: Student's t on the logarithms. Times and "
+    "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
     "Quality": "ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Throughput": "Samples trained until the target, divided by the time spent training, evaluations left out.",

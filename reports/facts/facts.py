@@ -5,14 +5,15 @@ Tables, charts, exports and the page all read from here, so they cannot disagree
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from reports.facts.grid import clock_step, mean_step, samples_step, time_step
 from reports.facts.records import Attempt, SetRecords, read_set_records
 from reports.statistics.growth import growth_interval
-from reports.statistics.intervals import Interval, LogSummary, log_summary, olympic_interval
+from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary, time_interval
 from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
@@ -32,6 +33,13 @@ Order = Literal["files", "score"]
 Standing = Literal["own", "unknown", "unverified", "published"]
 """As Status; a result under an official name is unverified where this harness made its logs, else published: whether
 MLCommons has verified that one is not known here."""
+_GRIDS: Mapping[str, tuple[Callable[[RunResult], float], float]] = {
+    "time_to_train_s": (time_step, AT_LEAST),
+    "samples_to_converge": (samples_step, AT_LEAST),
+    "epochs_to_converge": (samples_step, AT_LEAST),
+    "throughput_samples_per_s": (clock_step, NOMINAL),
+}
+"""The grid of a quantity of RunResult, and what its interval is said to hold."""
 _RESULT_NUMBER = re.compile(r"result_(\d{1,6})\.txt\Z")
 
 
@@ -102,7 +110,10 @@ class SetFacts:
 
     def summary(self, member: str) -> LogSummary | None:
         """Of a quantity of RunResult, over the runs that converged."""
-        return log_summary(getattr(run.result, member) for run in self.converged)
+        runs = [run.result for run in self.converged]
+        step, confidence = _GRIDS[member]
+        values = [getattr(run, member) for run in runs]
+        return log_summary(values, step=mean_step(step, runs), confidence=confidence)
 
     @property
     def overhead(self) -> LogSummary | None:
@@ -258,13 +269,13 @@ def _label(result_set: ResultSet) -> str:
 
 
 def interval_of(result: BenchmarkResult, until: UntilRecord | None) -> Interval | None:
-    """Make the interval of a score that exists, of all runs; one that did not converge is infinite and leaves none.
+    """Make the interval beside a score that exists: of the geometric mean of all runs.
 
-    Of a set that grew `until` its mean was known well enough, it is that mean's, at the level that allows for it.
+    None where one of them did not converge: an infinite time leaves no mean. Of a set that grew `until` its mean was
+    known well enough, it is made at the level that allows for it.
     """
     if result.olympic_mean_s is None:
         return None
     times = [run.time_to_train_s if run.converged and run.time_to_train_s else math.inf for run in result.runs]
-    if until is not None:
-        return growth_interval(times, until.width, until.min_runs, until.max_runs)
-    return olympic_interval(times, result.num_runs_dropped)
+    step = mean_step(time_step, result.runs)
+    return time_interval(times, step) if until is None else growth_interval(times, step)

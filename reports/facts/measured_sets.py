@@ -60,7 +60,13 @@ class MeasuredSet:
     @property
     def throughput(self) -> LogSummary | None:
         """Of its rates; None where it does not count samples."""
-        return log_summary(self.rates) if self.counts_samples else None
+        return log_summary(self.rates, step=self.clock_step) if self.counts_samples else None
+
+    @property
+    def clock_step(self) -> float:
+        """The grid of its rates: the clock's microsecond over what a process took, the mean over the processes."""
+        steps = [_clock_step(process) for process in self.processes]
+        return sum(steps) / len(steps) if steps else 0.0
 
     def mean(self, member: str) -> float | None:
         """Over the processes; None where one does not say it."""
@@ -152,5 +158,9 @@ def _sample(measured: MeasuredSet, index: int) -> Sample:
     started_ms = epoch_ms(getattr(process, "started_utc", None))
     if not measured.counts_samples:
         return Sample(seed=seed, values={measured.kind: measured.values[index]}, started_ms=started_ms)
-    step, rate = min(_CLOCK_STEP_S / process.duration_s, 1.0), measured.rates[index]
+    step, rate = _clock_step(process), measured.rates[index]
     return Sample(seed=seed, values={measured.kind: rate}, steps={measured.kind: step}, started_ms=started_ms)
+
+
+def _clock_step(process: Any) -> float:
+    return min(_CLOCK_STEP_S / float(process.duration_s), 1.0)

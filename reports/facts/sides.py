@@ -5,11 +5,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from reports.facts.facts import SetFacts, Status
+from reports.facts.grid import clock_step, samples_step, time_step
 from reports.facts.records import code_setting, settings_of
 from reports.text.formatting import printable
-from rules.scoring.results import Evaluation, RunResult
+from rules.scoring.results import RunResult
 
-_CLOCK_STEP_S = 1e-3
 HARDWARE = (
     "number_of_nodes", "host_processors_per_node", "host_processor_model_name", "host_processor_core_count",
     "accelerators_per_node", "accelerator_model_name",
@@ -107,18 +107,15 @@ def converged_samples(runs: Sequence[RunResult]) -> tuple[Sample, ...]:
 
 
 def _sample(run: RunResult) -> Sample:
-    last = run.evaluations[-2:]
     time_s, train_s, samples = run.time_to_train_s, run.train_s, run.samples_to_converge
-    trained = [_trained(evaluation, run.train_samples) for evaluation in last]
-    clock_step = _share(_CLOCK_STEP_S, train_s, _CLOCK_STEP_S)
     return Sample(
         seed=run.seed,
         values=factor_values(_positive(time_s), _positive(train_s), _positive(samples)),
         steps={
-            "time_to_train": _share(_gap([evaluation.elapsed_s for evaluation in last]), time_s, _CLOCK_STEP_S),
-            "samples_to_converge": _share(_gap(trained), samples, 1.0),
-            "throughput": clock_step,
-            "overhead": clock_step,
+            "time_to_train": time_step(run),
+            "samples_to_converge": samples_step(run),
+            "throughput": clock_step(run),
+            "overhead": clock_step(run),
         },
         started_ms=run.started_ms,
     )
@@ -132,28 +129,6 @@ def factor_values(time_s: float | None, train_s: float | None, num_samples: floa
         if time_s is not None:
             values |= {"samples_to_converge": num_samples, "overhead": time_s / train_s}
     return values
-
-
-def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
-    if evaluation.samples_count is not None:
-        return float(evaluation.samples_count)
-    return evaluation.epoch_num * train_samples if evaluation.epoch_num is not None and train_samples else None
-
-
-def _gap(ends: Sequence[float | None]) -> float | None:
-    """The distance of the last two evaluations; of a single one, that from the start."""
-    known = [end for end in ends if end is not None]
-    if not known or len(known) != len(ends):
-        return None
-    gap = known[-1] - (known[0] if len(known) > 1 else 0.0)
-    return gap if math.isfinite(gap) and gap > 0 else None
-
-
-def _share(step: float | None, value: float | None, least: float) -> float:
-    """`step` as a fraction of `value`, at most 1; the `least` step where it is not known."""
-    if value is None or not math.isfinite(value) or value <= 0:
-        return 0.0
-    return min((step if step is not None else least) / value, 1.0)
 
 
 def _positive(value: float | None) -> float | None:

@@ -30,6 +30,7 @@ from reports.page.sections.scaling import scaling_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
+from reports.statistics.intervals import AT_LEAST_NAME
 from reports.text.formatting import plural
 
 MAX_STRIPS = 24
@@ -114,7 +115,7 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
                 ("Configuration", lambda entry: entry.label),
                 (numeric("Olympic mean", "raw"), lambda entry: unit.number(entry.result.olympic_mean_s)),
                 (
-                    numeric("95 % interval", "of the Olympic mean"),
+                    numeric(AT_LEAST_NAME, "of the geometric mean"),
                     lambda entry: bounds_text(entry.interval, unit.number),
                 ),
                 (numeric("RCP factor"), _factor),

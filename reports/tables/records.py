@@ -107,10 +107,10 @@ class SetRow(Row, kw_only=True, frozen=True):
     num_unfinished: Annotated[Tally, meaning("attempts that left no result")] = None
     score_s: Annotated[Seconds, meaning("Olympic mean, normalised by reference convergence points")] = None
     olympic_mean_s: Annotated[Seconds, meaning("mean time to train without the fastest and the slowest")] = None
-    low_s: Annotated[Seconds, meaning("lower end of the Olympic mean's interval")] = None
-    high_s: Annotated[Seconds, meaning("upper end of the Olympic mean's interval")] = None
-    confidence: Annotated[Share, meaning("nominal confidence of the interval")] = None
-    coverage: Annotated[Share, meaning("simulated coverage of the interval")] = None
+    low_s: Annotated[Seconds, meaning("lower end of the interval of the geometric mean of all runs' times")] = None
+    high_s: Annotated[Seconds, meaning("upper end of the interval of the geometric mean of all runs' times")] = None
+    confidence: Annotated[Share, meaning("share of sets whose interval holds that mean, at least")] = None
+    coverage: Annotated[Share, meaning("that share exactly; null where it depends on the times")] = None
     rcp_outcome: Annotated[Text, meaning("test against reference convergence points: passed, failed, missing")] = None
     rcp_factor: Annotated[Number, meaning("score_s over olympic_mean_s")] = None
     no_score_reason: Annotated[Text, meaning("why there is no score")] = None

@@ -38,10 +38,10 @@ class ScoreRecord(Row, kw_only=True, frozen=True):
     num_converged: Tally
     score_s: Annotated[Seconds, meaning("Olympic mean, normalised by reference convergence points")]
     olympic_mean_s: Seconds
-    interval_low_s: Annotated[Number, meaning("of the Olympic mean, of a set that was grown of the mean")]
+    interval_low_s: Annotated[Number, meaning("of the geometric mean of all runs")]
     interval_high_s: Number
-    interval_confidence: Share
-    interval_coverage: Annotated[Share, meaning("share of simulated sets whose interval held the true mean")]
+    interval_confidence: Annotated[Share, meaning("share of sets whose interval holds that mean, at least")]
+    interval_coverage: Annotated[Share, meaning("that share exactly; null where it depends on the times")]
     grown_to: Annotated[Amount, meaning("half width of the interval that the set was grown to, as a fraction")]
     no_interval_reason: Text
     dropped: tuple[str, ...]

@@ -37,7 +37,8 @@ def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Pat
 def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> MeasurementDocument:
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.values
-    summary = log_summary(values) if measure.scale == "ratio" else None
+    step = measured.clock_step if measured.counts_samples else 0.0
+    summary = log_summary(values, step=step) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
     return MeasurementDocument(
         kind=measured.kind,

@@ -10,7 +10,7 @@ from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_o
 from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
 from reports.render.csv import render_csv
-from reports.statistics.intervals import log_summary
+from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
 from reports.tables.scores import FactorMean, RunDocument, ScoredRun, ScoreRecord
 from reports.text.formatting import count, duration, percent, plural, throughput_text
@@ -85,8 +85,8 @@ def _why_no_interval(result: BenchmarkResult, num_times: int) -> str | None:
     if result.olympic_mean_s is None:
         return None
     if num_times < len(result.runs):
-        return "a run did not converge, and resampling it would make infinite means"
-    return f"too few to be resampled: {plural(len(result.runs), 'run')}"
+        return "a run did not converge, and an infinite time leaves no mean"
+    return f"{plural(len(result.runs), 'run')}, and an interval takes {MIN_RUNS}"
 
 
 def _standing(result_set: ResultSet, result: BenchmarkResult) -> str | None:
@@ -128,7 +128,7 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
         first = facts.result.num_runs_scored
         of = f" of the first {first} runs" if first < len(facts.runs) else ""
         rows = {"time to train": f"{duration(record.score_s)} (measured; Olympic mean{of})"}
-        rows |= {name: shown[name] for name in ("95% interval", "samples to converge", "throughput")}
+        rows |= {name: shown[name] for name in ("interval", "samples to converge", "throughput")}
         speed = record.throughput_samples_per_s
         if speed is not None and (speed.coefficient_of_variation or 0) > STEADY_THROUGHPUT:
             rows["note"] = "the speed varied between runs: something disturbed them, see 'dlrmbench doctor'"
@@ -174,13 +174,9 @@ def _bounds(record: ScoreRecord) -> str:
     if record.interval_low_s is None:
         return f"none: {record.no_interval_reason}" if record.no_interval_reason else ""
     low, high = duration(record.interval_low_s), duration(record.interval_high_s)
-    if record.grown_to is None:
-        of = f" over all {record.num_runs} runs" if (record.num_runs or 0) > (record.num_runs_required or 0) else ""
-        return f"{low} to {high} (bootstrap{of})"
-    return (
-        f"{low} to {high} (mean of {record.num_runs} runs; grown to {percent(record.grown_to)}, where "
-        f"{percent(record.interval_coverage)} of simulated sets hold the true mean)"
-    )
+    of = f" of {record.num_runs} runs" if (record.num_runs or 0) > (record.num_runs_required or 0) else ""
+    of += f" grown to {percent(record.grown_to)}" if record.grown_to is not None else ""
+    return f"{low} to {high} (geometric mean{of}, at least {percent(record.interval_confidence, 0)})"
 
 
 def _mean(name: str, show: Callable[[float | None], str]) -> Callable[[ScoreRecord], str]:
@@ -223,7 +219,7 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
     ("standing", lambda record: record.standing or ""),
     ("runs", lambda record: f"{record.num_converged} of {record.num_runs} reached the target"),
     ("Olympic mean", _olympic_mean),
-    ("95% interval", _bounds),
+    ("interval", _bounds),
     ("samples to converge", _mean("samples_to_converge", count)),
     ("throughput", _mean("throughput_samples_per_s", throughput_text)),
     ("evaluation, overhead", _overhead),

@@ -20,6 +20,7 @@ from harness.cli.compare import more_runs
 from harness.foundation.errors import HarnessError
 from harness.launch.process import WorkerEnd
 from harness.run_sets.folder import open_run_set
+from reports.facts.grid import time_step
 from reports.statistics.growth import end_of_growth
 from rules.judge.sets import judge_set
 from rules.logs import keys
@@ -95,8 +96,9 @@ def test_a_set_grows_to_the_runs_asked_for_and_keeps_its_score(
     assert (after["score_s"], after["dropped"]) == (before["score_s"], before["dropped"])
     assert (after["num_runs"], after["verdict"]) == (8, "valid")
     printed = " ".join(grown.output.split())
-    assert "Olympic mean of the first 5 runs" in printed and "bootstrap over all 8 runs" in printed
-    assert after["interval_coverage"] != before["interval_coverage"]  # which is that of 8 runs
+    assert "Olympic mean of the first 5 runs" in printed and "geometric mean of 8 runs, at least 90 %" in printed
+    assert (after["interval_confidence"], after["interval_coverage"]) == (0.9, None)
+    assert after["interval_high_s"] - after["interval_low_s"] != before["interval_high_s"] - before["interval_low_s"]
     checked = json.loads(command("check", folder, "--format", "json", "--no-second-opinion").output)
     (finding,) = [part for part in checked["verdicts"][0]["findings"] if part["code"] == "RS102"]
     assert finding["severity"] == "info" and "runs 0 to 4" in finding["message"]
@@ -164,13 +166,15 @@ def test_a_set_grows_until_its_mean_is_known(command: Run, run: Run, workers: Un
     assert (record.until.width, record.until.min_runs, record.until.max_runs) == (0.03, 5, 30)
     (result_set,) = find_result_sets(folder)
     times_s = [run.time_to_train_s for run in judge_set(result_set).result.runs]
-    assert end_of_growth(np.log([times_s]), 0.03, 5)[0] == record.num_runs == len(times_s) > 5
+    steps = [time_step(run) for run in judge_set(result_set).result.runs]
+    assert end_of_growth(np.log([times_s]), np.array([steps]), 0.03, 5)[0] == record.num_runs == len(times_s) > 5
     assert f"run {record.num_runs} is added" in done.output
-    assert "grown to 3" in done.output and "simulated sets hold the true mean" in done.output
+    grown = f"geometric mean of {record.num_runs} runs grown to 3.0 %, at least 90 %"
+    assert grown in " ".join(done.output.split())
     made = score(command, folder)
     mean_s = float(np.exp(np.mean(np.log(times_s))))
     assert made["interval_high_s"] <= 1.03 * mean_s and made["interval_low_s"] < mean_s
-    assert made["interval_coverage"] >= 0.95 and made["grown_to"] == 0.03
+    assert made["interval_coverage"] is None and made["grown_to"] == 0.03
     assert "grew until its mean time to train was known" in (folder / "report.html").read_text()
     num_launches = len(workers.launches)
     assert command("resume", folder, "-q").exit_code == 0 and len(workers.launches) == num_launches

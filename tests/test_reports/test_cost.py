@@ -143,5 +143,5 @@ def test_score_prints_the_cost_with_its_price(measured: Path) -> None:
     assert "| cost to train |" in table
     assert f"| {cost_text(record['cost_to_train'])} (derived: Olympic mean at 3600 per hour) |" in table
     head, _, row = (line.split(" | ") for line in table.splitlines())
-    assert " to " in row[head.index("95% interval")]
+    assert " to " in row[head.index("interval")]
     assert CliRunner().invoke(cli, ["score", str(measured), "--price-per-hour", "0"]).exit_code == 2

@@ -295,7 +295,7 @@ def test_scores_under_official_names_are_marked_wherever_they_are(
     assert facts.result.score_s is not None
     page = Page(render_report(gathered, now=NOW))
     score = f"{facts.result.score_s / 60:,.3f}"
-    beside = f"{score} {mark}" if is_ours else f"95 % interval; {mark}"
+    beside = f"{score} {mark}" if is_ours else f"90 % interval; {mark}"
     for words in (f"{score} min, {mark}", beside, line, footnote):
         assert words in page.text
     assert ("unverified" in page.text.lower()) == is_ours

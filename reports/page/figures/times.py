@@ -8,7 +8,7 @@ from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import Interval, LogSummary, spread_shares
+from reports.statistics.intervals import AT_LEAST_NAME, Interval, LogSummary, spread_shares
 from reports.text.formatting import (
     MINUTES,
     MISSING,
@@ -161,7 +161,7 @@ def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
     if facts.result.olympic_mean_s is not None and math.isfinite(facts.result.olympic_mean_s):
         words += f" The Olympic mean is {unit.text(facts.result.olympic_mean_s)}"
         if facts.interval is not None:
-            words += f", 95 % interval {bounds_text(facts.interval, unit.number)} {unit.name}"
+            words += f", {AT_LEAST_NAME} {bounds_text(facts.interval, unit.number)} {unit.name}"
         words += "."
     if spread is not None and spread.coefficient_of_variation is not None:
         words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."

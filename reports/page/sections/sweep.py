@@ -22,7 +22,7 @@ from reports.page.sections.measured import (
     measured_notes,
     measured_record,
 )
-from reports.statistics.intervals import LogSummary
+from reports.statistics.intervals import AT_LEAST_NAME, LogSummary
 from reports.text.formatting import (
     MISSING,
     TimeUnit,
@@ -80,7 +80,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
 
 def _for_page(table: Table, num_axes: int) -> Table:
     """Make a sweep's table narrower, with sections of keys and intervals on second lines, and sign its factors."""
-    is_bounds = [column.name.startswith("95 % interval") for column in table.columns]
+    is_bounds = [" % interval, " in column.name for column in table.columns]
     kept = [at for at, holds in enumerate(is_bounds) if not holds]
     with_bounds = [at for at in kept if at + 1 < len(is_bounds) and is_bounds[at + 1]]
     columns = list(table.columns)
@@ -88,7 +88,8 @@ def _for_page(table: Table, num_axes: int) -> Table:
         section, _, key = columns[at].name.partition(".")
         columns[at] = replace(columns[at], name=key or section, help=section if key else "")
     for at in with_bounds:
-        columns[at] = replace(columns[at], help=f"{columns[at].help}, 95 % interval")
+        interval = columns[at + 1].name.partition(",")[0]
+        columns[at] = replace(columns[at], help=f"{columns[at].help}, {interval}")
     rows = []
     for cells in map(list, table.rows):
         for at in with_bounds:
@@ -121,7 +122,7 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
         )
         yield from _mean_columns(
             numeric(f"Time to train, {unit.name}", "geometric mean of converged runs"),
-            unit.name, lambda row: row.time_to_train, unit.number,
+            f"{AT_LEAST_NAME}, {unit.name}", lambda row: row.time_to_train, unit.number,
         )  # fmt: skip
         yield (
             numeric("Samples to converge", "geometric mean"),
@@ -131,7 +132,7 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
         yield from ((column, lambda row, show=show: show(row.measured)) for column, show in measured_columns(measure))
     else:
         yield from _mean_columns(
-            numeric("Samples/s", "geometric mean"), "samples/s", lambda row: row.throughput, throughput
+            numeric("Samples/s", "geometric mean"), "95 % interval, samples/s", lambda row: row.throughput, throughput
         )
         yield (
             numeric("Peak memory", "of a process"),
@@ -148,12 +149,12 @@ def _columns(sweep: SweepFacts) -> Iterator[tuple[str | Column, Callable[[SweepR
 
 
 def _mean_columns(
-    mean: Column, unit: str, summary: Callable[[SweepRow], LogSummary | None], show: Callable[[float], str]
+    mean: Column, interval: str, summary: Callable[[SweepRow], LogSummary | None], show: Callable[[float], str]
 ) -> Iterator[tuple[Column, Callable[[SweepRow], str]]]:
-    """Show a geometric mean, and its interval."""
+    """Show a geometric mean, and its `interval`, with its unit."""
     yield mean, lambda row: show(found.geometric_mean) if (found := summary(row)) else MISSING
     yield (
-        numeric(f"95 % interval, {unit}", "of that mean"),
+        numeric(interval, "of that mean"),
         lambda row: bounds_text(found.interval if (found := summary(row)) else None, show),
     )
 
@@ -210,7 +211,10 @@ def sweep_notes(sweep: SweepFacts) -> tuple[str, ...]:
         if sweep.mode == "to_target"
         else "Samples/s are geometric means of the processes"
     )
-    notes = [f"{means}; their 95 % intervals are Student's t on the logarithms."]
+    of_grid = f", of times and samples at least as wide as the evaluations' grid asks ({AT_LEAST_NAME}s)"
+    notes = [
+        f"{means}; their intervals are Student's t on the logarithms{of_grid if sweep.mode == 'to_target' else ''}."
+    ]
     if any(row.comparison for row in sweep.rows):
         notes.append(
             "Verdicts are against the first configuration with results; all of them are one family of tests (Holm)."

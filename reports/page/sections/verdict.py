@@ -16,7 +16,7 @@ from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
 from reports.page.sections.remarks import count_words, group_warnings
-from reports.statistics.intervals import coverage_words
+from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS
 from reports.tables.records import SetRow
 from reports.tables.rows import set_row
 from reports.text.formatting import (
@@ -157,7 +157,7 @@ def _score_number(facts: SetFacts) -> Fact:
     if num_scored < len(facts.runs):
         note += f", the first of {len(facts.runs)}"
     if facts.interval is not None:
-        note += f", 95 % interval {bounds_text(facts.interval, unit.number)}"
+        note += f", {AT_LEAST_NAME} {bounds_text(facts.interval, unit.number)}"
     if facts.result.rcp_factor is not None and facts.result.rcp_factor != 1.0:
         note += (
             f"; {unit.text(facts.result.olympic_mean_s)} × {ratio(facts.result.rcp_factor).rstrip('×')} for its RCP"
@@ -190,7 +190,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
             ("Configuration", lambda entry: _name_cell(entry[0], is_linked=len(group) > 1)),
             ("Verdict", lambda entry: _outcome_cell(entry[0])),
             (
-                numeric("Time to train", f"measured, {unit.name}; 95 % interval{published}"),
+                numeric("Time to train", f"measured, {unit.name}; {AT_LEAST_NAME}{published}"),
                 lambda entry: _time_cell(entry[0], unit),
             ),
             (
@@ -243,12 +243,12 @@ def _outcome_cell(facts: SetFacts) -> Cell:
 
 
 def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
-    """The Olympic mean; its interval is here where a factor scales it, else beside the score."""
+    """The Olympic mean; the interval is here where a factor scales it, else beside the score."""
     return Cell(text=unit.number(facts.result.olympic_mean_s), sub=_bounds(facts, unit) if _factor(facts) else "")
 
 
 def _bounds(facts: SetFacts, unit: TimeUnit) -> str:
-    """The Olympic mean's interval, both ends in one line."""
+    """The interval beside the score, both ends in one line."""
     return bounds_text(facts.interval, unit.number, "").replace(" ", "\u00a0")
 
 
@@ -303,27 +303,22 @@ def _rate(value: float | None) -> str:
 def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[str, ...]:
     """What must be known of the table: its intervals, and the order of its rows."""
     notes = []
-    known = [
-        (facts.interval.coverage, len(facts.runs))
-        for facts in group
-        if facts.interval and facts.interval.coverage and not facts.grown_to
-    ]
-    if known:
-        text = "; ".join(dict.fromkeys(coverage_words(coverage, num_runs) for coverage, num_runs in known))
+    if any(facts.interval for facts in group):
         notes.append(
-            f"The 95 % intervals are those of the Olympic mean: expanded percentile bootstraps of the runs. They "
-            f"{text} (measured times fall on the grid of the evaluations, simulated ones do not)."
+            f"The {AT_LEAST_NAME}s are those of the geometric mean of all runs: Student's t on the logarithms, "
+            f"widened by the grid of the evaluations. They hold the true mean in at least {percent(AT_LEAST, 0)} of "
+            "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid."
         )
     notes += [
-        f"{facts.label} grew until its mean time to train was known to {percent(facts.grown_to)}: its interval is "
-        f"that of the mean of all {len(facts.runs)} runs. Of simulated sets that grow so, {percent(coverage)} hold "
-        "the true mean."
+        f"{facts.label} grew until its mean time to train was known to {percent(facts.grown_to)}: a set whose runs "
+        f"decide its end has too short an interval, so that of its {len(facts.runs)} runs is made at 97.5 %."
         for facts in group
-        if facts.grown_to and facts.interval and (coverage := facts.interval.coverage)
+        if facts.grown_to and facts.interval
     ]
     if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(
-            "No interval where a run did not converge or fewer than 5 runs exist: an infinite time has no mean."
+            f"No interval where a run did not converge or fewer than {MIN_RUNS} runs exist: an infinite time has no "
+            "mean."
         )
     if len(group) > 1:
         notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))

@@ -1,0 +1,56 @@
+"""The grid that a run's values are on, as fractions of the values: what comparisons and intervals take for it.
+
+A run ends at an evaluation, so its time and samples are on the grid of the evaluations; the rest is on the clock's.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from rules.scoring.results import Evaluation, RunResult
+
+_CLOCK_STEP_S = 1e-3
+
+
+def time_step(run: RunResult) -> float:
+    """Return the distance of the last two evaluations over the time to train; the clock's where it is not known."""
+    gap_s = _gap([evaluation.elapsed_s for evaluation in run.evaluations[-2:]])
+    return _share(gap_s, run.time_to_train_s, _CLOCK_STEP_S)
+
+
+def samples_step(run: RunResult) -> float:
+    """Return the distance of the last two evaluations over the samples to converge; one sample's where not known."""
+    gap = _gap([_trained(evaluation, run.train_samples) for evaluation in run.evaluations[-2:]])
+    return _share(gap, run.samples_to_converge, 1.0)
+
+
+def clock_step(run: RunResult) -> float:
+    """Return the clock's millisecond over the time spent training."""
+    return _share(_CLOCK_STEP_S, run.train_s, _CLOCK_STEP_S)
+
+
+def mean_step(step: Callable[[RunResult], float], runs: Iterable[RunResult]) -> float:
+    """Return the mean of the runs' steps; 0 without runs."""
+    steps = [step(run) for run in runs]
+    return math.fsum(steps) / len(steps) if steps else 0.0
+
+
+def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:
+    if evaluation.samples_count is not None:
+        return float(evaluation.samples_count)
+    return evaluation.epoch_num * train_samples if evaluation.epoch_num is not None and train_samples else None
+
+
+def _gap(ends: Sequence[float | None]) -> float | None:
+    """The distance of the last two evaluations; of a single one, that from the start."""
+    known = [end for end in ends if end is not None]
+    if not known or len(known) != len(ends):
+        return None
+    gap = known[-1] - (known[0] if len(known) > 1 else 0.0)
+    return gap if math.isfinite(gap) and gap > 0 else None
+
+
+def _share(step: float | None, value: float | None, least: float) -> float:
+    """`step` as a fraction of `value`, at most 1; the `least` step where it is not known."""
+    if value is None or not math.isfinite(value) or value <= 0:
+        return 0.0
+    return min((step if step is not None else least) / value, 1.0)
