@@ -8,7 +8,6 @@ from click.core import ParameterSource
 
 from harness.cli.options import BENCHMARK, Configured, Size, collect_overrides, configuration
 from harness.cli.output import form_option, show, show_json
-from harness.foundation.errors import ExitCode
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -74,7 +73,9 @@ def plan(
     **configured: Unpack[PlanOptions],
 ) -> None:
     """Resolve BENCHMARK's configuration and say what its runs would do, need and break. Runs nothing.
-    Exit code 2 where the runs could not start here.
+
+    Exit code 2 where the runs could not start here, 8 where the data that --data gives, or that is there, cannot be
+    used. Data that is yet to be prepared is named as a problem and leaves it 0.
 
     With --devices, say instead where TorchRec would lay its tables on devices that need not be here, and what they
     would take: modelled, from the memory and bandwidths given.
@@ -110,8 +111,7 @@ def plan(
         show_json(plan_as_json(made))
     else:
         show(plan_blocks(made, runs))
-    if not made.can_start:
-        click.get_current_context().exit(int(ExitCode.USAGE))
+    context.exit(int(made.exit_code))
 
 
 def _show_progress(num_done: int, num_total: int) -> None:

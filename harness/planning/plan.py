@@ -9,13 +9,15 @@ from typing import Any
 from harness.config.catalog import WorkloadConfig
 from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
+from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
-from harness.run_sets.dataset import how_to_get
+from harness.run_sets.dataset import how_to_get, is_generated
+from harness.run_sets.prepare import refuse_output, refuse_threads
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
 from reference_models.costs import ModelCosts
-from reference_models.data.registry import locate_dataset, open_dataset
+from reference_models.data.registry import DEFAULT_ROOT, locate_dataset, open_dataset
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import refuse_impossible_runtime
@@ -73,6 +75,10 @@ class Plan:
     data_dir: Path
     data_problem: str | None
     """Why the dataset cannot be read; None where it is ready."""
+    is_data_made: bool
+    """Whether it is ready, or runs make it."""
+    is_data_expected: bool
+    """Whether it should be there: it was given, or its own folder is there."""
     schedule: Schedule | None
     counts: ModelCosts | None
     memory_bytes: int | None
@@ -82,15 +88,25 @@ class Plan:
     problems: tuple[str, ...]
 
     @property
-    def can_start(self) -> bool:
-        """Return whether no problem keeps the runs from starting here; too little memory, as modelled, does not."""
-        return not any("cannot start" in problem for problem in self.problems)
+    def exit_code(self) -> ExitCode:
+        """Return what runs would end with that cannot start here; too little memory, as modelled, is no reason.
+
+        Nor is data that nobody has named yet: what runs would take can be asked before one has it.
+        """
+        if any("cannot start" in problem for problem in self.problems):
+            return ExitCode.USAGE
+        return ExitCode.INPUT if self.is_data_expected and not self.is_data_made else ExitCode.DONE
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
-    """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate."""
+    """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate.
+
+    Raises OSError where the dataset would be made, and cannot be.
+    """
     workload = config.workload
     data_dir = locate_dataset(workload.data, data_root)
+    if is_generated(workload.data, data_dir):
+        refuse_output(data_dir)
     sizes, data_problem = read_sizes(workload.data, data_dir)
     resources = read_resources()
     counts = memory_bytes = schedule = time = None
@@ -115,6 +131,8 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         config=config,
         data_dir=data_dir,
         data_problem=explain_data(config, data_dir, data_problem),
+        is_data_made=data_problem is None or is_generated(workload.data, data_dir),
+        is_data_expected=data_root is not None or (data_dir != DEFAULT_ROOT and data_dir.is_dir()),
         schedule=schedule,
         counts=counts,
         memory_bytes=memory_bytes,
@@ -137,9 +155,11 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
 
 def explain_data(config: RunConfig, data_dir: Path, problem: str | None) -> str | None:
     """Say what is wrong with a dataset, and where there is none the one command that makes it; None where ready."""
-    if problem is None or data_dir.is_dir():
+    data, is_there = config.workload.data, data_dir.is_dir()
+    if problem is None or (is_there and not is_generated(data, data_dir)):
         return problem
-    return f"{data_dir} does not exist. {how_to_get(config.workload.data, command_name(config.benchmark))}"
+    what = "holds no dataset yet" if is_there else "does not exist"
+    return f"{data_dir} {what}. {how_to_get(data, command_name(config.benchmark))}"
 
 
 def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:
@@ -243,7 +263,8 @@ def _refusals(workload: WorkloadConfig) -> list[str]:
     found = []
     try:
         refuse_impossible_runtime(workload.model_name, workload.train, workload.runtime)
-    except ConfigError as error:
+        refuse_threads(workload.runtime.threads)
+    except (ConfigError, HarnessError) as error:
         found.append(f"{error} The run cannot start.")
     if workload.runtime.device != "cpu":
         from reference_models.training.devices import find_device
@@ -253,6 +274,11 @@ def _refusals(workload: WorkloadConfig) -> list[str]:
         except DeviceError as error:
             found.append(f"{error} The run cannot start.")
     return found
+
+
+def _all_problems(plan: Plan) -> list[str]:
+    missing = f"no data to run on, 'run' ends with {ExitCode.INPUT:d}: {plan.data_problem}"
+    return [*plan.problems, *([] if plan.is_data_made else [missing])]
 
 
 def plan_as_json(plan: Plan) -> dict[str, Any]:
@@ -269,7 +295,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "available_memory_bytes": plan.resources.available_memory_bytes,
         "modelled_run_s": None if plan.time is None else plan.time.run_s,
         "modelled_run_method": None if plan.time is None else plan.time.method,
-        "problems": list(plan.problems),
+        "problems": _all_problems(plan),
     }
 
 
@@ -314,10 +340,10 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         text_table(("Key", "Value", "Source"), config),
     ]
     blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
-    if made.data_problem is not None:
+    if made.data_problem is not None and made.is_data_made:
         blocks.append(Prose(text=f"Dataset: {made.data_problem}"))
-    if made.problems:
-        return (*blocks, Prose(text="Problems:"), Bullets(items=made.problems))
+    if problems := _all_problems(made):
+        return (*blocks, Prose(text="Problems:"), Bullets(items=tuple(problems)))
     return (*blocks, Prose(text="No problem found."))
 
 

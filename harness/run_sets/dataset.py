@@ -28,7 +28,7 @@ def ensure_dataset(
         return folder  # made in memory by whoever reads it
     if data.kind == "click_log":
         with dataset_lock(folder):
-            if not (folder / "manifest.json").exists():
+            if is_generated(data, folder):
                 from reference_models.data.click_log.generator import generate
 
                 generate(folder, data, num_threads=num_threads, on_progress=on_progress)
@@ -36,6 +36,11 @@ def ensure_dataset(
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark)}")
     open_dataset(folder, data)
     return folder
+
+
+def is_generated(data: DataConfig, folder: Path) -> bool:
+    """Return whether whoever runs makes the dataset first: it is generated, and not whole in `folder` yet."""
+    return data.kind == "click_log" and not (folder / "manifest.json").exists()
 
 
 def how_to_get(data: DataConfig, benchmark: str) -> str:

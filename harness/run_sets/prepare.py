@@ -99,16 +99,21 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
     runtime = workload.runtime
     workload.implementation.require_installed()
     refuse_impossible_runtime(workload.model_name, workload.train, runtime)
-    num_cpus = read_resources().num_affinity_cpus
-    if runtime.threads is not None and runtime.threads > num_cpus:
-        raise HarnessError(
-            f"runtime.threads is {runtime.threads}, but this process may use {num_cpus} CPUs. "
-            "More threads than CPUs wait for one another; give at most that many."
-        )
+    refuse_threads(runtime.threads)
     if runtime.device != "cpu":
         from reference_models.training.devices import find_device  # imports torch
 
         find_device(runtime.device)
+
+
+def refuse_threads(num_threads: int | None) -> None:
+    """Raise HarnessError for more threads than this process may have CPUs for."""
+    num_cpus = read_resources().num_affinity_cpus
+    if num_threads is not None and num_threads > num_cpus:
+        raise HarnessError(
+            f"runtime.threads is {num_threads}, but this process may use {num_cpus} CPUs. "
+            "More threads than CPUs wait for one another; give at most that many."
+        )
 
 
 def refuse_output(output: Path) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,9 +16,9 @@ from reference_models.registry import find_implementation
 JSON = ("--format", "json")
 
 
-def plan(dlrmbench: Command, *arguments: object) -> dict[str, object]:
+def plan(dlrmbench: Command, *arguments: object, exit_code: int = 0) -> dict[str, object]:
     done = dlrmbench("plan", *arguments, "--format", "json")
-    assert done.returncode == 0, done.stderr
+    assert done.returncode == exit_code, done.stderr
     content: dict[str, object] = json.loads(done.stdout)
     return content
 
@@ -56,20 +57,52 @@ def test_without_the_data_it_is_a_bound_and_says_so(dlrmbench: Command) -> None:
 
 
 @pytest.mark.parametrize(
-    ("benchmark", "command"),
+    ("benchmark", "command", "exit_code"),
     [
-        ("dlrm_tiny", "'run' generates it first, as does: dlrmbench data generate dlrm_tiny"),
-        ("dlrm_kaggle", "dlrmbench data prepare dlrm_kaggle --train FILE…"),
-        ("./ml1m.toml", "dlrmbench data prepare ml1m.toml --train FILE… --eval FILE…"),
+        ("dlrm_tiny", "'run' generates it first, as does: dlrmbench data generate dlrm_tiny", 0),
+        ("dlrm_kaggle", "dlrmbench data prepare dlrm_kaggle --train FILE…", 8),
+        ("./ml1m.toml", "dlrmbench data prepare ml1m.toml --train FILE… --eval FILE…", 8),
     ],
 )
 def test_data_that_is_not_there_has_the_one_command_that_makes_it(
-    benchmark: str, command: str, dlrmbench: Command, tmp_path: Path
+    benchmark: str, command: str, exit_code: int, dlrmbench: Command, tmp_path: Path
 ) -> None:
+    """And ends as `run` does, where --data gives it; without, one may ask what a run would take."""
     shutil.copy(Path(__file__).parents[1] / "benchmarks" / "ml1m.toml", tmp_path)
-    data = plan(dlrmbench, benchmark, "--data", tmp_path / "none")["data"]
-    assert isinstance(data, dict) and data["ready"] is False
-    assert str(data["problem"]).endswith(command)
+    for given, expected in ((["--data", tmp_path / "none"], exit_code), ([], 0)):
+        made = plan(dlrmbench, benchmark, "--no-measure", *given, exit_code=expected)
+        data = made["data"]
+        assert isinstance(data, dict) and data["ready"] is False
+        assert str(data["problem"]).endswith(command)
+        named = [problem for problem in made["problems"] if "no data to run on" in problem]  # type: ignore[attr-defined]
+        assert named == ([f"no data to run on, 'run' ends with 8: {data['problem']}"] if exit_code else [])
+
+
+def test_data_that_cannot_be_used_is_an_error_where_it_is_given_and_where_it_is_there(
+    command: Callable[..., tuple[int, str, str]], data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By `run`, too: the code is the same."""
+    monkeypatch.chdir(tmp_path)
+    (made,) = data_root.glob("click_log_tiny-*")
+    shutil.copytree(made, "data" / Path(made.name))
+    (manifest,) = Path("data").glob("*/manifest.json")
+    assert command("plan", "dlrm_tiny", "--no-measure")[0] == 0
+    content = json.loads(manifest.read_text())
+    manifest.write_text(json.dumps(content | {"num_dense": content["num_dense"] + 1}))
+    for given in ((), ("--data", "data"), ("--data", manifest.parent)):
+        code, out, _ = command("plan", "dlrm_tiny", "--no-measure", *given)
+        assert code == 8 and "num_dense is 5, the benchmark's definition says 4" in " ".join(out.split())
+        assert command("run", "dlrm_tiny", "-q", *given)[0] == 8
+    manifest.unlink()
+    code, out, _ = command("plan", "dlrm_tiny", "--no-measure")
+    assert code == 0 and "holds no dataset yet. 'run' generates it first" in " ".join(out.split())
+    Path("loop").symlink_to("loop")
+    assert command("plan", "dlrm_tiny", "--no-measure", "--data", "loop")[0] == 8
+
+
+def test_more_threads_than_cpus_are_refused_as_by_run(command: Callable[..., tuple[int, str, str]]) -> None:
+    code, out, _ = command("plan", "dlrm_tiny", "--no-measure", "--threads", 9999)
+    assert code == 2 and "runtime.threads is 9999" in out
 
 
 def test_a_derived_benchmark_is_said_to_be_uncalibrated(dlrmbench: Command) -> None:
