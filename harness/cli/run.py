@@ -194,13 +194,14 @@ def resume(
     """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept.
 
     With --runs it grows: to so many runs of each configuration in all, each with the next seed of its base seed. The
-    score of a benchmark of your own stays that of its first runs; comparisons and intervals use all.
+    score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
+    --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
     from harness.cli.sweep import complete_and_show
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import grow
-    from harness.run_sets.prepare import refuse_outside_code
+    from harness.run_sets.prepare import check_again, refuse_outside_code
     from harness.run_sets.runner import describe_other_code
     from harness.run_sets.sweep import is_sweep
 
@@ -208,6 +209,9 @@ def resume(
     parts = sorted(path.parents[1] for path in folder.glob("*/extra/run_set.json")) if is_sweep(folder) else [folder]
     if other := next(filter(None, (describe_other_code(part, open_run_set(part)[1]) for part in parts)), None):
         click.echo(f"warning: {other} What is resumed will hold runs of both.", err=True)
+    for part in parts[:1]:  # all were begun alike
+        checks = check_again(folder, open_run_set(part)[1])
+        warn_of_system([] if quiet else checks)
     if num_runs is not None:
         grow(folder, num_runs)
     if is_sweep(folder):

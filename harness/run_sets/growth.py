@@ -46,7 +46,7 @@ def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int 
 def grow(folder: Path, num_runs: int) -> None:
     """Have the set, or all sets of the sweep, in `folder` hold `num_runs` in all. Raises HarnessError (exit 2)."""
     if not is_sweep(folder):
-        _grow_set(folder, num_runs)
+        _grow_set(folder, num_runs, is_asked=True)
         return
     with hold_lock(folder / "lock", folder):
         sweep = read_record(folder / SWEEP_FILE, SweepRecord)
@@ -54,7 +54,7 @@ def grow(folder: Path, num_runs: int) -> None:
         for part in folders:
             refuse_growth(part, open_run_set(part)[1], num_runs)
         for part in folders:
-            _grow_set(part, num_runs)
+            _grow_set(part, num_runs, is_asked=True)
         write_record(folder / SWEEP_FILE, replace(sweep, num_runs=num_runs))
 
 
@@ -77,7 +77,8 @@ def refuse_growth(folder: Path, record: RunSetRecord, num_runs: int) -> None:
             )
 
 
-def _grow_set(folder: Path, num_runs: int) -> None:
+def _grow_set(folder: Path, num_runs: int, *, is_asked: bool = False) -> None:
+    """Have a set hold `num_runs`. Where a person asks for them, a set that grows until it is precise ends there."""
     run_set, _ = open_run_set(folder)
     with locked(run_set):
         record = open_run_set(folder)[1]
@@ -85,7 +86,8 @@ def _grow_set(folder: Path, num_runs: int) -> None:
         reserved = reserved_seeds(record.benchmark.name) | set(record.seeds)
         more = derive_seeds(record.base_seed, num_runs, reserved)
         seeds = (*record.seeds, *more)[:num_runs]
-        write_record(run_set.extra / RUN_SET_FILE, replace(record, num_runs=num_runs, seeds=seeds))
+        until = record.until if record.until is None or not is_asked else replace(record.until, max_runs=num_runs)
+        write_record(run_set.extra / RUN_SET_FILE, replace(record, num_runs=num_runs, seeds=seeds, until=until))
 
 
 def complete_and_grow(folder: Path, *, quiet: bool = False, on_growth: Callable[[int], None]) -> RunSet:

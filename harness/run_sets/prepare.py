@@ -27,7 +27,7 @@ from reference_models.registry import (
     without_digest,
 )
 from rules.benchmarks.loader import parse_benchmark, read_toml
-from rules.records.run_set import PreflightCheck
+from rules.records.run_set import PreflightCheck, RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -165,6 +165,14 @@ def refuse_unprofilable(workload: WorkloadConfig) -> None:
 def describe_warnings(checks: Iterable[PreflightCheck]) -> list[str]:
     """Say in a sentence each what the environment check warns of."""
     return [f"{check.name}: {check.value}. {check.why}" for check in checks if check.status == "warning"]
+
+
+def check_again(folder: Path, record: RunSetRecord) -> tuple[PreflightCheck, ...]:
+    """Check the environment before a set goes on. HarnessError (exit 6) where it warns of one of --strict-env."""
+    data_dir = Path(record.dataset.dir)
+    if "--strict-env" in record.command.split():
+        refuse_disturbed_environment(data_dir, folder)
+    return run_checks(data_dir, folder)
 
 
 def refuse_disturbed_environment(data_root: Path | None, output: Path) -> None:

@@ -61,6 +61,25 @@ def test_what_disturbs_is_said_before_the_first_run(run: Run, words: list[object
     assert "warning" not in run(*words, "-q").stderr
 
 
+@pytest.mark.parametrize("words", [["run", "-n", 1], ["sweep", "-n", 1, "--axis", "runtime.threads=1,2"]])
+def test_what_disturbs_is_said_again_before_a_set_goes_on(
+    run: Run, words: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert run(*words).exit_code == 0
+    monkeypatch.setattr("harness.run_sets.prepare.run_checks", lambda *folders: ())
+    (lenient,) = (path for path in Path("out").iterdir() if not path.is_symlink())
+    monkeypatch.setattr(sys, "argv", ["dlrmbench", *map(str, words), "--strict-env"])  # which the set keeps
+    assert run(*words, "--strict-env", "-q").exit_code == 0
+    strict = Path("out/latest").resolve()
+    for folder in (lenient, strict):
+        assert "warning" not in CliRunner().invoke(cli, ["resume", str(folder)]).stderr
+    monkeypatch.setattr("harness.run_sets.prepare.run_checks", lambda *folders: (LOAD,))
+    assert "warning: load average" in CliRunner().invoke(cli, ["resume", str(lenient)]).stderr
+    assert "warning" not in CliRunner().invoke(cli, ["resume", str(lenient), "-q"]).stderr
+    refused = CliRunner().invoke(cli, ["resume", str(strict)]).exception
+    assert refused is not None and exit_code_of(refused) == ExitCode.ENVIRONMENT, repr(refused)
+
+
 def test_a_set_that_cannot_be_packaged_says_so_before_it_is_run(run: Run) -> None:
     assert "no submitter is given (--submitter)" in run("run", "-n", 1).stderr
     assert "submitter" not in run("run", "-n", 1, "--submitter", "Example").stderr

@@ -189,6 +189,21 @@ def test_a_set_that_never_becomes_precise_ends_at_its_most_runs(
     assert open_run_set(the_set(tmp_path))[1].num_runs == 7
 
 
+def test_a_set_that_is_asked_for_runs_ends_there_precise_or_not(
+    command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path
+) -> None:
+    """One that was interrupted while it grew, say."""
+    workers.factor, workers.fail = 3.0, lambda spec: spec["run_index"] == 6
+    assert run("--until", "0.01", "-q").exit_code != 0
+    workers.fail = lambda spec: False
+    folder = the_set(tmp_path)
+    assert command("resume", folder, "--runs", 8, "-q").exit_code == 0
+    assert command("resume", folder, "-q").exit_code == 0
+    record = open_run_set(folder)[1]
+    assert record.num_runs == 8 and record.until is not None and record.until.max_runs == 8
+    assert len(list(folder.glob("results/*/*/result_*.txt"))) == 8
+
+
 def test_a_set_with_a_run_that_did_not_converge_does_not_grow(
     run: Run, workers: UnevenWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
