@@ -27,6 +27,7 @@ from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
 from reports.page.sections.scaling import scaling_section
+from reports.page.sections.spread import spread_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
@@ -39,11 +40,12 @@ MAX_STRIPS = 24
 def group_sections(
     group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str, order: Order
 ) -> tuple[PageSection, ...]:
-    """Verdict, runs, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange, noise,
-    systems, reproduction; those that the records have nothing for are left out."""
+    """Verdict, runs, spread, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange,
+    noise, systems, reproduction; those that the records have nothing for are left out."""
     made = (
         verdict_section(group, id_, comparisons, order),
         _strips_section(group, id_),
+        spread_section(group, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),
         convergence_section(group, id_),

@@ -8,6 +8,7 @@ from reports.document.glossary import standing_line
 from reports.facts.facts import Order, SetFacts, in_order
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
+from reports.page.sections.spread import spread_blocks
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
 from reports.tables.columns import frame_csv
@@ -27,7 +28,7 @@ def export_csv(sets: Sequence[SetFacts]) -> str:
 
 
 def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
-    """The verdict tables, one per group of comparable configurations."""
+    """The verdict tables, one per group of comparable configurations, and how much such runs can show."""
     blocks: list[Block] = []
     groups = comparable_groups(sets)
     for index, of_files in enumerate(groups):
@@ -38,4 +39,5 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
         ]
         blocks.append(replace(verdict_table(group, "", compare_group(group, of_files[0])), caption=""))
         blocks += [Prose(text=note) for note in verdict_notes(group, order)]
+        blocks += spread_blocks(group, "")
     return render_markdown(blocks) + "\n"

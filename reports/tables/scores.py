@@ -24,6 +24,30 @@ class ScoredRun(Row, kw_only=True, frozen=True):
     seed: Whole
 
 
+class SmallestDifference(Row, kw_only=True, frozen=True):
+    """The smallest true difference that two sets like this one show in 80 % of cases, as a fraction."""
+
+    later_set: Annotated[Amount, meaning("of sets measured one after the other, drift of the system included")]
+    in_turns: Annotated[Amount, meaning("of pairs of runs that take turns with shared seeds and need equal samples")]
+
+
+class SpreadShares(Row, kw_only=True, frozen=True):
+    """What the variance of log time to train is made of; the shares add up to 1, and one may be negative."""
+
+    convergence: float
+    speed: float
+    overhead: float
+
+
+class NoiseRecord(Row, kw_only=True, frozen=True):
+    """What the runs that converged can show; null where they are too few, or where no difference would be found."""
+
+    num_runs: Annotated[int, Meta(ge=0)]
+    shares: SpreadShares | None
+    time_to_train: SmallestDifference | None
+    throughput: SmallestDifference | None
+
+
 class ScoreRecord(Row, kw_only=True, frozen=True):
     """One set's score in SI units; null is not known or does not exist."""
 
@@ -56,6 +80,7 @@ class ScoreRecord(Row, kw_only=True, frozen=True):
     price_per_hour: Amount
     cost_to_train: Annotated[Amount, meaning("Olympic mean at that price")]
     runs: tuple[ScoredRun, ...]
+    noise: NoiseRecord
 
 
 class ScoreDocument(Row, kw_only=True, frozen=True):

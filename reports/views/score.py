@@ -1,5 +1,6 @@
 """A score: the Olympic mean with its uncertainty, and the factors that it is made of; as values, and as blocks."""
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -7,12 +8,22 @@ from pathlib import Path
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
+from reports.facts.noise import Noise, Smallest
 from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
+from reports.page.sections.spread import runs_noise, size_text
 from reports.render.csv import render_csv
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
-from reports.tables.scores import FactorMean, RunDocument, ScoredRun, ScoreRecord
+from reports.tables.scores import (
+    FactorMean,
+    NoiseRecord,
+    RunDocument,
+    ScoredRun,
+    ScoreRecord,
+    SmallestDifference,
+    SpreadShares,
+)
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.checks.rule import SEVERITIES
 from rules.checks.verdict import Verdict
@@ -77,6 +88,23 @@ def describe_score(
             ScoredRun(file=_name(run), converged=run.converged, time_to_train_s=run.time_to_train_s, seed=run.seed)
             for run in result.runs
         ),
+        noise=_noise(runs_noise(result.runs)),
+    )
+
+
+def _noise(noise: Noise) -> NoiseRecord:
+    """As JSON has it: no difference at all is null, and not infinite."""
+
+    def smallest(found: Smallest | None) -> SmallestDifference | None:
+        ends = (None, None) if found is None else (found.apart, found.in_turns)
+        later_set, in_turns = (end if end is not None and math.isfinite(end) else None for end in ends)
+        return None if found is None else SmallestDifference(later_set=later_set, in_turns=in_turns)
+
+    return NoiseRecord(
+        num_runs=noise.num_runs,
+        shares=None if noise.shares is None else SpreadShares(**shared_members(noise.shares, SpreadShares)),
+        time_to_train=smallest(noise.time),
+        throughput=smallest(noise.throughput),
     )
 
 
@@ -137,6 +165,7 @@ def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> t
         "verdict": f"{facts.verdict.outcome.upper()}: {counts}",
         "runs": shown["runs"],
         **rows,
+        "smallest difference": shown["smallest difference"],
         "results": str(folder),
         "report": str(page),
     }
@@ -197,6 +226,18 @@ def _overhead(record: ScoreRecord) -> str:
     return "" if summary is None else f"{overhead_share(summary.geometric_mean)} of the time to train"
 
 
+def _smallest(record: ScoreRecord) -> str:
+    """What a comparison with such a set can show, in one short line."""
+    noise = record.noise
+    if noise.time_to_train is None:
+        few = noise.num_runs < MIN_RUNS
+        return f"not known: takes {MIN_RUNS} runs that reach the target, has {noise.num_runs}" if few else ""
+
+    ends = (noise.time_to_train.later_set, noise.time_to_train.in_turns)
+    later_set, in_turns = (size_text(math.inf if end is None else end) for end in ends)
+    return f"{later_set} in a later set, {in_turns} in turns (80 % of cases)"
+
+
 def _cost(record: ScoreRecord) -> str:
     if record.cost_to_train is None:
         return ""
@@ -223,6 +264,7 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
     ("samples to converge", _mean("samples_to_converge", count)),
     ("throughput", _mean("throughput_samples_per_s", throughput_text)),
     ("evaluation, overhead", _overhead),
+    ("smallest difference", _smallest),
     ("cost to train", _cost),
     ("convergence vs reference", _rcp),
 )

@@ -8,7 +8,7 @@ from reports.charts.runs import RunDot, RunStrip, runs_figure
 from reports.charts.throughput import BlockLine, throughput_figure
 from reports.document.blocks import Cell, Chart, numeric, table_of, text_table
 from reports.facts.facts import RunFacts, SetFacts
-from reports.statistics.intervals import AT_LEAST_NAME, Interval, LogSummary, spread_shares
+from reports.statistics.intervals import AT_LEAST_NAME, Interval, LogSummary
 from reports.text.formatting import (
     MINUTES,
     MISSING,
@@ -105,7 +105,7 @@ def runs_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:
     ]
     lead = strips_sentence(sets)
     if len(sets) == 1:
-        lead = f"{_runs_sentence(sets[0], unit)} {spread_sentence(sets[0])}".strip()
+        lead = _runs_sentence(sets[0], unit)
     title = "Time to train of every run"
     description = " ".join(f"{facts.label}: {_runs_sentence(facts, unit)}" for facts in sets if not facts.is_repeat)
     columns = ("Run", numeric(f"Time to train, {unit.name}"), "In the score")
@@ -166,31 +166,6 @@ def _runs_sentence(facts: SetFacts, unit: TimeUnit) -> str:
     if spread is not None and spread.coefficient_of_variation is not None:
         words += f" Times vary by {percent(spread.coefficient_of_variation)} (CV)."
     return words
-
-
-def spread_sentence(facts: SetFacts) -> str:
-    """Which factor the difference between runs comes from; empty where it cannot be said."""
-    runs = [run.result for run in facts.converged]
-    rows = [
-        (run.time_to_train_s, run.samples_to_converge, run.throughput_samples_per_s, run.train_s)
-        for run in runs
-        if run.time_to_train_s and run.samples_to_converge and run.throughput_samples_per_s and run.train_s
-    ]
-    if len(rows) != len(runs) or len(rows) < 3:
-        return ""
-    totals = [row[0] or 0.0 for row in rows]
-    factors = [
-        [float(row[1] or 0) for row in rows],
-        [1 / (row[2] or math.inf) for row in rows],
-        [(row[0] or 0.0) / (row[3] or math.inf) for row in rows],
-    ]
-    shares = spread_shares(totals, factors)
-    if shares is None:
-        return ""
-    names = ("samples to converge", "throughput", "evaluation and overhead")
-    # As computed, so that they add up to 100 %: a factor that works against the others has a negative share.
-    text = ", ".join(f"{name} {percent(share, 0)}" for name, share in zip(names, shares, strict=True))
-    return f"Where the difference between runs comes from: {text}."
 
 
 def time_chart(sets: Sequence[SetFacts], id_: str) -> Chart | None:

@@ -1,0 +1,146 @@
+"""How noisy a set is, and what it can therefore show: where the spread of its times comes from, and how large a
+difference to another such set must be to be found. The page, `score` and `run` say so before anybody compares.
+
+The verdicts' own floors hold here, too: a spread is at least what the grid of the evaluations leaves unknown, and a
+difference below the smallest effect of interest is not called one.
+"""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import chdtri
+
+from reports.facts.sides import Sample
+from reports.statistics.intervals import MIN_RUNS, spread_shares
+from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smallest_difference
+from reports.statistics.ratios import sample_variance
+
+DRIFT_BAND = 0.2
+"""By how much a system may drift between two sets measured one after the other, unless that is measured."""
+_LEVEL = 0.05
+"""That of a single test, such as that of a measurement of one quantity."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Shares:
+    """The parts of the variance of log time to train, which add up to 1; what works against the others is below 0."""
+
+    convergence: float
+    speed: float
+    overhead: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Smallest:
+    """The smallest true difference that is found in 80 % of cases; as a fraction, of a quality in its unit.
+
+    `apart` is that of two sets measured one after the other; `in_turns` that of pairs measured in turns with shared
+    seeds, which need equal samples to converge; None where nothing says what pairs of equal seeds share.
+    """
+
+    apart: float
+    in_turns: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Noise:
+    """What `num_runs` runs that converged can show; None where they are too few, or the logs do not say it."""
+
+    num_runs: int
+    shares: Shares | None
+    time: Smallest | None
+    throughput: Smallest | None
+
+
+def noise_of(samples: Sequence[Sample], *, min_effect: float, band: float) -> Noise:
+    """Return what runs that converged are worth in a comparison with as many like them.
+
+    `min_effect` is the smallest effect of interest and `band` what drift between sets may do, both as fractions.
+    """
+    time, speed, num_samples = (
+        _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
+    )
+    apart = None if time is None else _apart(time, _step(samples, "time_to_train"), min_effect, band)
+    pairs = None
+    if time is not None and num_samples is not None:
+        # Pairs that need equal samples differ in the rest alone, which the verdict floors by the evaluations' grid.
+        pairs = _in_turns(time - num_samples, _step(samples, "time_to_train"), min_effect)
+    return Noise(
+        num_runs=len(samples),
+        shares=_shares(samples),
+        time=None if apart is None else Smallest(apart=apart, in_turns=pairs),
+        throughput=None if speed is None else _of_rates(speed, _step(samples, "throughput"), min_effect, band),
+    )
+
+
+def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float) -> Smallest | None:
+    """Return what processes that measured one rate can show; None for too few, or where one is not above 0."""
+    logs = _logarithms(rates)
+    return None if logs is None else _of_rates(logs, 0.0, min_effect, band, level=_LEVEL)
+
+
+def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:
+    """Return what processes can show of a quantity that is compared by differences, and does not drift."""
+    if len(values) < MIN_RUNS or not all(map(math.isfinite, values)):
+        return None
+    design = Design(spread=float(np.std(values, ddof=1)), num_base=len(values), num_new=len(values))
+    return Smallest(apart=math.log1p(smallest_difference(design, _LEVEL, min_effect)))
+
+
+def spread_reach(num_runs: int) -> tuple[float, float]:
+    """Return between which factors of the spread of `num_runs` runs, at least 2, the true one is in 95 % of cases."""
+    degrees = num_runs - 1
+    return math.sqrt(degrees / chdtri(degrees, 0.025)), math.sqrt(degrees / chdtri(degrees, 0.975))
+
+
+def _of_rates(
+    logs: NDArray[np.float64], step: float, min_effect: float, band: float, level: float = FIRST_LEVEL
+) -> Smallest | None:
+    apart = _apart(logs, step, min_effect, band, level)
+    return None if apart is None else Smallest(apart=apart, in_turns=_in_turns(logs, step, min_effect, level))
+
+
+def _apart(
+    logs: NDArray[np.float64], step: float, min_effect: float, band: float, level: float = FIRST_LEVEL
+) -> float | None:
+    if len(logs) < MIN_RUNS:
+        return None
+    spread, number = math.sqrt(float(sample_variance(logs, step))), len(logs)
+    return smallest_apart(spread, number, number, level=level, min_effect=min_effect, band=band)
+
+
+def _in_turns(logs: NDArray[np.float64], step: float, min_effect: float, level: float = FIRST_LEVEL) -> float | None:
+    if (number := len(logs)) < MIN_RUNS:
+        return None
+    floored = float(sample_variance(math.sqrt(2) * logs, step))  # of differences within pairs
+    design = Design(spread=math.sqrt(floored), num_base=number, num_new=number, is_paired=True)
+    return smallest_difference(design, level, math.log1p(min_effect))
+
+
+def _shares(samples: Sequence[Sample]) -> Shares | None:
+    columns = [
+        [sample.values.get(name, math.nan) for sample in samples]
+        for name in ("time_to_train", "samples_to_converge", "throughput", "overhead")
+    ]
+    times, num_samples, rates, overheads = columns
+    found = spread_shares(times, [num_samples, [1 / rate if rate else math.nan for rate in rates], overheads])
+    if found is None:
+        return None
+    convergence, speed, overhead = found
+    return Shares(convergence=convergence, speed=speed, overhead=overhead)
+
+
+def _logs(samples: Sequence[Sample], name: str) -> NDArray[np.float64] | None:
+    return _logarithms([sample.values.get(name, math.nan) for sample in samples])
+
+
+def _logarithms(values: Sequence[float]) -> NDArray[np.float64] | None:
+    known = all(math.isfinite(value) and value > 0 for value in values)
+    return np.log(np.asarray(values, dtype=np.float64)) if known and len(values) > 1 else None
+
+
+def _step(samples: Sequence[Sample], name: str) -> float:
+    return float(np.mean([sample.steps.get(name, 0.0) for sample in samples]))

@@ -1,0 +1,168 @@
+"""Before anybody compares: where the spread of a set's times comes from, and how large a difference it could show."""
+
+import math
+from collections.abc import Sequence
+
+from reports.comparison.factor import FACTORS
+from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
+from reports.document.page import PageSection
+from reports.facts.facts import SetFacts
+from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, noise_of, spread_reach
+from reports.facts.sides import converged_samples
+from reports.page.sections.remarks import names
+from reports.statistics.intervals import MIN_RUNS, LogSummary
+from reports.text.formatting import MISSING, percent, plural
+from rules.scoring.results import RunResult
+
+_MIN_EFFECT = FACTORS["time_to_train"].min_effect
+_FOUND = "found in 80 % of cases"
+
+
+def runs_noise(runs: Sequence[RunResult]) -> Noise:
+    """What a set's runs to the target are worth in a comparison with as many like them."""
+    return noise_of(converged_samples(runs), min_effect=_MIN_EFFECT, band=DRIFT_BAND)
+
+
+def spread_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+    """Where the spread of times comes from, and the smallest difference that such sets show; None without a run."""
+    if not any(facts.runs for facts in group):
+        return None
+    blocks = spread_blocks(group, f"{id_}-spread-table")
+    return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
+
+
+def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+    """What the spread is made of, the smallest differences, what is missing and what is assumed."""
+    found = [(facts, runs_noise([run.result for run in facts.runs])) for facts in group]
+    blocks: list[Block] = []
+    if len(found) == 1:
+        ((facts, noise),) = found
+        blocks.append(Prose(text=_lead(facts, noise)))
+        if noise.time or noise.throughput:
+            blocks.append(_table_of_one(facts, noise, id_))
+    else:
+        blocks.append(
+            Prose(
+                text="What the spread of each set's times is made of, and the smallest difference that two such sets "
+                "show."
+            )
+        )
+        blocks.append(_table(found, id_))
+    return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found)))
+
+
+def size_text(fraction: float | None) -> str:
+    """A difference as percent with two digits at least: '31 %', '8.2 %'; infinite is beyond a factor of 100."""
+    if fraction == math.inf:
+        return "over 100×"
+    return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
+
+
+def assumptions(num_runs: int) -> str:
+    """What the smallest differences of sets of `num_runs` runs rest on."""
+    low, high = spread_reach(num_runs)
+    return (
+        "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
+        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. Assumed: as many runs on the other side, of the "
+        f"same spread, their logarithms normal. The spread itself is known from {num_runs} runs only to a factor of "
+        f"{low:.1f} to {high:.1f}. In a later set: the system may drift by {percent(DRIFT_BAND, 0)} in between, "
+        "unless that is measured, and a difference must exceed it. In turns: runs of equal seeds take turns "
+        "('dlrmbench run --beside SET'), so that drift meets both alike, and equal seeds need equal samples, as "
+        "where the settings change the speed alone."
+    )
+
+
+def _lead(facts: SetFacts, noise: Noise) -> str:
+    spread, texts = facts.summary("time_to_train_s"), []
+    if noise.shares is not None:
+        texts.append(f"The spread of the times (CV {_varies(spread)}) is {_made_of(noise.shares)}.")
+    if noise.time is not None:
+        turns = noise.time.in_turns
+        in_turns = "" if turns is None else f"; in turns, with shared seeds, of {size_text(turns)}"
+        texts.append(
+            f"Two sets of {noise.num_runs} such runs, one measured after the other, show a difference in time to "
+            f"train of {size_text(noise.time.apart)} and more{in_turns}."
+        )
+    elif noise.num_runs < MIN_RUNS:
+        reached = f"{noise.num_runs} of {plural(len(facts.runs), 'run')} reached the target"
+        texts.append(f"{reached}; a verdict takes at least {MIN_RUNS} on each side.")
+        if facts.result_set.root is not None:
+            total = len(facts.runs) + MIN_RUNS - noise.num_runs
+            texts.append(f"'dlrmbench resume DIR --runs {total}' makes what is missing.")
+    return " ".join(texts) or "The logs do not say what the times are made of."
+
+
+def _made_of(shares: Shares) -> str:
+    """'96 % convergence, 3 % speed, 1 % evaluation and overhead'."""
+    parts = (
+        (shares.convergence, "convergence"),
+        (shares.speed, "speed"),
+        (shares.overhead, "evaluation and overhead"),
+    )
+    return ", ".join(f"{percent(share, 0)} {name}" for share, name in parts)
+
+
+def _table_of_one(facts: SetFacts, noise: Noise, id_: str) -> Table:
+    rows = (
+        ("Time to train", noise.time, facts.summary("time_to_train_s")),
+        ("Throughput", noise.throughput, facts.summary("throughput_samples_per_s")),
+    )
+    return table_of(
+        rows,
+        (
+            ("Difference in", lambda row: row[0]),
+            (numeric("In a later set", "smallest found"), lambda row: _apart(row[1])),
+            (numeric("In turns", "smallest found"), lambda row: _in_turns(row[1])),
+            (numeric("Spread", "CV of runs"), lambda row: _varies(row[2])),
+        ),
+        id_=id_,
+        caption=f"The smallest differences between two sets of {noise.num_runs} such runs that are {_FOUND}",
+    )
+
+
+def _table(found: Sequence[tuple[SetFacts, Noise]], id_: str) -> Table:
+    def share(name: str, entry: tuple[SetFacts, Noise]) -> str:
+        return MISSING if entry[1].shares is None else percent(getattr(entry[1].shares, name), 0)
+
+    return table_of(
+        found,
+        (
+            ("Configuration", lambda entry: Cell(text=entry[0].label, sub=plural(entry[1].num_runs, "run"))),
+            (numeric("Time, later set", "smallest found"), lambda entry: _apart(entry[1].time)),
+            (numeric("Time, in turns", "smallest found"), lambda entry: _in_turns(entry[1].time)),
+            (numeric("Throughput, later set", "smallest found"), lambda entry: _apart(entry[1].throughput)),
+            (numeric("Throughput, in turns", "smallest found"), lambda entry: _in_turns(entry[1].throughput)),
+            (numeric("Spread", "CV of times"), lambda entry: _varies(entry[0].summary("time_to_train_s"))),
+            (numeric("Convergence", "share of it"), lambda entry: share("convergence", entry)),
+            (numeric("Speed", "share of it"), lambda entry: share("speed", entry)),
+            (numeric("Evaluation, overhead", "share of it"), lambda entry: share("overhead", entry)),
+        ),
+        id_=id_,
+        caption=f"The smallest differences between two such sets that are {_FOUND}, and the parts of the spread",
+        is_sortable=True,
+    )
+
+
+def _varies(summary: LogSummary | None) -> str:
+    return percent(summary.coefficient_of_variation if summary else None)
+
+
+def _apart(smallest: Smallest | None) -> str:
+    return size_text(smallest.apart if smallest else None)
+
+
+def _in_turns(smallest: Smallest | None) -> str:
+    return size_text(smallest.in_turns if smallest else None)
+
+
+def _notes(found: Sequence[tuple[SetFacts, Noise]]) -> list[str]:
+    notes = []
+    few = [f"{facts.label} ({noise.num_runs})" for facts, noise in found if noise.num_runs < MIN_RUNS]
+    if few and len(found) > 1:
+        text = f"A verdict takes at least {MIN_RUNS} runs that reached the target on each side. Fewer have"
+        notes.append(f"{text} {names(few)}.")
+    parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
+    if any(share < -0.005 for shares in parts for share in shares):
+        notes.append("A negative share works against the others.")
+    known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
+    return [*notes, *([assumptions(min(known))] if known else [])]

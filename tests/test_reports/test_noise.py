@@ -1,0 +1,192 @@
+"""What a set says of its own noise: the parts of its spread, and the smallest difference that its like would show."""
+
+import json
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison_builder import make_side
+from log_builder import make_records, make_runs
+from report_builder import Page, write_run_set
+
+from reports.comparison.comparison import compare_sides
+from reports.facts.facts import gather
+from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
+from reports.facts.sides import Side
+from reports.page.exports import export_markdown
+from reports.page.gathered import gather_everything
+from reports.page.report import render_report
+from reports.page.sections.spread import runs_noise, size_text
+from reports.statistics.power import FIRST_LEVEL, POWER, smallest_apart
+from reports.statistics.ratios import decide, welch_difference
+from rules.benchmarks.loader import load_benchmark
+
+TINY = load_benchmark("dlrm_tiny")
+EPOCHS = (0.55, 0.65, 0.7, 0.75, 0.6)
+
+
+def standard(number: int) -> np.ndarray[Any, np.dtype[np.float64]]:
+    """Values with a mean of 0 and a standard deviation of 1."""
+    values = np.random.default_rng(3).standard_normal(number)
+    return np.asarray((values - values.mean()) / values.std(ddof=1))
+
+
+def side(rates: Sequence[float], label: str = "base", offset: int = 0, **options: Any) -> Side:
+    """Runs of equal seeds after EPOCHS; those of sides with offsets 0 and 1 take turns."""
+    number = len(rates)
+    starts = [float(2 * index + offset) for index in range(number)]
+    epochs = [EPOCHS[index % 5] for index in range(number)]
+    return make_side(label, epochs, rates, seeds=list(range(number)), starts=starts, **options)
+
+
+@pytest.mark.parametrize("num_runs", [5, 10])
+@pytest.mark.parametrize("spread", [0.003, 0.05])
+def test_pairs_in_turns_find_what_is_promised_by_the_verdicts_of_comparisons(num_runs: int, spread: float) -> None:
+    """The level is the strictest of the four factors', so four of five is the least."""
+    noise = noise_of(side(1e4 * np.exp(spread * standard(num_runs))).samples, min_effect=0.03, band=0.2)
+    assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
+    generator = np.random.default_rng(4)
+
+    def share_found(time_ratio: float) -> float:
+        rates = (1e4 * np.exp(spread * generator.standard_normal((100, 2, num_runs)))) / [[1.0], [time_ratio]]
+        pairs = ((side(base), side(new, "new", 1)) for base, new in rates)
+        return float(np.mean([compare_sides(base, [new])[0].factors[0].verdict == "slower" for base, new in pairs]))
+
+    assert share_found(1 + noise.time.in_turns) >= POWER - 0.1
+    assert share_found(1 + noise.time.in_turns / 2) < 0.5
+
+
+def test_a_later_set_must_differ_by_more_than_drift_and_the_more_the_wider_the_spread() -> None:
+    rates = 1e4 * np.exp(0.01 * standard(5))
+    noise = noise_of(side(rates).samples, min_effect=0.03, band=0.2)
+    assert noise.throughput is not None and noise.time is not None
+    expected = smallest_apart(0.01, 5, 5, min_effect=0.03, band=0.2)
+    assert noise.throughput.apart == pytest.approx(expected) and expected > 0.2
+    assert noise.time.apart > noise.throughput.apart, "convergence varies, too"
+    undisturbed = noise_of(side(rates).samples, min_effect=0.03, band=0.0)
+    assert undisturbed.throughput is not None and undisturbed.throughput.apart < 0.05
+
+
+def test_equal_runs_do_not_promise_certainty() -> None:
+    """On a grid of 5 % of an epoch five runs often agree, which says little of the next ones."""
+    same = make_side("same", [0.7] * 5, [1e4] * 5)
+    noise = noise_of(same.samples, min_effect=0.0, band=0.0)
+    assert noise.time is not None and noise.throughput is not None
+    assert noise.time.apart > 0.05 and 0 < noise.throughput.apart < 0.001
+
+
+def test_the_parts_of_the_spread_are_named() -> None:
+    for options, largest in (
+        ({}, "convergence"),
+        ({"epochs": [0.7] * 5, "rates": [1e4, 2e4, 3e4, 4e4, 5e4]}, "speed"),
+        ({"epochs": [0.7] * 5, "overheads": [1.1, 1.2, 1.3, 1.4, 1.5]}, "overhead"),
+    ):
+        values: dict[str, Any] = {"epochs": EPOCHS, "rates": [1e4] * 5} | options
+        shares = noise_of(make_side("a", **values).samples, min_effect=0.03, band=0.2).shares
+        assert shares is not None
+        assert getattr(shares, largest) == pytest.approx(1)
+        assert shares.convergence + shares.speed + shares.overhead == pytest.approx(1)
+
+
+def test_a_measurement_alone_is_one_test_of_its_own_scale() -> None:
+    rates = 1e4 * np.exp(0.02 * standard(5))
+    alone = noise_of_rates(rates, min_effect=0.0, band=0.0)
+    assert alone is not None and alone.apart < smallest_apart(0.02, 5, 5, level=FIRST_LEVEL)
+    smallest = noise_of_values(0.75 + 0.002 * standard(8), min_effect=0.001)
+    assert smallest is not None and smallest.in_turns is None
+    generator = np.random.default_rng(5)
+    base, new = 0.002 * generator.standard_normal((2, 4_000, 8)) + [[[0.75]], [[0.75 + smallest.apart]]]
+    verdicts = decide(welch_difference(base, new, base_step=0, new_step=0), np.asarray(0.05), 0.001)
+    assert np.mean(verdicts == "slower") == pytest.approx(POWER, abs=0.025)
+
+
+def test_few_runs_and_what_no_log_says_are_not_guessed() -> None:
+    few = noise_of(side([1e4, 1.1e4, 1.2e4, 1.3e4]).samples, min_effect=0.03, band=0.2)
+    assert few.shares is not None and (few.num_runs, few.time, few.throughput) == (4, None, None)
+    none = noise_of((), min_effect=0.03, band=0.2)
+    assert (none.num_runs, none.shares, none.time, none.throughput) == (0, None, None, None)
+    without_rates = noise_of(make_side("a", EPOCHS, [None] * 5).samples, min_effect=0.03, band=0.2)
+    assert without_rates.time is not None and without_rates.time.in_turns is None
+    assert (without_rates.shares, without_rates.throughput) == (None, None)
+    assert noise_of_rates([1.0] * 4, min_effect=0.03, band=0.2) is None
+    assert noise_of_values([0.5] * 4, min_effect=0.001) is None
+    assert noise_of_values([0.5] * 4 + [math.inf], min_effect=0.001) is None
+
+
+def test_the_spread_of_a_few_runs_is_known_badly() -> None:
+    """Between the two factors of the sample's in 95 % of samples."""
+    low, high = spread_reach(5)
+    ratios = 1 / np.random.default_rng(6).standard_normal((20_000, 5)).std(axis=1, ddof=1)
+    assert np.mean((low < ratios) & (ratios < high)) == pytest.approx(0.95, abs=0.006)
+
+
+def test_sizes_have_two_digits_and_hopeless_ones_are_said() -> None:
+    assert [size_text(size) for size in (0.3814, 0.0779, 0.0996, 1.5, math.inf, None)] == [
+        "38 %", "7.8 %", "10 %", "150 %", "over 100×", "—",
+    ]  # fmt: skip
+
+
+def section(folder: Path) -> str:
+    page = Page(render_report(gather_everything([folder], second_opinion=False)))
+    return page.text.partition("How much such runs can show")[2].partition("Convergence run by run")[0]
+
+
+def test_the_page_of_a_set_says_it_before_anybody_compares(tmp_path: Path) -> None:
+    (facts,) = gather([write_run_set(tmp_path / "a")], second_opinion=False)
+    noise = runs_noise(facts.result.runs)
+    assert noise.time is not None and noise.time.in_turns is not None and noise.throughput is not None
+    apart, turns = size_text(noise.time.apart), size_text(noise.time.in_turns)
+    text = section(tmp_path)
+    assert "100 % convergence, <1 % speed, <1 % evaluation and overhead." in text
+    assert f"show a difference in time to train of {apart} and more; in turns, with shared seeds, of {turns}." in text
+    assert f"Time to train {apart} {turns}" in text
+    assert f"Throughput {size_text(noise.throughput.apart)} {size_text(noise.throughput.in_turns)}" in text
+    for assumed in ("Holm's levels", "drift by 20 %", "normal", "factor of 0.6 to 2.9", "equal seeds need equal"):
+        assert assumed in text
+
+
+def test_several_sets_have_a_row_each_and_those_with_few_runs_are_named(tmp_path: Path) -> None:
+    failing = [*make_runs(TINY, 4), make_records(TINY, num_evals=19, converged=False)]
+    for name, runs in (("whole", make_runs(TINY)), ("failing", failing), ("few", make_runs(TINY, 3))):
+        write_run_set(tmp_path / name, runs=runs)
+    text = section(tmp_path)
+    assert "each side. Fewer have failing (4), few (3)." in text
+    assert "whole 5 runs" in text and "failing 4 runs — — — —" in text and "few 3 runs — — — —" in text
+    markdown = export_markdown(gather([tmp_path], second_opinion=False))
+    assert "| whole (5 runs) | " in markdown and "drift by 20 %" in markdown
+
+
+@pytest.mark.parametrize(("num_runs", "num_failed"), [(3, 0), (4, 1), (0, 2)])
+def test_what_is_missing_is_said_with_the_command_that_makes_it(
+    num_runs: int, num_failed: int, tmp_path: Path
+) -> None:
+    failed = [make_records(TINY, num_evals=19, converged=False, seed=index) for index in range(num_failed)]
+    write_run_set(tmp_path / "a", runs=[*make_runs(TINY, num_runs), *failed])
+    text = section(tmp_path)
+    reached = f"{num_runs} of {num_runs + num_failed} runs reached the target; a verdict takes at least 5"
+    assert reached in text and f"'dlrmbench resume DIR --runs {5 + num_failed}' makes what is missing." in text
+    assert "later set" not in text
+
+
+def test_score_says_it_in_a_line_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from harness.cli import main
+
+    def call(*arguments: object) -> str:
+        with pytest.raises(SystemExit):
+            main(["score", *map(str, arguments)])
+        return capsys.readouterr().out
+
+    write_run_set(tmp_path / "a")
+    write_run_set(tmp_path / "few", runs=make_runs(TINY, 2))
+    (record,) = json.loads(call(tmp_path / "a", "--format", "json"))["scores"]
+    found = record["noise"]["time_to_train"]
+    words = f"{size_text(found['later_set'])} in a later set, {size_text(found['in_turns'])} in turns (80 % of cases)"
+    (line,) = [line for line in call(tmp_path / "a").splitlines() if "smallest difference" in line]
+    assert line.endswith(words) and len(line) <= 80
+    assert sum(record["noise"]["shares"].values()) == pytest.approx(1)
+    assert "not known: takes 5 runs that reach the target, has 2" in call(tmp_path / "few")
+    (record,) = json.loads(call(tmp_path / "few", "--format", "json"))["scores"]
+    assert record["noise"] == {"num_runs": 2, "shares": None, "time_to_train": None, "throughput": None}
