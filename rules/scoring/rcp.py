@@ -18,6 +18,7 @@ from msgspec import Meta, Struct, field
 from rules.benchmarks.loader import Benchmark, shipped_versions
 from rules.errors import DefinitionError
 from rules.logs import keys
+from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
 _TOLERANCE = 0.0001
@@ -46,6 +47,8 @@ class ReferencePoint:
     stdev: float
     min_epochs: float
     num_runs: int
+    epochs: tuple[float, ...] = ()
+    """Of the reference runs one by one; none of an interpolated point."""
 
     @property
     def max_speedup(self) -> float:
@@ -63,6 +66,8 @@ class Convergence:
     mean_epochs: float | None
     point: ReferencePoint | None
     unit: Unit = "epochs"
+    failing_share: float | None = None
+    """Of good sets: those drawn from the reference's own runs at this batch size. None but for own benchmarks."""
     factor_at_upload: float | None = None
     """The factor without the points that were added after the round's results, where it is another."""
 
@@ -112,6 +117,7 @@ def reference_point(name: str, batch_size: int, epochs: Sequence[float], num_run
         stdev=stdev,
         min_epochs=min_acceptable_mean(mean, stdev, len(epochs) - 2, num_runs),
         num_runs=len(epochs),
+        epochs=tuple(epochs),
     )
 
 
@@ -180,7 +186,7 @@ def judge_epochs(
         return _untested("missing", f"batch size {batch_size} is above all reference points; submit one")
     # Kept within what sums can hold, which is far beyond any training.
     mean = olympic(
-        [_NOT_CONVERGED if value is None else max(-_MOST, min(round(value, 3), _MOST)) for value in epochs]
+        [_NOT_CONVERGED if value is None else max(-_MOST, min(round(value, DIGITS), _MOST)) for value in epochs]
     )
     if mean <= 0:
         return _untested("failed", f"a mean of {mean} {unit} to converge is impossible")
@@ -243,7 +249,13 @@ def judge_convergence(
             sizes = " and ".join(map(str, later))
             note = f"without the points at {sizes}, added after this round's results, the factor is {before:.7g}"
             found = replace(found, reason=f"{found.reason} ({note})", factor_at_upload=before)
-    return replace(found, factor=1.0) if is_own else found
+    if not is_own:
+        return found
+    share = None
+    if (point := found.point) is not None and found.mean_epochs is not None:
+        share = failing_share(point.epochs, benchmark.score.num_runs, point.mean / point.max_speedup)
+        found = replace(found, reason=f"{found.reason}; {failing_words(share)}", failing_share=share)
+    return replace(found, factor=1.0)
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:

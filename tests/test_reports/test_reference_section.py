@@ -1,4 +1,4 @@
-"""The section of reference convergence points: in which count its epochs are."""
+"""The section of reference convergence points: in which count its epochs are, and how many good sets fail."""
 
 from pathlib import Path
 
@@ -8,7 +8,9 @@ from log_builder import make_runs, write_set
 from reports.document.blocks import Chart
 from reports.facts.facts import gather
 from reports.page.sections.reference import reference_section
+from reports.views.score import describe_score
 from rules.benchmarks.loader import load_benchmark
+from rules.scoring.good_sets import failing_words
 from rules.scoring.results import olympic_mean
 
 
@@ -24,3 +26,21 @@ def test_epochs_that_count_from_1_are_said_to(name: str, is_from_1: bool, tmp_pa
     section = reference_section([facts], "g")
     (chart,) = (block for block in section.blocks if isinstance(block, Chart))
     assert ("epoch_num counts from 1" in chart.table.caption) is is_from_1
+
+
+@pytest.mark.parametrize("num_evals", [4, 15])
+def test_an_own_benchmarks_test_says_how_many_good_sets_it_fails(num_evals: int, tmp_path: Path) -> None:
+    benchmark = load_benchmark("dlrm_tiny")
+    write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=num_evals))
+    (facts,) = gather([tmp_path], second_opinion=False)
+    convergence = facts.result.convergence
+    assert convergence is not None and convergence.failing_share is not None
+    assert convergence.status == ("failed" if num_evals == 4 else "passed")
+    words = failing_words(convergence.failing_share)
+    (chart,) = (block for block in reference_section([facts], "g").blocks if isinstance(block, Chart))
+    assert words in chart.lead
+    assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
+    reason = describe_score(facts.result_set, facts.result).rcp_reason
+    assert reason is not None and reason.endswith(f"; {words}")
+    warned = [finding.expected for finding in facts.verdict.findings if finding.code == "RC101"]
+    assert [expected is not None and expected.endswith(words) for expected in warned] == [True] * (num_evals == 4)

@@ -11,6 +11,7 @@ from reports.facts.reference_points import find_points
 from reports.page.figures.times import hue_number
 from reports.page.sections.remarks import names
 from reports.text.formatting import count, epochs, printable
+from rules.scoring.good_sets import failing_share, failing_words
 from rules.scoring.rcp import Convergence, ReferencePoint
 
 
@@ -70,7 +71,7 @@ def _chart(
             Cell(text=f"reference at {count(point.global_batch_size)}", sub=printable(point.name, 80)),
             count(point.global_batch_size),
             Cell(text=epochs(point.mean), sub=f"± {epochs(point.stdev)}"),
-            epochs(point.min_epochs),
+            Cell(text=epochs(point.min_epochs), sub=_failing(point, judged[0][0])),
             "reference",
         )
         for point in points
@@ -93,6 +94,14 @@ def _chart(
             + _first_epoch(judged[0][0]),
         ),
     )
+
+
+def _failing(point: ReferencePoint, facts: SetFacts) -> str:
+    """How many good sets an own benchmark's test fails."""
+    num_runs = facts.result.num_runs_required
+    if facts.status != "own" or num_runs is None or not point.epochs:
+        return ""
+    return failing_words(failing_share(point.epochs, num_runs, point.mean / point.max_speedup))
 
 
 def _first_epoch(facts: SetFacts) -> str:
@@ -133,6 +142,8 @@ def _lead(judged: Sequence[tuple[SetFacts, Convergence | None]]) -> str:
             f"{epochs(found.point.mean)} and at least {epochs(found.point.min_epochs)} are acceptable: "
             f"{found.status}."
         )
+        if found.failing_share is not None:
+            text += f" By chance, {failing_words(found.failing_share)}: sets of the reference's own runs."
         factor = member.result.rcp_factor
         return text + (f" The score is scaled by {factor:.4f} for it." if factor and factor != 1.0 else "")
     tested = [(facts, found) for facts, found in judged if found is not None and found.point is not None]

@@ -8,6 +8,7 @@ from pathlib import Path
 from rules.checks.rule import Problem, Severity, rule
 from rules.checks.subject import SetSubject
 from rules.records.codec import Record, decode
+from rules.scoring.good_sets import failing_words
 from rules.scoring.rcp import olympic
 from rules.scoring.results import epochs_by_samples
 
@@ -47,8 +48,9 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
     the reference at this batch size. The arithmetic is the official tool's, by which scores are published, also where
     the rule's text reads otherwise: the deviation is that of all reference runs (the rule's example leaves out the
     fastest and slowest), and pruning steps over the point behind one that it removed (mlcommons/logging#368).
-    Own benchmarks: a warning, since the test rejects one good set in twenty. Where train_samples contradicts the
-    epoch_num by which the test goes (HP103), it is a warning that the set would not pass by train_samples."""
+    Own benchmarks: a warning, which says how many good sets fail, those drawn from the reference's own runs.
+    Where train_samples contradicts the epoch_num by which the test goes (HP103), it is a warning that the set would
+    not pass by train_samples."""
     convergence = subject.convergence
     if convergence is not None and convergence.status == "failed":
         point, unit = convergence.point, convergence.unit
@@ -58,6 +60,8 @@ def converges_like_reference(subject: SetSubject) -> Iterator[Problem]:
             what = f"converges faster than the reference allows at batch size {point.global_batch_size}"
             found = f"a mean of {_amount(mean, unit)}"
             expected = f"at least {_amount(point.min_epochs, unit)}, by a reference of {_amount(point.mean, unit)}"
+            if convergence.failing_share is not None:
+                expected += f", by which {failing_words(convergence.failing_share)}"
         what += _bypass(subject)
         yield Problem(what, found=found, expected=expected, severity="warning" if subject.is_own else "error")
 
