@@ -6,6 +6,7 @@ test changes them and turns them into text with `to_text`. `write_set` lays out 
 
 import copy
 import json
+import math
 from collections.abc import Iterable, Sequence
 from io import BytesIO
 from pathlib import Path
@@ -15,6 +16,7 @@ from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.logs.log import RunLog, parse_log
 from rules.records.system import SYSTEM_FIELDS
+from rules.scoring.rcp import load_points, rcp_file
 from rules.tree.system_desc import COUNTS
 
 Record = dict[str, Any]
@@ -211,11 +213,20 @@ def write_log(path: Path, records: Iterable[Record]) -> Path:
     return path
 
 
+def usual_evals(benchmark: Benchmark) -> int:
+    """How many evaluations a run takes that converges as the reference does: faster sets would be suspicious."""
+    if benchmark.status == "official":
+        return 17
+    file, batch_size = rcp_file(benchmark, None), benchmark.sections["train"]["global_batch_size"]
+    points = load_points(file, benchmark.score.num_runs) if file is not None else ()
+    means = [point.mean for point in points if point.global_batch_size == batch_size]
+    return math.floor(means[0] * benchmark.quality.evals_per_epoch) + 1 if means else 13
+
+
 def make_runs(benchmark: Benchmark, num_runs: int | None = None, **options: Any) -> list[list[Record]]:
     """Records of the runs of one set: own seeds, one after another, different numbers of evaluations."""
-    # Official benchmarks have reference convergence points; faster sets would be suspicious.
     start_ms = options.pop("start_ms", START_MS)
-    middle = options.pop("num_evals", 17 if benchmark.status == "official" else 13)
+    middle = options.pop("num_evals", usual_evals(benchmark))
     runs: list[list[Record]] = []
     for index in range(benchmark.score.num_runs if num_runs is None else num_runs):
         runs.append(

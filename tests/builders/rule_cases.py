@@ -194,7 +194,11 @@ LOG_CASES: dict[str, LogCase] = {
     "HP103": official(
         lambda records: with_record(records, keys.TRAIN_SAMPLES, value=7_000_000_000), keys.TRAIN_SAMPLES
     ),
-    "HP104": own(lambda records: with_record(records, keys.PRECISION, value="fp33"), keys.PRECISION),
+    "HP104": own(
+        lambda records: with_record(records, keys.PRECISION, value="fp33"),
+        keys.PRECISION,
+        also=frozenset({"HP101"} if keys.PRECISION in TINY.closed else ()),
+    ),
     "HP105": official(
         lambda records: with_record(
             with_record(records, keys.SUBMISSION_DIVISION, value="open"), keys.OPT_ADAGRAD_EPSILON, value=1e-7
