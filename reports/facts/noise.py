@@ -76,10 +76,13 @@ def noise_of(samples: Sequence[Sample], *, min_effect: float, band: float) -> No
     )
 
 
-def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float) -> Smallest | None:
-    """Return what processes that measured one rate can show; None for too few, or where one is not above 0."""
+def noise_of_rates(rates: Sequence[float], *, min_effect: float, band: float, step: float = 0.0) -> Smallest | None:
+    """Return what processes that measured one rate can show; None for too few, or where one is not above 0.
+
+    `step` is the grid that rates are on, as a fraction.
+    """
     logs = _logarithms(rates)
-    return None if logs is None else _of_rates(logs, 0.0, min_effect, band, level=_LEVEL)
+    return None if logs is None else _of_rates(logs, step, min_effect, band, level=_LEVEL)
 
 
 def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest | None:

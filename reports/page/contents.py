@@ -8,6 +8,7 @@ from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, portions, table_of
 from reports.document.page import PageSection
 from reports.facts.facts import Order, SetFacts
+from reports.page.figures.noise import spread_blocks
 from reports.page.figures.times import (
     MAX_HUES,
     bounds_text,
@@ -27,7 +28,6 @@ from reports.page.sections.reproduce import reproduce_section
 from reports.page.sections.rules import rules_section
 from reports.page.sections.runs import runs_section
 from reports.page.sections.scaling import scaling_section
-from reports.page.sections.spread import spread_section
 from reports.page.sections.system import noise_section, system_section
 from reports.page.sections.traffic import exchange_section
 from reports.page.sections.verdict import verdict_section
@@ -45,7 +45,7 @@ def group_sections(
     made = (
         verdict_section(group, id_, comparisons, order),
         _strips_section(group, id_),
-        spread_section(group, id_),
+        _spread_section(group, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),
         convergence_section(group, id_),
@@ -76,6 +76,14 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
     return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
+
+
+def _spread_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+    """What the spread of times is made of, and the smallest difference that such sets show; None without a run."""
+    if not any(facts.runs for facts in group):
+        return None
+    blocks = spread_blocks(group, f"{id_}-spread-table")
+    return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
 
 
 def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:

@@ -6,9 +6,9 @@ from dataclasses import replace
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
 from reports.facts.facts import Order, SetFacts, in_order
+from reports.page.figures.noise import spread_blocks
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
-from reports.page.sections.spread import spread_blocks
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
 from reports.tables.columns import frame_csv

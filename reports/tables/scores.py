@@ -25,7 +25,7 @@ class ScoredRun(Row, kw_only=True, frozen=True):
 
 
 class SmallestDifference(Row, kw_only=True, frozen=True):
-    """The smallest true difference that two sets like this one show in 80 % of cases, as a fraction."""
+    """The smallest true difference that two sets like this one show in 80 % of cases, as a fraction; null if none."""
 
     later_set: Annotated[Amount, meaning("of sets measured one after the other, drift of the system included")]
     in_turns: Annotated[Amount, meaning("of pairs of runs that take turns with shared seeds and need equal samples")]
@@ -120,3 +120,6 @@ class MeasurementDocument(Row, kw_only=True, frozen=True):
     interval_low: Number
     interval_high: Number
     interval_confidence: Share
+    smallest_difference: Annotated[
+        SmallestDifference | None, meaning("in the unit where differences are compared; null for too few processes")
+    ]

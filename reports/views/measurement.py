@@ -1,5 +1,6 @@
 """Measurements that are not scores, as blocks: throughput alone, a profile, a sweep's table."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -8,8 +9,9 @@ from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.traffic import total_bytes
+from reports.page.figures.noise import measured_noise, smallest_words
 from reports.page.figures.times import bounds_text
-from reports.page.sections.measured import measured_columns
+from reports.page.sections.measured import in_unit, measured_columns
 from reports.page.sections.profile import (
     ceilings_table,
     conditions,
@@ -20,8 +22,8 @@ from reports.page.sections.profile import (
     phases_table,
 )
 from reports.page.sections.sweep import sweep_notes, sweep_table
-from reports.statistics.intervals import log_summary, mean_interval
-from reports.tables.scores import MeasurementDocument
+from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
+from reports.tables.scores import MeasurementDocument, SmallestDifference
 from reports.text.formatting import count, percent, throughput_text
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
@@ -31,12 +33,23 @@ def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Pat
     """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
     facts = _throughput_facts(measured, options) if measured.counts_samples else _mean_facts(measured)
     title = f"{measured.title}: {measured.kind}, measured; not a score"
-    return (facts_part(title, (*facts, ("file", str(path)))),)
+    return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
+
+
+def _smallest(measured: MeasuredSet) -> str:
+    """What a comparison with such a measurement can show, in one short line."""
+    smallest = measured_noise(measured)
+    if smallest is None:
+        return f"not known: takes {MIN_RUNS} processes, has {len(measured.values)}"
+    if smallest.in_turns is None:
+        return f"{in_unit(smallest.apart, measured.measure.unit)} of {measured.measure.name} (80 % of cases)"
+    return smallest_words(smallest)
 
 
 def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> MeasurementDocument:
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.values
+    smallest = measured_noise(measured)
     step = measured.clock_step if measured.counts_samples else 0.0
     summary = log_summary(values, step=step) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)
@@ -54,7 +67,14 @@ def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path
         interval_low=bounds.low if bounds else None,
         interval_high=bounds.high if bounds else None,
         interval_confidence=bounds.confidence if bounds else None,
+        smallest_difference=None
+        if smallest is None
+        else SmallestDifference(later_set=_finite(smallest.apart), in_turns=_finite(smallest.in_turns)),
     )
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _throughput_facts(measured: MeasuredSet, options: Mapping[str, int]) -> list[tuple[str, str]]:

@@ -11,7 +11,7 @@ from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_o
 from reports.facts.noise import Noise, Smallest
 from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
-from reports.page.sections.spread import runs_noise, size_text
+from reports.page.figures.noise import runs_noise, smallest_words
 from reports.render.csv import render_csv
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
@@ -232,10 +232,10 @@ def _smallest(record: ScoreRecord) -> str:
     if noise.time_to_train is None:
         few = noise.num_runs < MIN_RUNS
         return f"not known: takes {MIN_RUNS} runs that reach the target, has {noise.num_runs}" if few else ""
-
-    ends = (noise.time_to_train.later_set, noise.time_to_train.in_turns)
-    later_set, in_turns = (size_text(math.inf if end is None else end) for end in ends)
-    return f"{later_set} in a later set, {in_turns} in turns (80 % of cases)"
+    found = noise.time_to_train
+    return smallest_words(
+        Smallest(apart=math.inf if found.later_set is None else found.later_set, in_turns=found.in_turns)
+    )
 
 
 def _cost(record: ScoreRecord) -> str:

@@ -10,18 +10,22 @@ import numpy as np
 import pytest
 from comparison_builder import make_side
 from log_builder import make_records, make_runs
+from records_builder import process_content, quality_content, quality_process, run_set_content, throughput_content
 from report_builder import Page, write_run_set
 
 from reports.comparison.comparison import compare_sides
 from reports.facts.facts import gather
+from reports.facts.measured_sets import read_measured
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
 from reports.facts.sides import Side
 from reports.page.exports import export_markdown
+from reports.page.figures.noise import runs_noise, size_text
 from reports.page.gathered import gather_everything
 from reports.page.report import render_report
-from reports.page.sections.spread import runs_noise, size_text
+from reports.render.terminal import render_terminal
 from reports.statistics.power import FIRST_LEVEL, POWER, smallest_apart
 from reports.statistics.ratios import decide, welch_difference
+from reports.views.measurement import measured_blocks, measurement_document
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -169,6 +173,74 @@ def test_what_is_missing_is_said_with_the_command_that_makes_it(
     reached = f"{num_runs} of {num_runs + num_failed} runs reached the target; a verdict takes at least 5"
     assert reached in text and f"'dlrmbench resume DIR --runs {5 + num_failed}' makes what is missing." in text
     assert "later set" not in text
+
+
+def measure(root: Path, kind: str, values: Sequence[float], **run_set: Any) -> Path:
+    """A set of processes that measured a throughput or a quality, of seeds 1, 2, 3, ..."""
+    (root / "extra").mkdir(parents=True)
+    if kind == "quality":
+        content = quality_content([quality_process(auc=value) for value in values])
+    else:
+        content = throughput_content([process_content(num_samples=1000, duration_s=1000 / value) for value in values])
+    seeds = list(range(1, len(values) + 1))
+    (root / "extra" / f"{kind}.json").write_text(json.dumps(content))
+    (root / "extra" / "run_set.json").write_text(
+        json.dumps(run_set_content(name=root.name, kind=kind, seeds=seeds, num_runs=len(values)) | run_set)
+    )
+    return root
+
+
+AUCS = [0.75 + 0.002 * value for value in standard(5)]
+
+
+def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -> None:
+    """The spread within a set hides the difference; pairs of equal seeds share it."""
+    measure(tmp_path / "base", "quality", AUCS)
+    measure(tmp_path / "better", "quality", [auc + 0.0015 for auc in AUCS])
+    measure(tmp_path / "same", "quality", [auc + 0.00001 for auc in AUCS])
+    text = Page(render_report(gather_everything([tmp_path]))).text
+    assert "the first" in text and "better +0.00150" in text and "no difference shown +0.00001" in text
+    assert "better: Better: AUC +0.00150, " in text
+    smallest = noise_of_values(AUCS, min_effect=0.001)
+    assert smallest is not None and f" {smallest.apart:.5f} " in text
+    assert "none below 0.001 has" in text and "as far as equal seeds share their luck" in text
+
+
+def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -> None:
+    rates = 1e4 * np.exp(0.002 * standard(5))
+    other = {"benchmark": run_set_content()["benchmark"] | {"name": "dlrm_small"}}
+    measure(tmp_path / "base", "throughput", rates)
+    measure(tmp_path / "other", "throughput", 3 * rates, **other)
+    measure(tmp_path / "twice", "throughput", 2 * rates)
+    text = Page(render_report(gather_everything([tmp_path]))).text
+    assert text.count("the first") == 3 and "twice: 2.00× faster" in text and "other: " not in text
+    smallest = noise_of_rates(list(rates), min_effect=0.03, band=0.2)
+    assert smallest is not None
+    assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} in turns" in text
+    assert "the system may drift by 20 %" in text
+
+
+def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_path: Path) -> None:
+    few = measure(tmp_path / "few", "throughput", [1e4, 1.1e4])
+    text = Page(render_report(gather_everything([tmp_path]))).text
+    assert "Against the first" not in text and "takes at least 5 processes on each side" in text
+    found = read_measured(few, "throughput")
+    shown = render_terminal(measured_blocks(found, {}, few))
+    assert "not known: takes 5 processes, has 2" in shown
+    assert measurement_document(found, {}, few).smallest_difference is None
+
+
+@pytest.mark.parametrize(("kind", "words"), [("throughput", " in turns (80 % of cases)"), ("quality", " of AUC (")])
+def test_a_measurement_says_it_when_it_is_done(kind: str, words: str, tmp_path: Path) -> None:
+    values = AUCS if kind == "quality" else list(1e4 * np.exp(0.002 * standard(5)))
+    found = read_measured(measure(tmp_path / "a", kind, values), kind)
+    (line,) = [
+        line for line in render_terminal(measured_blocks(found, {}, tmp_path)).splitlines() if "smallest" in line
+    ]
+    document = measurement_document(found, {}, tmp_path)
+    assert document.smallest_difference is not None and document.smallest_difference.later_set is not None
+    apart = document.smallest_difference.later_set
+    assert words in line and (f"{apart:.5f}" if kind == "quality" else size_text(apart)) in line
 
 
 def test_score_says_it_in_a_line_and_in_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,12 +1,17 @@
 """Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
+from reports.comparison.comparison import compare_sides
+from reports.comparison.records import Comparison
+from reports.comparison.sources import distinct
 from reports.comparison.sweep import SweepFacts
-from reports.comparison.wording import sentence
-from reports.document.blocks import Block, Cell, Column, Prose, numeric, table_of
+from reports.comparison.wording import change_text, sentence, with_sign
+from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
-from reports.facts.measured_sets import MeasuredSet
+from reports.facts.measured_sets import MeasuredSet, measured_side
+from reports.page.figures.noise import measured_assumptions, measured_noise, size_text
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
 from reports.statistics.intervals import mean_interval
@@ -24,6 +29,7 @@ from reports.text.formatting import (
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
 
+MAX_SENTENCES = 24
 _WORDS: dict[str | None, Callable[[float], str]] = {
     None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
     "auc": lambda value: f"{value:.5f}",
@@ -111,18 +117,66 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
+    comparisons = _compare(measured)
+    smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
         (
             (Column(name="Measurement", help="benchmark, system"), _name_cell),
             *(_THROUGHPUT_COLUMNS if is_throughput else measured_columns(measure)),
+            (numeric("Smallest difference", smallest), _smallest_cell),
+            ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
         ),
         id_=f"{kind}-table",
         caption=f"{what}, over the processes of each measurement",
         is_sortable=len(measured) > 1,
     )
-    blocks: tuple[Block, ...] = (Prose(text=lead), table, *measured_exchanges(measured))
+    said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
+    notes = dict.fromkeys(map(measured_assumptions, measured))
+    blocks: tuple[Block, ...] = (
+        Prose(text=lead),
+        table,
+        *([Bullets(items=said[:MAX_SENTENCES], kind="list")] if said else []),
+        *(Prose(text=note, kind="note") for note in notes),
+        *measured_exchanges(measured),
+    )
     return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
+
+
+def _compare(measured: Sequence[MeasuredSet]) -> dict[Path, Comparison]:
+    """Each measurement against the first of its benchmark, by folder; all of a benchmark are one family of tests."""
+    by_benchmark: dict[str | None, list[MeasuredSet]] = {}
+    for found in measured:
+        by_benchmark.setdefault(found.benchmark, []).append(found)
+    compared: dict[Path, Comparison] = {}
+    for of_one in by_benchmark.values():
+        base, *news = distinct([measured_side(found) for found in of_one])
+        folders = [found.folder for found in of_one[1:]]
+        compared |= dict(zip(folders, compare_sides(base, news) if news else (), strict=True))
+    return compared
+
+
+def _against(comparison: Comparison | None) -> Cell:
+    """The verdict in few words; the first of a benchmark is what the others are compared with."""
+    whole = comparison.whole if comparison is not None else None
+    if comparison is None:
+        return Cell(text="the first", kind="quiet")
+    if whole is None:
+        return Cell(text="not compared", kind="quiet")
+    kind = {"slower": "bad", "worse": "bad", "faster": "valid", "better": "valid"}.get(comparison.verdict, "")
+    change = with_sign(change_text(whole) or "")
+    return Cell(text=comparison.verdict, kind=kind, sub=change)
+
+
+def _smallest_cell(found: MeasuredSet) -> Cell:
+    """The smallest difference that as many such processes show; where drift matters, below it that in turns."""
+    smallest = measured_noise(found)
+    if smallest is None:
+        return Cell(text=MISSING)
+    if found.measure.scale != "ratio":
+        return Cell(text=in_unit(smallest.apart, found.measure.unit))
+    turns = size_text(smallest.in_turns)
+    return Cell(text=size_text(smallest.apart), sub=f"{turns} in turns")
 
 
 def _name_cell(found: MeasuredSet) -> Cell:

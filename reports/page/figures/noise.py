@@ -1,20 +1,29 @@
-"""Before anybody compares: where the spread of a set's times comes from, and how large a difference it could show."""
+"""Before anybody compares: where the spread of a set comes from, and how large a difference such sets could show."""
 
 import math
 from collections.abc import Sequence
 
-from reports.comparison.factor import FACTORS
+from reports.comparison.factor import FACTORS, factor_of
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
-from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
-from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, noise_of, spread_reach
+from reports.facts.measured_sets import MeasuredSet
+from reports.facts.noise import (
+    DRIFT_BAND,
+    Noise,
+    Shares,
+    Smallest,
+    noise_of,
+    noise_of_rates,
+    noise_of_values,
+    spread_reach,
+)
 from reports.facts.sides import converged_samples
-from reports.page.sections.remarks import names
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
 from rules.scoring.results import RunResult
 
 _MIN_EFFECT = FACTORS["time_to_train"].min_effect
+_MAX_NAMES = 12
 _FOUND = "found in 80 % of cases"
 
 
@@ -23,12 +32,13 @@ def runs_noise(runs: Sequence[RunResult]) -> Noise:
     return noise_of(converged_samples(runs), min_effect=_MIN_EFFECT, band=DRIFT_BAND)
 
 
-def spread_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
-    """Where the spread of times comes from, and the smallest difference that such sets show; None without a run."""
-    if not any(facts.runs for facts in group):
-        return None
-    blocks = spread_blocks(group, f"{id_}-spread-table")
-    return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
+def measured_noise(measured: MeasuredSet) -> Smallest | None:
+    """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
+    min_effect = factor_of(measured.kind).min_effect
+    if measured.measure.scale == "ratio":
+        rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
+        return noise_of_rates(rates, min_effect=min_effect, band=DRIFT_BAND, step=step)
+    return noise_of_values(measured.values, min_effect=min_effect)
 
 
 def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
@@ -58,17 +68,49 @@ def size_text(fraction: float | None) -> str:
     return percent(fraction, 0 if fraction is not None and fraction >= 0.0995 else 1)
 
 
+def smallest_words(smallest: Smallest) -> str:
+    """'38 % in a later set, 7.8 % in turns (80 % of cases)'."""
+    turns = "" if smallest.in_turns is None else f", {size_text(smallest.in_turns)} in turns"
+    return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
+
+
 def assumptions(num_runs: int) -> str:
     """What the smallest differences of sets of `num_runs` runs rest on."""
-    low, high = spread_reach(num_runs)
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
-        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. Assumed: as many runs on the other side, of the "
-        f"same spread, their logarithms normal. The spread itself is known from {num_runs} runs only to a factor of "
-        f"{low:.1f} to {high:.1f}. In a later set: the system may drift by {percent(DRIFT_BAND, 0)} in between, "
-        "unless that is measured, and a difference must exceed it. In turns: runs of equal seeds take turns "
-        "('dlrmbench run --beside SET'), so that drift meets both alike, and equal seeds need equal samples, as "
-        "where the settings change the speed alone."
+        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_LATER} In "
+        "turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, and "
+        "equal seeds need equal samples, as where the settings change the speed alone."
+    )
+
+
+def measured_assumptions(measured: MeasuredSet) -> str:
+    """As `assumptions`, of the processes of a measurement; also where they are too few."""
+    number, factor = len(measured.values), factor_of(measured.kind)
+    if number < MIN_RUNS:
+        return f"A verdict takes at least {MIN_RUNS} processes on each side."
+    is_ratio = factor.is_ratio
+    least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
+    found = (
+        f"The smallest difference is the true one that has a verdict in 80 % of cases (95 %, one test); none below "
+        f"{least} has. {_statistics(number, 'processes')}"
+    )
+    if is_ratio:
+        return f"{found} {_LATER} In turns: the processes take turns, as in a sweep, so that drift meets both alike."
+    return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
+
+
+_LATER = (
+    f"In a later set: the system may drift by {percent(DRIFT_BAND, 0)} in between, unless that is measured, and a "
+    "difference must exceed it."
+)
+
+
+def _statistics(number: int, what: str) -> str:
+    low, high = spread_reach(number)
+    return (
+        f"Assumed: as many {what} on the other side, of the same spread and normal. The spread itself is known from "
+        f"{number} {what} only to a factor of {low:.1f} to {high:.1f}."
     )
 
 
@@ -160,7 +202,8 @@ def _notes(found: Sequence[tuple[SetFacts, Noise]]) -> list[str]:
     few = [f"{facts.label} ({noise.num_runs})" for facts, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
         text = f"A verdict takes at least {MIN_RUNS} runs that reached the target on each side. Fewer have"
-        notes.append(f"{text} {names(few)}.")
+        more = f" and {len(few) - _MAX_NAMES} more" if len(few) > _MAX_NAMES else ""
+        notes.append(f"{text} {', '.join(few[:_MAX_NAMES])}{more}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
     if any(share < -0.005 for shares in parts for share in shares):
         notes.append("A negative share works against the others.")
