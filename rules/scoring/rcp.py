@@ -21,6 +21,8 @@ from rules.logs import keys
 from rules.scoring.good_sets import DIGITS, failing_share, failing_words
 
 ALPHA = 0.05
+IMPOSSIBLE = 1e-4
+"""The chance below which no luck explains how fast an own benchmark's set converged."""
 _TOLERANCE = 0.0001
 _NOT_CONVERGED = 1e9
 """What the official tool takes for a run that did not converge, in epochs and in samples alike."""
@@ -68,6 +70,8 @@ class Convergence:
     unit: Unit = "epochs"
     failing_share: float | None = None
     """Of good sets: those drawn from the reference's own runs at this batch size. None but for own benchmarks."""
+    chance: float | None = None
+    """Of a mean this low or lower by luck; None but for own benchmarks."""
     factor_at_upload: float | None = None
     """The factor without the points that were added after the round's results, where it is another."""
 
@@ -85,6 +89,16 @@ def p_value(mean: float, stdev: float, num: int, ref_mean: float, ref_stdev: flo
     freedom = num + ref_num - 2
     variance = ((num - 1) * stdev**2 + (ref_num - 1) * ref_stdev**2) / freedom
     return float(stdtr(freedom, (mean - ref_mean) / (variance * (1 / num + 1 / ref_num)) ** 0.5))
+
+
+def chance_of(mean: float, num_runs: int, point: ReferencePoint, step: float) -> float:
+    """Return the probability of a result's Olympic mean of `num_runs` this low or lower by luck alone.
+
+    Evaluations lie `step` apart, and what is rounded up to them is taken to spread by half of that at least, also
+    where all reference runs met the target at the same one: one evaluation earlier is never impossible.
+    """
+    stdev = max(point.stdev, step / 2)
+    return p_value(mean, stdev, num_runs - 2, point.mean, stdev, point.num_runs - 2)
 
 
 def min_acceptable_mean(mean: float, stdev: float, num_ref: int, num_runs: int) -> float:
@@ -251,10 +265,14 @@ def judge_convergence(
             found = replace(found, reason=f"{found.reason} ({note})", factor_at_upload=before)
     if not is_own:
         return found
-    share = None
     if (point := found.point) is not None and found.mean_epochs is not None:
         share = failing_share(point.epochs, benchmark.score.num_runs, point.mean / point.max_speedup)
-        found = replace(found, reason=f"{found.reason}; {failing_words(share)}", failing_share=share)
+        found = replace(
+            found,
+            reason=f"{found.reason}; {failing_words(share)}",
+            failing_share=share,
+            chance=chance_of(found.mean_epochs, len(epochs), point, 1 / benchmark.quality.evals_per_epoch),
+        )
     return replace(found, factor=1.0)
 
 

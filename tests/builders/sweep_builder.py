@@ -104,7 +104,7 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
     data, train = benchmark.sections["data"], benchmark.sections["train"]
     workload = ScriptedWorkload(
         benchmark,
-        [0.6, 0.7, 0.9],
+        [*(0.6 for _ in range(12)), 0.9],  # no faster than the reference
         global_batch_size=train["global_batch_size"],
         train_samples=data["train_samples"],
         eval_samples=data["eval_samples"],

@@ -9,10 +9,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs
 
-from rules.benchmarks.loader import load_benchmark
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.errors import DefinitionError
 from rules.scoring.rcp import (
+    IMPOSSIBLE,
+    Convergence,
     ReferencePoint,
+    chance_of,
     interpolate,
     judge_convergence,
     judge_epochs,
@@ -154,6 +157,57 @@ def test_own_benchmark_is_never_normalised_and_never_interpolated(
     between = judge_convergence(benchmark, None, 1024, [0.61] * 5)
     assert between.status == "none" and "1024" in between.reason
     assert judge_convergence(benchmark, None, 512, [0.3] * 5).status == "failed"
+
+
+def own_points() -> list[tuple[Benchmark, ReferencePoint, list[float]]]:
+    """Every reference point of the own benchmarks, with its runs."""
+    found = []
+    for name in shipped_names():
+        benchmark = load_benchmark(name)
+        if benchmark.status == "own" and (file := rcp_file(benchmark, None)) is not None:
+            runs = {entry["BS"]: entry["Epochs to converge"] for entry in json.loads(file.read_text()).values()}
+            points = load_points(file, benchmark.score.num_runs)
+            found += [(benchmark, point, runs[point.global_batch_size]) for point in points]
+    return found
+
+
+def judged(benchmark: Benchmark, point: ReferencePoint, epochs: list[float]) -> Convergence:
+    return judge_convergence(benchmark, None, point.global_batch_size, epochs)
+
+
+@pytest.mark.parametrize(("benchmark", "point", "runs"), own_points(), ids=lambda part: getattr(part, "name", ""))
+def test_luck_is_never_taken_for_impossible(benchmark: Benchmark, point: ReferencePoint, runs: list[float]) -> None:
+    """Sets drawn from the reference's own runs, and the fastest of them five times over, are no error; a set that has
+    learned at its first evaluation is."""
+    drawn = np.random.default_rng(7)
+    num_runs = benchmark.score.num_runs
+    sets = [list(drawn.choice(runs, num_runs)) for _ in range(1000)]
+    assert min(judged(benchmark, point, epochs).chance or 1.0 for epochs in sets) > IMPOSSIBLE
+    first = judged(benchmark, point, [1 / benchmark.quality.evals_per_epoch] * num_runs)
+    assert first.status == "failed" and first.chance is not None and first.chance < IMPOSSIBLE
+
+
+def test_runs_that_all_end_at_one_evaluation_leave_room_for_the_next() -> None:
+    """Without any spread in the reference one evaluation earlier would have no chance at all."""
+    point = reference_point("equal", 512, [0.6] * 20, 5)
+    assert point.stdev == pytest.approx(0)
+    assert chance_of(0.55, 5, point, 0.05) > IMPOSSIBLE > chance_of(0.5, 5, point, 0.05)
+
+
+@pytest.mark.parametrize(("division", "severity"), [("closed", "error"), ("open", "warning")])
+def test_own_set_that_luck_does_not_explain_is_an_error_in_closed(
+    division: str, severity: str, tmp_path: Path
+) -> None:
+    from log_builder import write_set
+
+    from rules.judge.checker import check_paths
+
+    benchmark = load_benchmark("dlrm_tiny")
+    write_set(tmp_path, benchmark, make_runs(benchmark, num_evals=2, division=division))
+    (verdict,) = check_paths([tmp_path], second_opinion=False)
+    (finding,) = [finding for finding in verdict.findings if finding.code == "RC101"]
+    assert finding.severity == severity
+    assert finding.message.endswith("luck explains it in fewer than one of 10,000 sets")
 
 
 @pytest.mark.parametrize(
