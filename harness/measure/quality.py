@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.read_data import refuse_other_data
 from harness.measure.throughput import MIN_PROCESSES, describe_costs, describe_process, train_steps
 from harness.system.energy import EnergyMeter
 from reference_models.data.registry import open_dataset
@@ -55,7 +56,9 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         metrics = asdict(workload.evaluate_with(measure_quality))
         evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
         on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
-    process = describe_process(workload, world, started, meter.stop())
+    energy = meter.stop()
+    refuse_other_data(workload, dataset, world, on_event)
+    process = describe_process(workload, world, started, energy)
     if process is None:
         return None
     costs = config.costs(dataset.train.num_embeddings)

@@ -9,6 +9,7 @@ from typing import Any
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.read_data import refuse_other_data
 from harness.measure.training import EXCHANGE_STEPS, describe_rank
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
@@ -54,7 +55,9 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     num_samples = train_steps(workload.train, job.num_steps)
     world.barrier()
     duration_s = clock.elapsed_s() - start_s
-    process = describe_process(workload, world, started, meter.stop())
+    energy = meter.stop()
+    refuse_other_data(workload, dataset, world, on_event)
+    process = describe_process(workload, world, started, energy)
     exchange = None
     if world.size > 1 and isinstance(workload, MeasuresTraffic):
         exchange = workload.measure_traffic(EXCHANGE_STEPS, with_evaluation=False)

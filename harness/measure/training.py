@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
+from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
@@ -181,6 +182,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     started = datetime.now(UTC)
     benchmark, config = spec.parse()
     dataset = open_dataset(Path(spec.data_dir), config.data)
+    dataset.read_files.look()  # for a workload that does not say what it reads
     workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
     clock = Clock()
     log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock)
@@ -193,6 +195,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = meter.stop()
     log.close()
+    read_data = hash_read_data(workload, dataset, world, on_event)
     ranks = world.gather(describe_rank(workload, world))
     exchange = None
     if world.size > 1 and isinstance(workload, MeasuresTraffic):
@@ -218,6 +221,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
         "ranks": ranks if world.size > 1 else [],
         "exchange": exchange,
+        "read_data": read_data or (),
     }
     return convert(content, RunRecord)
 

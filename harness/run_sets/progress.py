@@ -28,6 +28,9 @@ class RunProgress:
             self._samples, self._samples_per_s = event["samples"], event["samples_per_s"]
         elif event["event"] == "eval":
             self._quality = event["quality"]
+        elif event["event"] == "hash":
+            self._line.show(f"{self._label}: hashing the dataset that it read, {event['num_bytes'] / 1e9:.1f} GB")
+            return
         self._line.show(self._text())
 
     def finish(self, text: str) -> None:

@@ -131,6 +131,9 @@ class TrainingLoop(ABC):
     def global_batch_size(self) -> int:
         return self._spec.train.global_batch_size
 
+    def dataset(self) -> OpenedDataset:
+        return self._data
+
     # the run
 
     def train(self, num_steps: int) -> TrainCounts:

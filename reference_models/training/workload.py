@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
+from reference_models.data.store.dataset import OpenedDataset
 
 T = TypeVar("T")
 
@@ -78,6 +79,14 @@ class EvaluatesMetrics(Workload, Protocol):
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels [N] and logits [N] of the whole evaluation split; the same on every rank."""
+
+
+@runtime_checkable
+class NamesDataset(Protocol):
+    """A workload that names the dataset that it reads, so that after a run its open files can be looked at."""
+
+    def dataset(self) -> OpenedDataset:
+        """Return what `build` opened."""
 
 
 @runtime_checkable

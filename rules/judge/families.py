@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from rules.checks.result_set import convergence, files, logs, power, records, seeds, system_desc, times
+from rules.checks.result_set import convergence, data, files, logs, power, records, seeds, system_desc, times
 from rules.checks.rule import Rule
 from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
@@ -23,7 +23,11 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.seed_is_logged,
         seeds.one_seed,
     ),
-    "set": (*_rules_of(logs, files, records, times), seeds.seeds_differ, *_rules_of(system_desc, power, convergence)),
+    "set": (
+        *_rules_of(logs, files, records, data, times),
+        seeds.seeds_differ,
+        *_rules_of(system_desc, power, convergence),
+    ),
     "submission": (*_rules_of(layout), shared_runs.runs_belong_to_one_set),
     "round": (
         shared_runs.runs_belong_to_one_submission,

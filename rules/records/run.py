@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from rules.records.codec import Amount, Count, Index, Int64, PositiveAmount, PositiveCount, Record, Sha256
+from rules.records.dataset import ReadDatasetRecord
 from rules.records.measure import Column, Measure, Measurement
 
 
@@ -169,6 +170,9 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     """Of a run of several processes; empty for one."""
     traffic: TrafficRecord | None = field(name="exchange")
     """None for one process, and where the implementation does not report it."""
+    read_data: tuple[ReadDatasetRecord, ...] = ()
+    """What was hashed after the run, one for each copy that ranks read. Empty in files of earlier versions, for an
+    attempt that was cut off, and for synthetic data."""
 
     @property
     def duration_s(self) -> float:

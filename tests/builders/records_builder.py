@@ -64,6 +64,22 @@ def run_content(**changes: Any) -> dict[str, Any]:
         "log_sha256": None,
         "ranks": [],
         "exchange": None,
+        "read_data": [],
+        **changes,
+    }
+
+
+def read_data(sha256: str, *, ctime_ns: int = 1_789_999_000_000_000_000, **changes: Any) -> dict[str, Any]:
+    """What run.json says of one copy of the dataset: unchanged from its opening, at `ctime_ns`, to the hashing."""
+    state = {"device": "fe00", "inode": "2a", "num_bytes": 1000, "mtime_ns": ctime_ns, "ctime_ns": ctime_ns}
+    return {
+        "host": "example",
+        "ranks": [0],
+        "scope": "whole",
+        "hashed_bytes": 1000,
+        "duration_s": 0.1,
+        "sha256": sha256,
+        "files": [{"name": "train_labels.npy", "opened": state, "hashed": state, "sha256": "f" * 64}],
         **changes,
     }
 

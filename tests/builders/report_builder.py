@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import Record, make_runs, write_set
-from records_builder import run_content, run_set_content, system_part
+from records_builder import read_data, run_content, run_set_content, system_part
 
 from rules.benchmarks.loader import load_benchmark
 
@@ -68,7 +68,14 @@ def _as_logged(records: Sequence[Record]) -> dict[str, Any]:
         if one["key"] == "eval_accuracy"
     ]
     status = "success" if reason is None else "not_converged"
-    return {"seed": seed, "status": status, "reason": reason, "evaluations": evaluations}
+    digests = [one["value"] for one in records if one["key"] == "dataset_sha256"]
+    return {
+        "seed": seed,
+        "status": status,
+        "reason": reason,
+        "evaluations": evaluations,
+        "read_data": [read_data(digest) for digest in digests],
+    }
 
 
 def write_attempt(root: Path, run: int, attempt: int, **changes: Any) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from log_builder import Record, make_runs, with_record, write_log, write_set
-from records_builder import cache_clear, run_content
+from records_builder import cache_clear, read_data, run_content
 from verdict_cases import VerdictCase
 
 from rules.benchmarks.loader import load_benchmark
@@ -40,6 +40,7 @@ def record_of(records: list[Record], index: int, log: bytes) -> dict[str, Any]:
             {"samples_count": 1, "quality": one["value"], "duration_s": took_s}
             for one, took_s in zip(evals, durations, strict=True)
         ],
+        read_data=[read_data(next(one["value"] for one in records if one["key"] == keys.DATASET_SHA256))],
         log_sha256=hashlib.sha256(log).hexdigest(),
     )
 

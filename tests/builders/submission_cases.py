@@ -7,8 +7,9 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from log_builder import Record, make_runs, with_record, without, write_log, write_set
+from log_builder import Record, make_runs, with_record, without, write_log
 from records_builder import run_set_content
+from run_record_cases import write_recorded
 from submission_builder import (
     DCNV2,
     SYSTEM,
@@ -54,7 +55,7 @@ def with_power(folder: Path, **options: Any) -> Path:
 
 
 def own_set(folder: Path) -> Path:
-    write_set(folder / "set", TINY)
+    write_recorded(folder / "set")
     write(folder / "set" / "extra" / "run_set.json", json.dumps(run_set_content()))
     return folder / "set"
 

@@ -12,6 +12,7 @@ from harness.measure.profile.analysis import analyse_phases, analyse_step, compu
 from harness.measure.profile.measure_ceilings import measure_ceilings
 from harness.measure.profile.operators import profile_operators
 from harness.measure.profile.steps import measure_steps
+from harness.measure.read_data import refuse_other_data
 from harness.system.resources import read_resources
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import OpenedDataset
@@ -86,6 +87,7 @@ def profile(
         unique_rows=unique_rows,
         entered=times_s,
     )
+    refuse_other_data(workload, dataset, world, on_event)
     phases = analyse_phases(times_s, costs, products, ceilings, model.phases)
     return ProfileRecord(
         benchmark=benchmark.name,

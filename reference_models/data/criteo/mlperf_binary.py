@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.npy import ArrayPlace, locate_npy, locate_npz, open_data
 from reference_models.data.store.dataset import Batch, OpenedDataset
+from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError
 
 NUM_DAYS = 24
@@ -51,16 +52,16 @@ class _Part:
 
     name: str
     num_rows: int
-    map: Callable[[], _Arrays]
+    map: Callable[[ReadFiles], _Arrays]
     files: tuple[ArrayPlace, ...]
 
 
 class BinarySplit:
     """Consecutive parts as one split; a batch may span the border between two."""
 
-    def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig) -> None:
+    def __init__(self, parts: Sequence[_Part], num_samples: int, data: DataConfig, files: ReadFiles) -> None:
         assert data.num_embeddings is not None, "parse_data demands them for these kinds"
-        self._parts = parts
+        self._parts, self._files = parts, files
         self._starts = np.cumsum([0, *(part.num_rows for part in parts)]).tolist()
         self._mapped: dict[int, _Arrays] = {}
         self._columns = np.cumsum([0, *data.multi_hot]).tolist()
@@ -97,7 +98,7 @@ class BinarySplit:
 
     def _map(self, number: int) -> _Arrays:
         if number not in self._mapped:
-            self._mapped[number] = self._parts[number].map()
+            self._mapped[number] = self._parts[number].map(self._files)
         return self._mapped[number]
 
 
@@ -128,11 +129,14 @@ def open_mlperf_binary(folder: Path, data: DataConfig) -> OpenedDataset:
                 f"{folder}: {counts[split]} {split} samples, the benchmark's definition says {wanted}. "
                 "The files are incomplete or another dataset's."
             )
+    files = {place.path: place.path.stat().st_size for part in parts for place in part.files}
+    read_files = ReadFiles(files)
     return OpenedDataset(
-        train=BinarySplit(parts[:-1], counts["train"], data),
-        eval=BinarySplit(parts[-1:], counts["eval"], data),
+        train=BinarySplit(parts[:-1], counts["train"], data, read_files),
+        eval=BinarySplit(parts[-1:], counts["eval"], data, read_files),
         dataset_sha256=None,
-        files={str(place.path): place.path.stat().st_size for part in parts for place in part.files},
+        files={str(path): num_bytes for path, num_bytes in files.items()},
+        read_files=read_files,
     )
 
 
@@ -149,8 +153,8 @@ def _locate_one_hot(path: Path, data: DataConfig) -> _Part:
     num_rows = num_bytes // row_bytes
     place = ArrayPlace(path=path, shape=(num_rows, num_columns), dtype=_INT32)
 
-    def open_arrays() -> _Arrays:
-        rows = place.map()
+    def open_arrays(files: ReadFiles) -> _Arrays:
+        rows = place.map(files)
         return _Arrays(rows[:, 1 : 1 + data.num_dense], rows[:, 0], (rows[:, 1 + data.num_dense :],))
 
     return _Part(name=str(path), num_rows=num_rows, map=open_arrays, files=(place,))
@@ -172,7 +176,9 @@ def _locate_day(folder: Path, day: int, data: DataConfig) -> _Part:
     return _Part(
         name=str(labels),
         num_rows=num_rows,
-        map=lambda: _Arrays(dense.map(), labels.map().reshape(-1), tuple(place.map() for place in sparse)),
+        map=lambda files: _Arrays(
+            dense.map(files), labels.map(files).reshape(-1), tuple(place.map(files) for place in sparse)
+        ),
         files=(dense, labels, sparse[0]),
     )
 

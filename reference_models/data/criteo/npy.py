@@ -13,6 +13,7 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError
 
 _LOCAL_HEADER = struct.Struct("<4s22xHH")
@@ -34,19 +35,20 @@ class ArrayPlace:
     def num_bytes(self) -> int:
         return int(np.prod(self.shape, dtype=object)) * self.dtype.itemsize
 
-    def map(self) -> NDArray[Any]:
-        """Map the array read-only. Reads no data."""
+    def map(self, files: ReadFiles) -> NDArray[Any]:
+        """Map the array read-only, of the file as `files` has it open. Reads no data."""
         if self.num_bytes == 0:
             return np.empty(self.shape, self.dtype)
         try:
-            return np.memmap(
-                self.path,
-                dtype=self.dtype,
-                mode="r",
-                offset=self.offset_bytes,
-                shape=self.shape,
-                order="F" if self.fortran_order else "C",
-            )
+            with files.open(self.path) as file:
+                return np.memmap(
+                    file,
+                    dtype=self.dtype,
+                    mode="r",
+                    offset=self.offset_bytes,
+                    shape=self.shape,
+                    order="F" if self.fortran_order else "C",
+                )
         except (OSError, ValueError) as error:
             raise DatasetError(f"{self}: cannot be mapped ({error}).") from None
 

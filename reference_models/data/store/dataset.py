@@ -1,8 +1,10 @@
 """What every reader of click data serves: contiguous batches of one split, without per-sample Python work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
+
+from reference_models.data.store.read_files import ReadFiles
 
 if TYPE_CHECKING:
     import torch
@@ -48,3 +50,5 @@ class OpenedDataset:
     dataset_sha256: str | None
     files: Mapping[str, int]
     """Data files by path with their size in bytes, for clearing their page cache."""
+    read_files: ReadFiles = field(default_factory=ReadFiles)
+    """What both splits have open: what shows which bytes they gave."""

@@ -29,6 +29,11 @@ def file_sha256(path: Path, on_bytes: Callable[[int], None] | None = None) -> st
     return digest.hexdigest()
 
 
+def digest_of_files(files: Mapping[str, str]) -> str:
+    """Compute the sha256 of a dataset from those of its files by name."""
+    return hashlib.sha256(json.dumps(sorted(files.items())).encode()).hexdigest()
+
+
 def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | None = None) -> str:
     """Complete the dataset: hash its files, write the manifest by one rename, return dataset_sha256.
 
@@ -40,8 +45,7 @@ def write_manifest(folder: Path, content: Mapping[str, Any], *, sha256: str | No
     for name in FILES:
         stat, found = (folder / name).stat(), file_sha256(folder / name)
         files[name] = {"bytes": stat.st_size, "mtime_ns": stat.st_mtime_ns, "sha256": found}
-    digest = hashlib.sha256(json.dumps(sorted((name, file["sha256"]) for name, file in files.items())).encode())
-    dataset_sha256 = digest.hexdigest()
+    dataset_sha256 = digest_of_files({name: file["sha256"] for name, file in files.items()})
     if sha256 is not None and dataset_sha256 != sha256:
         raise DatasetError(
             f"{folder}: the data made here has sha256 {dataset_sha256}, the benchmark's definition pins {sha256}. "

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -29,6 +29,7 @@ from reference_models.data.store.manifest import (
     read_manifest,
     write_manifest,
 )
+from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError, naming
 
 __all__ = ["SPLITS", "Chunk", "SplitWriter", "StoreSplit", "open_store", "unfinished", "verify", "write_manifest"]
@@ -154,8 +155,9 @@ def verify(folder: Path, on_bytes: Callable[[int], None] | None = None) -> dict[
 class StoreSplit:
     """One split of a store, read by slices of memory maps."""
 
-    def __init__(self, folder: Path, split: str, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, folder: Path, split: str, manifest: Mapping[str, Any], files: ReadFiles | None = None) -> None:
         self._folder, self._split = folder, split
+        self._files = ReadFiles() if files is None else files
         self._arrays: dict[str, NDArray[Any]] | None = None
         self.num_samples = int(manifest["splits"][split])
         self.num_dense = int(manifest["num_dense"])
@@ -202,15 +204,27 @@ class StoreSplit:
     def _map(self, name: str) -> NDArray[Any]:
         path = self._path(name)
         try:
-            array: NDArray[Any] = np.lib.format.open_memmap(path, mode="r")
+            with self._files.open(path) as file:
+                array = _map_npy(file)
         except (OSError, ValueError, EOFError) as error:
             raise DatasetError(f"{path}: cannot be mapped ({error}). {AGAIN}") from None
         expected = _shapes(self.num_samples, self.num_dense, sum(self.multi_hot))[name]
-        if not isinstance(array, np.ndarray) or array.shape != expected or array.dtype != _DTYPES[name]:
-            found = f"{array.dtype}{list(array.shape)}" if isinstance(array, np.ndarray) else type(array).__name__
+        if array.shape != expected or array.dtype != _DTYPES[name]:
+            found = f"{array.dtype}{list(array.shape)}"
             wanted = f"{np.dtype(_DTYPES[name])}{list(expected)}"
             raise DatasetError(f"{path}: holds {found}, the manifest says {wanted}. {AGAIN}")
         return array
+
+
+def _map_npy(file: BinaryIO) -> NDArray[Any]:
+    """Map the array of an open .npy file as `SplitWriter` makes them. Raises ValueError where it is none."""
+    if (version := np.lib.format.read_magic(file)) != (1, 0):
+        raise ValueError(f"version {version} of the .npy format, expected (1, 0)")
+    shape, is_fortran, dtype = np.lib.format.read_array_header_1_0(file)
+    if dtype.hasobject:
+        raise ValueError("an array of objects")
+    order: Literal["F", "C"] = "F" if is_fortran else "C"
+    return np.memmap(file, dtype=dtype, mode="r", offset=file.tell(), shape=shape, order=order)
 
 
 def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
@@ -233,9 +247,11 @@ def open_store(folder: Path, data: DataConfig) -> OpenedDataset:
                 f"{folder / MANIFEST}: {field} is {value}, the benchmark's definition says {wanted}. "
                 "It is another dataset: give another --data folder or make this one again."
             )
+    read_files = ReadFiles(folder / name for name in manifest["files"])
     return OpenedDataset(
-        train=StoreSplit(folder, "train", manifest),
-        eval=StoreSplit(folder, "eval", manifest),
+        train=StoreSplit(folder, "train", manifest, read_files),
+        eval=StoreSplit(folder, "eval", manifest, read_files),
         dataset_sha256=manifest["dataset_sha256"],
         files={str(folder / name): int(entry["bytes"]) for name, entry in manifest["files"].items()},
+        read_files=read_files,
     )

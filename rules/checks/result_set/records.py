@@ -35,7 +35,8 @@ def damage_problem(damage: Damage, severity: Severity | None = None) -> Problem:
     )
 
 
-def _has_records(subject: SetSubject) -> str | None:
+def has_records(subject: SetSubject) -> str | None:
+    """Return why there is nothing to hold the logs against; None where it is a run set of this harness."""
     root = subject.result_set.root
     return None if root is not None and subject.is_ours else "not a run set of this harness"
 
@@ -45,7 +46,7 @@ def _has_records(subject: SetSubject) -> str | None:
     "the log says what the run's record says",
     source="none: this harness writes extra/run_<i>/attempt_<k>/run.json beside every log",
     remedy="Logs are never edited: restore what the run wrote, or run again.",
-    applies=_has_records,
+    applies=has_records,
 )
 def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     """Where an attempt's run.json is beside a log, both name the same run, seed, status, reason, cache clearing and
@@ -54,7 +55,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     a log without one in a set that has records."""
     root = subject.result_set.root
     assert root is not None
-    places = [(log, _record_of(root, Path(log.path))) for log in subject.logs]
+    places = [(log, record_of(root, Path(log.path))) for log in subject.logs]
     has_any = any(place is not None for _, place in places)
     for log, place in places:
         if place is None:
@@ -73,7 +74,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
             yield from _compare(log, record, place, root)
 
 
-def _record_of(root: Path, log: Path) -> Path | None:
+def record_of(root: Path, log: Path) -> Path | None:
     """run.json of the attempt whose log became this result: the last one that has no log of its own."""
     match = _RESULT.match(log.name)
     folder = root / "extra" / f"run_{int(match[1])}" if match is not None else None

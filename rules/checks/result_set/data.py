@@ -1,0 +1,128 @@
+"""What our own runs read: the digests that each attempt measured, against those that its log and definition name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from rules.checks.result_set.records import has_records, record_of
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+from rules.logs import keys
+from rules.logs.log import RunLog
+from rules.logs.text import plural
+from rules.records.codec import decode
+from rules.records.dataset import ReadDatasetRecord
+from rules.records.run import RunRecord
+
+_AGAIN = (
+    "Compare the dataset with its manifest ('dlrmbench data verify BENCHMARK'), make it again ('dlrmbench data"
+    " generate' or 'data prepare'), and run again."
+)
+
+
+@rule(
+    "RS118",
+    "the runs read the data that their logs name",
+    source="none: this harness hashes, after run_stop, the files that a run had open, into its run.json",
+    remedy=_AGAIN,
+    applies=has_records,
+)
+def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
+    """The digest of what a run read, in the `read_data` of its run.json, is the one that the definition pins, else
+    the one in its log; no file was changed between its opening and the hashing, as size, mtime and ctime show; every
+    rank's files were hashed; and all runs read the same. MLPerf's own files have no digest to be held against, and a
+    dataset of more than 16 GiB is hashed in sixteen blocks of 1 MiB of each file: of both only the rest can be said.
+    A run without such a digest is a warning: it was made by an earlier version, or cut off behind its run_stop."""
+    root = subject.result_set.root
+    assert root is not None
+    unproven: list[RunLog] = []
+    seen: dict[str, tuple[str, str]] = {}
+    for log in subject.logs:
+        place = record_of(root, Path(log.path))
+        record = None if place is None else decode(place, RunRecord)
+        if place is None or not isinstance(record, RunRecord):
+            continue  # RS116 and RS119 say so
+        if not record.read_data:
+            unproven.append(log)
+            continue
+        name = place.relative_to(root)
+        hashed_of = {rank for copy in record.read_data for rank in copy.ranks}
+        if missing := sorted({part.rank for part in record.ranks} - hashed_of):
+            yield Problem("what some ranks read was not hashed", place, found=f"nothing of rank {missing[0]}")
+        for copy in record.read_data:
+            yield from _judge_copy(copy, place, _named_digest(subject, log) if copy.scope == "whole" else None)
+            first, where = seen.setdefault(copy.scope, (copy.sha256, str(name)))
+            if first != copy.sha256:
+                yield Problem(
+                    "the runs did not read the same data",
+                    place,
+                    found=f"SHA-256 {copy.sha256[:12]}…",
+                    expected=f"{first[:12]}… as in {where}",
+                )
+    if unproven:
+        yield Problem(
+            "what runs read was not hashed: their dataset is named, not proven",
+            unproven[0].path,
+            found=f"{plural(len(unproven), 'run')} of {len(subject.logs)} without read_data",
+            expected="the digest of what each run read, in its run.json",
+            severity="warning",
+            remedy="Run again: an earlier version made these runs, or they were cut off behind their run_stop.",
+        )
+
+
+def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
+    """The digest that the data must have, and who says so; ST111 holds the log against the definition."""
+    pinned = subject.benchmark.sections.get("data", {}).get("sha256") if subject.benchmark is not None else None
+    if isinstance(pinned, str):
+        return pinned, "the definition pins"
+    named = log.value(keys.DATASET_SHA256)
+    return (named, "the log names") if isinstance(named, str) else None
+
+
+def _judge_copy(copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | None) -> Iterator[Problem]:
+    """Judge one copy of the dataset as some ranks of a run read it."""
+    for file in copy.files:
+        if file.opened != file.hashed:
+            yield Problem(
+                f"{file.name} was changed while the run was under way",
+                place,
+                found=_times(file.hashed.mtime_ns, file.hashed.ctime_ns),
+                expected=_times(file.opened.mtime_ns, file.opened.ctime_ns) + ", as when it was opened",
+            )
+    if named is not None and copy.sha256 != named[0]:
+        yield Problem(
+            f"the run read other data than {named[1]}",
+            place,
+            found=f"SHA-256 {copy.sha256[:12]}…",
+            expected=f"{named[0][:12]}…",
+        )
+
+
+def _times(mtime_ns: int, ctime_ns: int) -> str:
+    return f"mtime {mtime_ns} ns, ctime {ctime_ns} ns"
+
+
+def _is_own(subject: SetSubject) -> str | None:
+    return None if subject.is_ours and subject.is_own else "not of an own benchmark of this harness"
+
+
+@rule(
+    "RS119",
+    "the records that this harness writes are there",
+    source="none: this harness writes extra/run_<i>/attempt_<k>/run.json for every run",
+    remedy="Ask for the run set as it was made, with its extra/; logs alone can be changed without a trace.",
+    severity="warning",
+    applies=_is_own,
+)
+def records_are_there(subject: SetSubject) -> Iterator[Problem]:
+    """A set of an own benchmark has extra/ beside its results, with the record of at least one run: without them
+    RS116, RS117 and RS118 have nothing to hold the logs against. A submission tree holds logs alone, so there it is
+    said too. Where some runs have a record and others none, RS116 says so."""
+    root = subject.result_set.root
+    if root is None:
+        yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")
+    elif subject.logs and all(record_of(root, Path(log.path)) is None for log in subject.logs):
+        yield Problem(
+            "the records that this harness writes are missing",
+            found="no record of any run",
+            expected="extra/run_<i>/attempt_<k>/run.json",
+        )

@@ -1,0 +1,98 @@
+"""A whole set of a benchmark that takes no time, trained in this process: what tests of cheats need, and no more."""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from harness.config.catalog import load_entry
+from harness.config.run_config import Override, resolve
+from harness.measure.job import measure
+from harness.measure.training import KIND
+from harness.run_sets.dataset import ensure_dataset
+from harness.run_sets.folder import RunSet, open_run_set
+from harness.run_sets.prepare import prepare
+from harness.run_sets.runner import RunRequest, make_training_job, start_set
+from reference_models.data.store.manifest import read_manifest
+from reference_models.process.world import SingleProcess
+from rules.benchmarks.loader import load_benchmark
+from rules.records.run_set import RunSetRecord
+
+TRAIN_SAMPLES, EVAL_SAMPLES = 20_480, 1024
+OnEvent = Callable[[Mapping[str, Any]], None]
+
+
+def write_definition(path: Path, sha256: str | None = None) -> Path:
+    """dlrm_tiny's definition on few samples, met by any training, whose data is pinned where a digest is given."""
+    changes = {
+        "name": 'name = "mine"',
+        "target": "target = 0.5",
+        "evals_per_epoch": "evals_per_epoch = 4",
+        "effect_scale": "effect_scale = 3.0",
+        "train_samples": f"train_samples = {TRAIN_SAMPLES}",
+        "eval_samples": f"eval_samples = {EVAL_SAMPLES}",
+        "sha256": "" if sha256 is None else f'sha256 = "{sha256}"',
+        "num_runs": "num_runs = 3",
+    }
+    lines, section = [], ""
+    for line in load_benchmark("dlrm_tiny").path.read_text(encoding="utf-8").splitlines():
+        section = line if line.startswith("[") else section
+        key = line.partition(" = ")[0]
+        lines.append(line if key == "name" and section != "[benchmark]" else changes.get(key, line))
+    path.write_text("\n".join(lines), encoding="utf-8")
+    return path
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SmallSet:
+    """A set that was begun, its definition and its data."""
+
+    definition: Path
+    data_dir: Path
+    run_set: RunSet
+    record: RunSetRecord
+
+    @property
+    def folder(self) -> Path:
+        return self.run_set.folder
+
+    def train(self, index: int, on_event: OnEvent = lambda event: None) -> None:
+        """Make run `index` as its process does; `on_event` is called while it trains."""
+        attempt = self.run_set.new_attempt(index)
+        measure(KIND, make_training_job(self.run_set, self.record, index, attempt), SingleProcess(), on_event)
+        assert self.run_set.recover(index)
+
+
+def begin_small_set(folder: Path, monkeypatch: pytest.MonkeyPatch, *, is_pinned: bool = True) -> SmallSet:
+    """Make data and definition, and begin a set of three runs; the system is not looked at."""
+    monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
+    root = folder / "data"
+    definition = write_definition(folder / "mine.toml")
+    data_dir = ensure_dataset(load_entry(definition).workload.data, root, num_threads=1)
+    if is_pinned:
+        write_definition(definition, read_manifest(data_dir)["dataset_sha256"])
+    config = resolve(definition, [Override(key="runtime.threads", value=1, source="test")])
+    prepared = prepare(config, root, quiet=True)
+    request = RunRequest(
+        num_runs=3, base_seed=1, division=None, timeout_s=None, output=folder / "out", command=["dlrmbench"]
+    )
+    run_set, record = open_run_set(start_set(config, prepared, request).folder)
+    return SmallSet(definition=definition, data_dir=prepared.data_dir, run_set=run_set, record=record)
+
+
+def map_array(data_dir: Path, split: str, name: str) -> Any:
+    """The samples of one file of the dataset, to be changed in place."""
+    return np.lib.format.open_memmap(data_dir / f"{split}_{name}.npy", mode="r+")
+
+
+def keeping_times(data_dir: Path, change: Callable[[Path], object]) -> None:
+    """Change files of the dataset, and set their mtimes back."""
+    before = {path: path.stat() for path in data_dir.glob("*.npy")}
+    change(data_dir)
+    for path, stat in before.items():
+        assert path.stat().st_size == stat.st_size
+        os.utime(path, ns=(stat.st_atime_ns, stat.st_mtime_ns))
