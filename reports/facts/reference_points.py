@@ -1,10 +1,14 @@
-"""The reference convergence points that a result set is held against."""
+"""The definition that a result set is judged by, and the reference convergence points that it is held against."""
 
 from reports.facts.facts import SetFacts
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, shipped_names
 from rules.benchmarks.rounds import Named, find_definition
 from rules.errors import DefinitionError
+from rules.logs.text import printable
 from rules.scoring.rcp import ReferencePoint, load_points, prune, rcp_file
+from rules.tree.result_set import leads_out
+
+MAX_DEFINITION_BYTES = 64 << 10
 
 
 def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint, ...]]:
@@ -21,6 +25,23 @@ def find_points(facts: SetFacts) -> tuple[Benchmark | None, tuple[ReferencePoint
     except DefinitionError:
         return benchmark, ()
     return benchmark, points if benchmark.status == "own" or not points else prune(points, benchmark.score.num_runs)
+
+
+def own_definition(facts: SetFacts) -> str | None:
+    """Return the text of the definition of a benchmark that is not shipped, printable, from the copy in the set.
+
+    None where there is none, where it is a link out of the set or huge, or does not define what the logs name.
+    """
+    path, root = facts.result_set.definition_file, facts.result_set.root
+    if path is None or root is None or facts.result.benchmark in shipped_names() or leads_out(path, root):
+        return None
+    try:
+        if path.stat().st_size > MAX_DEFINITION_BYTES or find_points(facts)[0] is None:
+            return None
+        lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+    except (OSError, ValueError):
+        return None
+    return "\n".join(printable(line.expandtabs(4)) for line in lines)
 
 
 def _named(facts: SetFacts) -> Named:

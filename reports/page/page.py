@@ -50,7 +50,8 @@ def build_page(
     elif sweeps or profiles:
         head = (*sweeps, *profiles)[0].heading
     else:
-        head = f"{measured[0].name} of {plural(len(gathered.measured), 'configuration')}"
+        kinds = [measured[0].name, *(section.name.lower() for section in measured[1:])]
+        head = f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     return PageView(
         title=printable(title, 200) if title else head,

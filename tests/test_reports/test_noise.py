@@ -199,6 +199,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     measure(tmp_path / "better", "quality", [auc + 0.0015 for auc in AUCS])
     measure(tmp_path / "same", "quality", [auc + 0.00001 for auc in AUCS])
     text = Page(render_report(gather_everything([tmp_path]))).text
+    assert "<h1>Quality of 3 configurations</h1>" in render_report(gather_everything([tmp_path]))
     assert "the first" in text and "better +0.00150" in text and "no difference shown +0.00001" in text
     assert "better: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
@@ -218,6 +219,8 @@ def test_rates_of_one_benchmark_are_compared_and_of_others_not(tmp_path: Path) -
     assert smallest is not None
     assert f"{size_text(smallest.apart)} {size_text(smallest.in_turns)} in turns" in text
     assert "the system may drift by 20 %" in text
+    measure(tmp_path / "quality", "quality", AUCS)
+    assert "<h1>Throughput and quality of 4 configurations</h1>" in render_report(gather_everything([tmp_path]))
 
 
 def test_of_a_lone_measurement_nothing_is_compared_and_few_processes_say_so(tmp_path: Path) -> None:

@@ -3,11 +3,8 @@
 import base64
 import copy
 import hashlib
-import html
 import json
 import re
-import shlex
-import tomllib
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -165,60 +162,6 @@ def test_no_value_in_any_record_breaks_the_page(
     for drawing in drawings:
         assert not re.search(r'=("[^"]*|\S*)(nan|inf)', drawing)
     json.loads(render_report(Gathered(sets=sets), output_format="json"))
-
-
-def reproduced(root: Path) -> list[str]:
-    """The texts to copy of a page of one set."""
-    page = render(root)
-    return [
-        html.unescape(text) for text in re.findall(r"<pre data-copy[^>]*><code>(.*?)</code>", page.html, re.DOTALL)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("command", "changes", "expected"),
-    [
-        ("dlrmbench run dlrm_tiny --threads 1", {}, "dlrmbench run dlrm_tiny --threads 1 --runs 5 --seed 77"),
-        ("dlrmbench run dlrm_tiny -n 5", {}, "dlrmbench run dlrm_tiny -n 5 --seed 77"),
-        ("dlrmbench run dlrm_tiny -n 2 --seed 77", {}, "dlrmbench run dlrm_tiny -n 2 --seed 77 --runs 5"),
-        ("dlrmbench run dlrm_tiny --runs=5 --seed=77", {}, "dlrmbench run dlrm_tiny --runs=5 --seed=77"),
-        (
-            "dlrmbench run dlrm_tiny --until 0.05",
-            {"until": {"width": 0.05, "min_runs": 5, "max_runs": 20}},
-            "dlrmbench run dlrm_tiny --until 0.05 --seed 77",
-        ),
-    ],
-)
-def test_the_command_to_copy_makes_the_same_runs(
-    tmp_path: Path, command: str, changes: dict[str, object], expected: str
-) -> None:
-    root = write_run_set(tmp_path / "set", changes={"command": command, "base_seed": 77, **changes})
-    assert reproduced(root) == [expected]
-
-
-def test_what_files_and_variables_gave_is_beside_the_command(tmp_path: Path) -> None:
-    given = {
-        "train.global_batch_size": (1024, "file my cfg.toml"),
-        "model.bottom_mlp": ([64, 16], "file my cfg.toml"),
-        "data.name": ("a\u202eb\nc", "file my cfg.toml"),
-        "data.bad": ([None, {}], "file my cfg.toml"),
-        "runtime.threads": (2, "environment DLRMBENCH_RUNTIME_THREADS"),
-        "runtime.device": ("cpu", "option --device"),
-    }
-    config = {key: {"value": value, "source": source} for key, (value, source) in given.items()}
-    fields = {"submitter": {"value": "My 'Org'", "source": "environment DLRMBENCH_SUBMISSION_SUBMITTER"}}
-    fields["cooling"] = {"value": "air", "source": "file my cfg.toml"}
-    changes = {"command": "dlrmbench run dlrm_tiny -c 'my cfg.toml'", "config": config, "submission": fields}
-    content, command = reproduced(write_run_set(tmp_path / "set", changes=changes))
-    assert tomllib.loads(content) == {
-        "train": {"global_batch_size": 1024}, "model": {"bottom_mlp": [64, 16]}, "submission": {"cooling": "air"},
-        "data": {"name": "a\\u202eb c"},
-    }  # fmt: skip
-    *exports, last = command.split("\n")
-    assert last.startswith("dlrmbench run dlrm_tiny -c 'my cfg.toml' --runs 5 --seed ")
-    assert [shlex.split(line) for line in exports] == [
-        ["export", "DLRMBENCH_RUNTIME_THREADS=2"], ["export", "DLRMBENCH_SUBMISSION_SUBMITTER=My 'Org'"],
-    ]  # fmt: skip
 
 
 def test_a_set_that_is_not_complete_says_so(tmp_path: Path) -> None:

@@ -117,15 +117,16 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
-    comparisons = _compare(measured)
+    comparisons, shown = _compare(measured), _THROUGHPUT_COLUMNS if is_throughput else measured_columns(measure)
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
         (
             (Column(name="Measurement", help="benchmark, system"), _name_cell),
-            *(_THROUGHPUT_COLUMNS if is_throughput else measured_columns(measure)),
-            (numeric("Smallest difference", smallest), _smallest_cell),
             ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
+            *shown[:2],
+            (numeric("Smallest difference", smallest), _smallest_cell),
+            *shown[2:],
         ),
         id_=f"{kind}-table",
         caption=f"{what}, over the processes of each measurement",

@@ -24,6 +24,7 @@ from reports.document.page import PageSection
 from reports.facts.energy import explain_missing
 from reports.facts.facts import SetFacts
 from reports.facts.records import commit_of
+from reports.facts.reference_points import own_definition
 from reports.page.figures.cost import energy_records
 from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, count, plural, printable
@@ -36,12 +37,14 @@ MAX_VALUES = 300
 
 def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """Commands to copy, digests, checksums; what several configurations share is said once."""
-    facts = [_facts(facts) for facts in group]
+    facts, definitions = [_facts(facts) for facts in group], [own_definition(facts) for facts in group]
+    is_one_definition = len(group) > 1 and len(set(definitions)) == 1
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
     blocks: list[Block] = []
     folds = []
-    for member, mine in zip(group, facts, strict=True):
+    for member, mine, definition in zip(group, facts, definitions, strict=True):
         own: tuple[Block, ...] = (
+            *_definition(member, None if is_one_definition else definition),
             *_commands(member.records.run_set),
             Facts(facts=tuple(fact for fact in mine if fact not in shared)),
             Fold(
@@ -56,11 +59,22 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     blocks += in_portions(folds)
     if shared:
         blocks += [Heading(text="The same in all configurations"), Facts(facts=shared)]
+    if is_one_definition:
+        blocks += _definition(group[0], definitions[0])
     missing = _missing(group)
     if missing:
         heading = "Not in this result" if len(group) == 1 else "Not in these results"
         blocks += [Heading(text=heading), Bullets(items=missing)]
     return PageSection(id=f"{id_}-reproduce", heading="Reproduce and verify", name="Reproduce", blocks=tuple(blocks))
+
+
+def _definition(member: SetFacts, text: str | None) -> Iterator[Block]:
+    """The definition that only the set has; who has the shipped ones has them."""
+    if text is not None:
+        words = (
+            f"The definition of {member.benchmark}, as it was run: {plural(len(text.splitlines()), 'line')} of TOML"
+        )
+        yield Fold(summary=words, blocks=(Command(text=text),))
 
 
 def _commands(record: RunSetRecord | None) -> Iterator[Block]:
