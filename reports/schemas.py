@@ -10,7 +10,7 @@ from typing import Any
 
 import msgspec
 
-from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument
+from reports.comparison.records import ComparisonDocument, DifferenceDocument, HistoryDocument, PairDocument
 from reports.tables.records import ReportDocument
 from reports.tables.scores import MeasurementDocument, RunDocument, ScoreDocument
 from rules.records.codec import json_schema
@@ -23,6 +23,7 @@ DOCUMENTS: Mapping[str, type[msgspec.Struct]] = {
     "score": ScoreDocument,
     "run": RunDocument,
     "measurement": MeasurementDocument,
+    "pair": PairDocument,
 }
 
 

@@ -18,7 +18,7 @@ from harness.system.code import safe_path_variables
 # verb -> (module, attribute, one line of help); the help is here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
-    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, or a sweep."),
+    "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, a sweep or a pair."),
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
     "score": ("harness.cli.check", "score", "Score result directories: Olympic mean and its factors."),

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 import click
+from click.core import ParameterSource
 
 from harness.cli.compare import fraction
 from harness.cli.measurements import Measured, asked_kind, measurements
@@ -25,7 +26,14 @@ from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
     from harness.measure.kinds import MeasurementKind
+    from harness.run_sets.pair import PairRequest
     from rules.records.measure import Measurement
+
+
+PYTHON = click.option(
+    "--python", type=click.Path(path_type=Path), metavar="PYTHON",
+    help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
+)  # fmt: skip
 
 
 class RunOptions(Configured, Measured):
@@ -50,6 +58,11 @@ class RunOptions(Configured, Measured):
     type=click.IntRange(min=0),
     help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
 )
+@click.option(
+    "--beside", type=ResultPath(), metavar="SET",
+    help="Measure SET's configuration again and this one in turns, with equal seeds, and compare them.",
+)  # fmt: skip
+@PYTHON
 @STRICT_ENV
 @form_option("table", "json", text="What stdout says at the end: a summary, or the same as JSON and nothing else.")
 @QUIET
@@ -62,6 +75,8 @@ def run(
     width: float | None,
     max_runs: int | None,
     run_index: int | None,
+    beside: Path | None,
+    python: Path | None,
     strict_env: bool,
     form: str,
     quiet: bool,
@@ -70,10 +85,17 @@ def run(
     """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
+
+    With --beside SET, a run set or a measurement, -n pairs of runs are made in turns: SET's configuration again, in
+    --python OTHER's environment and code where that is given, and the new one: SET's with the options given here, or
+    all that this command line says where it names a BENCHMARK. What SET measured, both measure. Two sets measured one
+    after the other differ by whatever the system did meanwhile; a pair does not. 'compare PAIR/base PAIR/new
+    --fail-on regression' makes its verdict an exit code.
     """
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
+    from harness.run_sets.pair import PairRequest
     from harness.run_sets.prepare import (
         num_runs_of,
         prepare,
@@ -86,6 +108,33 @@ def run(
     from reports.text.formatting import plural
 
     kind, options = asked_kind(given, timeout_s)
+    if beside is not None:
+        if width is not None or max_runs is not None or run_index is not None:
+            raise click.UsageError("--beside makes -n pairs itself; leave --until, --max-runs and --run-index out.")
+        externally_launched_ranks(None, kind)
+        if strict_env:
+            refuse_disturbed_environment(given["data_root"], output)
+        is_given = click.get_current_context().get_parameter_source("benchmark") is not ParameterSource.DEFAULT
+        pair = PairRequest(
+            source=beside,
+            python=python,
+            benchmark=benchmark if is_given else None,
+            overrides=collect_overrides(given),
+            name=given["name"],
+            kind=kind.name if options else None,
+            asked=options or None,
+            num_runs=num_runs,
+            base_seed=seed,
+            division=given["division"],
+            timeout_s=timeout_s,
+            data_root=given["data_root"],
+            output=output,
+            command=["dlrmbench", *sys.argv[1:]],
+            quiet=quiet,
+        )
+        start_pair_and_show(pair, form=form)
+    if python is not None:
+        raise click.UsageError("--python is the interpreter of the set that --beside names; give that too.")
     launched_ranks = externally_launched_ranks(run_index, kind)
     if launched_ranks is not None and given["ranks"] not in (None, launched_ranks):
         raise click.UsageError(
@@ -181,6 +230,7 @@ def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") ->
 @click.option(
     "-n", "--runs", "num_runs", type=click.IntRange(min=1), help="Runs that it then holds in all, no fewer."
 )
+@PYTHON
 @form_option("table", "json", text="What stdout says at the end, as of 'run' and 'sweep'.")
 @QUIET
 def resume(
@@ -188,10 +238,11 @@ def resume(
     models: tuple[str, ...],
     implementations: tuple[str, ...],
     num_runs: int | None,
+    python: Path | None,
     form: str,
     quiet: bool,
 ) -> None:
-    """Complete the run set or the sweep in FOLDER with its stored configuration; finished runs are kept.
+    """Complete the run set, the sweep or the pair in FOLDER with its stored configuration; finished runs are kept.
 
     With --runs it grows: to so many runs of each configuration in all, each with the next seed of its base seed. The
     score of a benchmark of your own stays that of its first runs; comparisons and intervals use all. A set of 'run
@@ -201,17 +252,25 @@ def resume(
     from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import grow
+    from harness.run_sets.pair import is_pair, refuse_side
     from harness.run_sets.prepare import check_again, refuse_outside_code
     from harness.run_sets.runner import describe_other_code
     from harness.run_sets.sweep import is_sweep
 
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
-    parts = sorted(path.parents[1] for path in folder.glob("*/extra/run_set.json")) if is_sweep(folder) else [folder]
-    if other := next(filter(None, (describe_other_code(part, open_run_set(part)[1]) for part in parts)), None):
+    refuse_side(folder)
+    if python is not None and not is_pair(folder):
+        raise click.UsageError(f"--python is for a pair of 'run --beside', and {folder} is none. Leave it out.")
+    holds_several = is_sweep(folder) or is_pair(folder)
+    parts = sorted(path.parents[1] for path in folder.glob("*/extra/run_set.json")) if holds_several else [folder]
+    others = (describe_other_code(part, open_run_set(part)[1]) for part in parts if not is_pair(folder))
+    if other := next(filter(None, others), None):
         click.echo(f"warning: {other} What is resumed will hold runs of both.", err=True)
     for part in parts[:1]:  # all were begun alike
         checks = check_again(folder, open_run_set(part)[1])
         warn_of_system([] if quiet else checks)
+    if is_pair(folder):
+        complete_pair_and_show(folder, python=python, num_runs=num_runs, form=form, quiet=quiet)
     if num_runs is not None:
         grow(folder, num_runs)
     if is_sweep(folder):
@@ -245,6 +304,48 @@ def complete_and_finish(folder: Path, *, form: str = "table", quiet: bool) -> No
     else:
         show(finished_blocks(facts, run_set.system, folder, page))
     click.get_current_context().exit(int(exit_code_of_set(facts)))
+
+
+def start_pair_and_show(request: "PairRequest", *, form: str) -> None:
+    """Make a new pair of sets and complete it; exits with its code."""
+    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.names import link_latest
+    from harness.run_sets.pair import start_pair
+    from rules.records.pair import BASE
+
+    folder = start_pair(request)
+    if not request.quiet:
+        warn_of_system(open_run_set(folder / BASE)[1].preflight)
+    link_latest(folder)
+    complete_pair_and_show(folder, python=request.python, form=form, quiet=request.quiet)
+
+
+def complete_pair_and_show(
+    folder: Path, *, python: Path | None, num_runs: int | None = None, form: str = "table", quiet: bool
+) -> None:
+    """Run what is missing in turns, compare, report; exits with the worse of both sides' codes."""
+    from harness.cli.sweep import progress_printer
+    from harness.run_sets.finish import exit_code_of_pair, finish_pair
+    from harness.run_sets.growth import grow
+    from harness.run_sets.pair import complete_pair, resume_pair
+    from reports.views.pair import pair_blocks, pair_document
+
+    if num_runs is not None:
+        grow(folder, num_runs)
+    try:
+        pair = complete_pair(folder, python=python, quiet=quiet, on_run=progress_printer(quiet=quiet))
+    except BaseException as error:
+        if not isinstance(error, HarnessError):
+            click.echo(f"Finished runs are kept. Complete the pair with: {resume_pair(folder)}", err=True)
+        raise
+    done = finish_pair(folder, pair)
+    if form == "json":
+        show_json(pair_document(done.sets, done.measured, done.comparisons, folder, done.page))
+    else:
+        show(pair_blocks(done.sets, done.measured, done.comparisons, done.page))
+        click.echo(f"results  {folder}")
+        click.echo(f"report   {done.page}")
+    click.get_current_context().exit(int(exit_code_of_pair(done)))
 
 
 def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:

@@ -22,14 +22,10 @@ from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
+    from harness.run_sets.sweep import OnRun, Progress
     from reports.comparison.sweep import SweepFacts
     from rules.records.study import StudyRecord
     from rules.records.sweep import SweepRecord
-
-_WORST_FIRST = (
-    ExitCode.INTERRUPTED, ExitCode.INTERNAL_ERROR, ExitCode.INPUT, ExitCode.RESOURCES, ExitCode.TIMEOUT,
-    ExitCode.ENVIRONMENT, ExitCode.NOT_CONVERGED, ExitCode.COMPLIANCE, ExitCode.USAGE,
-)  # fmt: skip
 
 
 class SweepOptions(Configured, Measured):
@@ -153,23 +149,29 @@ def _show_plan(study: "StudyRecord", form: str) -> None:
         show(study_blocks(study), form)
 
 
-def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
-    """Run what is missing, then print the table and write the page; exits with the worst code of all."""
-    from harness.run_sets.runner import resume_command
-    from harness.run_sets.sweep import Progress, complete_sweep
-    from reports.comparison.sweep import read_sweep_facts
-    from reports.page.report import write_report
+def progress_printer(*, quiet: bool) -> "OnRun":
+    """Make what says on standard error whose run is next, and how long all that is left may take."""
     from reports.text.formatting import rough_duration
 
-    def on_run(progress: Progress) -> None:
+    def on_run(progress: "Progress") -> None:
         if not quiet:
             of = f"[{progress.number}/{progress.total}]"
             run = "" if progress.run_index is None else f", run {progress.run_index + 1}"
             left = "" if progress.left_s is None else f", about {rough_duration(progress.left_s)} left"
             click.echo(f"{of} {progress.label}{run}{left}", err=True)
 
+    return on_run
+
+
+def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
+    """Run what is missing, then print the table and write the page; exits with the worst code of all."""
+    from harness.run_sets.runner import resume_command
+    from harness.run_sets.sweep import complete_sweep
+    from reports.comparison.sweep import read_sweep_facts
+    from reports.page.report import write_report
+
     try:
-        completed = complete_sweep(folder, quiet=quiet, on_run=on_run)
+        completed = complete_sweep(folder, quiet=quiet, on_run=progress_printer(quiet=quiet))
     except BaseException as error:
         if not isinstance(error, HarnessError):
             click.echo(f"Finished runs are kept. Complete the sweep with: {resume_command(folder)}", err=True)
@@ -209,8 +211,8 @@ def _show(facts: "SweepFacts", form: str) -> None:
 
 def _exit_code(sweep: "SweepRecord", facts: "SweepFacts") -> ExitCode:
     """Find the worst of all configurations' codes: one that failed, did not converge, or broke a rule."""
-    from harness.run_sets.finish import exit_code_of_set
+    from harness.run_sets.finish import exit_code_of_set, worst_of
 
     codes = [ExitCode(entry.failure.exit_code) for entry in sweep.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
-    return next((code for code in _WORST_FIRST if code in codes), max(codes, default=ExitCode.DONE))
+    return worst_of(codes)

@@ -16,10 +16,18 @@ from typing import Any
 
 from harness.foundation.errors import ExitCode, is_starved
 from harness.measure.kinds import OnEvent
-from harness.system.code import safe_path_variables
+from harness.system.code import other_path_variables, safe_path_variables
 from harness.system.software import WORKER_VARIABLES
 
 _GRACE_S = 10.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Interpreter:
+    """Another Python whose dlrmbench does the jobs, and the variables that it gives its workers by default."""
+
+    python: str
+    variables: Mapping[str, str]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -40,26 +48,29 @@ def launch_worker(
     num_threads: int,
     on_event: OnEvent = lambda event: None,
     num_ranks: int = 1,
+    interpreter: Interpreter | None = None,
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
-    If this call is left by an exception, the worker is stopped first.
+    `interpreter` is another one than this process's. If this call is left by an exception, the worker is stopped
+    first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
     what = ["harness.measure.job", str(spec_path)] if num_ranks == 1 else several
     failed: Mapping[str, Any] | None = None
     stderr_path = spec_path.parent / "stderr.txt"
-    environ = {
-        **WORKER_VARIABLES,
-        **os.environ,
-        **safe_path_variables(),
+    if interpreter is None:
+        python, environ = sys.executable, {**WORKER_VARIABLES, **os.environ, **safe_path_variables()}
+    else:
+        python, environ = interpreter.python, {**interpreter.variables, **other_path_variables(os.environ)}
+    environ |= {
         "OMP_NUM_THREADS": str(num_threads),
         "MKL_NUM_THREADS": str(num_threads),
         "PYTHONUNBUFFERED": "1",
     }
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", *what],
+            [python, "-P", "-m", *what],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=stderr,

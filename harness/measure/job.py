@@ -17,7 +17,7 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from harness.foundation.errors import ExitCode, end_process, exit_code_of, is_out_of_memory, message_of
+from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.system.code import describe_code
@@ -25,19 +25,26 @@ from reference_models.process.world import SingleProcess, World
 from rules.records.measure import Measurement
 
 SPEC_FILE = "spec.json"
+JOB_VERSION = 1
+"""Of that file. A child may be of another installation than its parent, where two are measured beside each other."""
 
 
 def write_job(kind: MeasurementKind, job: Job) -> Path:
     """Write the file that a child is started with, in the job's folder."""
     path = Path(job.folder) / SPEC_FILE
     content = {key: value for key, value in asdict(job).items() if key != "folder"}
-    write_json(path, {"kind": kind.name, **content})
+    write_json(path, {"job_version": JOB_VERSION, "kind": kind.name, **content})
     return path
 
 
 def read_job(path: Path) -> tuple[MeasurementKind, Any]:
-    """Read the kind and the job from a file that `write_job` made."""
+    """Read the kind and the job from a file that `write_job` made. Raises HarnessError for another version's."""
     content = read_json(path)
+    version = content.pop("job_version", None)
+    if version != JOB_VERSION:
+        raise HarnessError(
+            f"{path}: job_version is {version!r}, this version does jobs of {JOB_VERSION}.", ExitCode.INPUT
+        )
     kind = find_kind(content.pop("kind"))
     return kind, kind.job(**content, folder=str(path.parent))
 

@@ -10,6 +10,7 @@ from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import find_kind
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, hold_lock, locked, open_run_set
+from harness.run_sets.pair import PAIR_FILE, is_pair
 from harness.run_sets.runner import complete_set
 from harness.run_sets.sweep import SWEEP_FILE, is_sweep
 from reports.facts.grid import time_step
@@ -17,6 +18,7 @@ from reports.statistics.growth import is_narrow
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs.log import read_log
+from rules.records.pair import SIDES, PairRecord
 from rules.records.run_set import RunSetRecord, UntilRecord
 from rules.records.sweep import SweepRecord
 from rules.scoring.results import read_run_result
@@ -44,18 +46,26 @@ def make_until(benchmark: Benchmark, width: float, min_runs: int, max_runs: int 
 
 
 def grow(folder: Path, num_runs: int) -> None:
-    """Have the set, or all sets of the sweep, in `folder` hold `num_runs` in all. Raises HarnessError (exit 2)."""
-    if not is_sweep(folder):
+    """Have the set, or all sets of the sweep or the pair, in `folder` hold `num_runs` in all.
+
+    Raises HarnessError (exit 2).
+    """
+    if not (is_sweep(folder) or is_pair(folder)):
         _grow_set(folder, num_runs, is_asked=True)
         return
     with hold_lock(folder / "lock", folder):
-        sweep = read_record(folder / SWEEP_FILE, SweepRecord)
-        folders = [folder / entry.folder for entry in sweep.configurations if entry.folder is not None]
+        whole: SweepRecord | PairRecord
+        if is_sweep(folder):
+            path, whole = folder / SWEEP_FILE, read_record(folder / SWEEP_FILE, SweepRecord)
+            folders = [folder / entry.folder for entry in whole.configurations if entry.folder is not None]
+        else:
+            path, whole = folder / PAIR_FILE, read_record(folder / PAIR_FILE, PairRecord)
+            folders = [folder / side for side in SIDES]
         for part in folders:
             refuse_growth(part, open_run_set(part)[1], num_runs)
         for part in folders:
             _grow_set(part, num_runs, is_asked=True)
-        write_record(folder / SWEEP_FILE, replace(sweep, num_runs=num_runs))
+        write_record(path, replace(whole, num_runs=num_runs))
 
 
 def refuse_growth(folder: Path, record: RunSetRecord, num_runs: int) -> None:

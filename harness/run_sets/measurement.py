@@ -10,7 +10,7 @@ import msgspec
 
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
-from harness.launch.process import explain_end
+from harness.launch.process import Interpreter, explain_end
 from harness.measure.kinds import MeasurementKind, OnEvent, find_kind
 from harness.run_sets.folder import RunSet
 from harness.run_sets.runner import job_members, launch_job
@@ -27,14 +27,17 @@ def measure_set(run_set: RunSet, record: RunSetRecord, on_process: Callable[[int
     return whole
 
 
-def measure_process(run_set: RunSet, record: RunSetRecord, index: int) -> Measurement:
+def measure_process(
+    run_set: RunSet, record: RunSetRecord, index: int, interpreter: Interpreter | None = None
+) -> Measurement:
     """Measure in one fresh process, unless it was measured before. Raises HarnessError."""
     kind, folder = find_kind(record.kind), _process_folder(run_set, record, index)
     measured = decode(folder / kind.file, kind.record)
     if not isinstance(measured, Damage):
         return measured
     _remove(folder)
-    return launch(kind, run_set, record, folder, index, f"process {index + 1} measured nothing", record.options)
+    failure = f"process {index + 1} measured nothing"
+    return launch(kind, run_set, record, folder, index, failure, record.options, interpreter=interpreter)
 
 
 def _remove(path: Path) -> None:
@@ -54,11 +57,13 @@ def launch(
     failure: str,
     options: Mapping[str, Any],
     on_event: OnEvent = lambda event: None,
+    interpreter: Interpreter | None = None,
 ) -> Measurement:
     """Do the kind's job for the set's configuration in a fresh process; `failure` begins the error's message."""
     folder.mkdir(exist_ok=True)
     (folder / kind.file).unlink(missing_ok=True)
-    end = launch_job(kind, kind.job(**job_members(run_set, record, index, folder), **options), record, on_event)
+    job = kind.job(**job_members(run_set, record, index, folder), **options)
+    end = launch_job(kind, job, record, on_event, interpreter)
     if not (folder / kind.file).exists():
         reason, code = explain_end(end)
         raise HarnessError(f"{failure}: {reason}", code)

@@ -75,10 +75,10 @@ def _is_missing(path: Path) -> bool:
 
 
 def sets_of(results: Path) -> Iterator[Path]:
-    """The run sets and sweeps in a folder, by name."""
+    """The run sets, sweeps and pairs in a folder, by name."""
     with suppress(OSError):
         for path in sorted(results.iterdir()):
-            is_made = (path / "extra" / "run_set.json").is_file() or (path / "sweep.json").is_file()
+            is_made = any((path / name).is_file() for name in ("extra/run_set.json", "sweep.json", "pair.json"))
             if is_made and not path.is_symlink():
                 yield path
 
@@ -94,13 +94,14 @@ def names_to_give(results: Path) -> list[str]:
 def names_of(folder: Path) -> tuple[str, ...]:
     """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
 
-    A set's label is its folder's name without its benchmark and moment; a sweep's is without what its maker added.
+    A set's label is its folder's name without its benchmark and moment; a sweep's or a pair's is without what its maker added.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()
     record = decode(folder / "extra" / "run_set.json", RunSetRecord)
     if isinstance(record, Damage):
-        return (folder.name[: match.start()].removeprefix("sweep-"),)
+        maker = "beside" if (folder / "pair.json").is_file() else "sweep"
+        return (folder.name[: match.start()].removeprefix(f"{maker}-"),)
     benchmark = record.benchmark.name
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
     is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())

@@ -4,7 +4,7 @@ import errno
 import os
 import shlex
 import stat
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -130,10 +130,26 @@ def refuse_output(output: Path) -> None:
         return
 
 
-def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) -> None:
-    """Refuse to run code of another package or a file that only the set names: a set may be anyone's."""
+def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
+    """Say how to resume a set with what only it names."""
+    words = " ".join(f"--{what} {shlex.quote(name)}" for what, name in missing)
+    return (
+        f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
+        f"dlrmbench resume {shlex.quote(str(folder))} {words}"
+    )
+
+
+def refuse_outside_code(
+    folder: Path,
+    allowed: Mapping[str, Collection[str]],
+    explain: Callable[[Path, Sequence[tuple[str, str]]], str] = resume_outside_code,
+) -> None:
+    """Refuse to run code of another package or a file that only the set names: a set may be anyone's.
+
+    `explain` makes the message of the folder and of what was not given: ("model" or "implementation", name).
+    """
     allowed = {what: [without_digest(pin_implementation(name)) for name in names] for what, names in allowed.items()}
-    missing: dict[str, None] = {}
+    missing: dict[tuple[str, str], None] = {}
     for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
         tables = read_toml(path)
         model = parse_benchmark(tables, path).model
@@ -142,12 +158,9 @@ def refuse_outside_code(folder: Path, allowed: Mapping[str, Collection[str]]) ->
             if without_digest(name) in allowed[what]:
                 pin_implementation(name)  # raises where its file has changed since
             else:
-                missing[f"--{what} {shlex.quote(without_digest(name))}"] = None
+                missing[what, without_digest(name)] = None
     if missing:
-        raise HarnessError(
-            f"{folder}: was made with what is not dlrmbench's own. To run that code, give its names: "
-            f"dlrmbench resume {shlex.quote(str(folder))} {' '.join(missing)}"
-        )
+        raise HarnessError(explain(folder, tuple(missing)))
 
 
 def refuse_unprofilable(workload: WorkloadConfig) -> None:

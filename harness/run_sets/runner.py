@@ -15,17 +15,17 @@ from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_json, read_record, write_text
-from harness.launch.process import WorkerEnd, explain_end, launch_worker
+from harness.launch.process import Interpreter, WorkerEnd, explain_end, launch_worker
 from harness.measure.job import write_job
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
+from harness.run_sets.installation import Installation, describe_here
 from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
 from harness.system.code import code_sha256
-from harness.system.description import describe_system, system_slug, write_system_json
+from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
 from harness.system.preflight import run_checks
-from harness.system.software import environment
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
 from rules.records.codec import VERSION, convert
@@ -53,16 +53,23 @@ class RunRequest:
     """Of the set and its folder, where not made of benchmark, configuration and time."""
 
 
-def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> RunSet:
-    """Create the folder of a new run set with everything that `complete_set` needs."""
+def start_set(
+    config: RunConfig, prepared: Prepared, request: RunRequest, installation: Installation | None = None
+) -> RunSet:
+    """Create the folder of a new run set with everything that `complete_set` needs.
+
+    `installation` is the one that will make its runs, where it is another than this process's.
+    """
     benchmark = config.benchmark
     division = request.division or default_division(benchmark)
     given = {
         **config.submission,
         "division": Given(division, "option --division" if request.division else "benchmark"),
     }
-    system = describe_system(given, device=config.workload.runtime.device)
-    slug = system_slug(system)
+    if installation is None:
+        about = describe_here(benchmark, config.workload.runtime.device, given)
+    else:
+        about = installation.about
     created = datetime.now(UTC)
     name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
@@ -70,7 +77,7 @@ def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> Run
         "schema_version": VERSION,
         "name": name,
         "created_utc": created.isoformat(timespec="seconds"),
-        "harness_version": version("dlrmbench"),
+        "harness_version": about.harness_version,
         "command": shlex.join(request.command),
         "benchmark": {
             "name": benchmark.name,
@@ -87,16 +94,17 @@ def start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> Run
         "kind": request.kind,
         "options": dict(request.options),
         "num_threads": prepared.num_threads,
-        "dataset": _dataset_record(prepared.data_dir),
+        "dataset": dataset_record(prepared.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
-        "system": {"name": slug, "fields": dict(system.fields), "provenance": dict(system.provenance)},
-        "environment": environment(),
-        "code_sha256": code_sha256(),
+        "system": structs.asdict(about.system),
+        "environment": about.environment,
+        "code_sha256": about.code_sha256,
         "until": None if request.until is None else structs.asdict(request.until),
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
-    write_system_json(run_set.folder / "systems", system, name=slug)
+    system = SystemDescription(fields=about.system.fields, provenance=about.system.provenance)
+    write_system_json(run_set.folder / "systems", system, name=about.system.name)
     write_text(run_set.definition, tomli_w.dumps(dict(config.tables)))
     return run_set
 
@@ -110,14 +118,25 @@ def unique_folder(output: Path, name: str) -> Path:
     return folder
 
 
-def _dataset_record(data_dir: Path) -> dict[str, Any]:
+def dataset_record(data_dir: Path) -> dict[str, Any]:
+    """Return where the data is, and the digest that its manifest says, as run_set.json has it."""
     manifest = data_dir / "manifest.json"
     digest = read_json(manifest).get("dataset_sha256") if manifest.is_file() else None
     return {"dir": str(data_dir.resolve()), "dataset_sha256": digest}
 
 
-def complete_set(folder: Path, *, quiet: bool = False, indices: Sequence[int] | None = None) -> RunSet:
-    """Run whatever run of the set is missing, or of `indices`. Raises HarnessError when an attempt is interrupted."""
+def complete_set(
+    folder: Path,
+    *,
+    quiet: bool = False,
+    indices: Sequence[int] | None = None,
+    installation: Installation | None = None,
+    resume: str | None = None,
+) -> RunSet:
+    """Run whatever run of the set is missing, or of `indices`, with this or another installation.
+
+    Raises HarnessError when an attempt is interrupted, with the command to `resume`, by default the set's own.
+    """
     run_set, record = open_run_set(folder)
     if not find_kind(record.kind).is_scored:
         raise HarnessError(
@@ -130,11 +149,13 @@ def complete_set(folder: Path, *, quiet: bool = False, indices: Sequence[int] | 
             raise HarnessError(
                 f"{run_set.definition}: differs from the definition that the set began with.", ExitCode.INPUT
             )
-        refuse_other_system(run_set, record)
+        refuse_other_system(run_set, record, installation)
+        interpreter = None if installation is None else installation.interpreter
         for index in range(record.num_runs) if indices is None else indices:
             if not run_set.recover(index):
                 refuse_externally_launched(run_set, record, index)
-                _run(run_set, record, benchmark, index, quiet=quiet)
+                command = resume or resume_command(run_set.folder)
+                _run(run_set, record, benchmark, index, interpreter, command, quiet=quiet)
     return run_set
 
 
@@ -163,23 +184,42 @@ def resume_command(folder: Path) -> str:
     return shlex.join(["dlrmbench", "resume", str(folder)])
 
 
-def refuse_other_system(run_set: RunSet, record: RunSetRecord) -> None:
+def refuse_other_system(run_set: RunSet, record: RunSetRecord, installation: Installation | None = None) -> None:
     """Refuse to continue a set on another system than it began on."""
-    given = {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
-    found = describe_system(given, device=record.config["runtime.device"].value)
+    if installation is None:
+        found = describe_system(given_fields(record), device=record.config["runtime.device"].value)
+        name, framework = system_slug(found), found.fields["framework"]
+    else:
+        system = installation.about.system
+        name, framework = system.name, system.fields["framework"]
     # A name that was given says nothing of the software.
-    begun = record.system.fields.get("framework", found.fields["framework"])
-    for was, here in ((run_set.system, system_slug(found)), (begun, found.fields["framework"])):
+    begun = record.system.fields.get("framework", framework)
+    for was, here in ((run_set.system, name), (begun, framework)):
         if was != here:
             raise HarnessError(f"{run_set.folder}: was begun on {was!r}, this is {here!r}. Start a new set here.")
 
 
-def _run(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark, index: int, *, quiet: bool) -> None:
+def given_fields(record: RunSetRecord) -> dict[str, Given]:
+    """Return what was given of a set's submission and system."""
+    return {field: Given(entry.value, entry.source) for field, entry in record.submission.items()}
+
+
+def _run(
+    run_set: RunSet,
+    record: RunSetRecord,
+    benchmark: Benchmark,
+    index: int,
+    interpreter: Interpreter | None,
+    command: str,
+    *,
+    quiet: bool,
+) -> None:
     attempt = run_set.new_attempt(index)
     label = f"run {index + 1} of {record.num_runs}"
     progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
     try:
-        end = launch_job(KIND, make_training_job(run_set, record, index, attempt), record, progress.on_event)
+        job = make_training_job(run_set, record, index, attempt)
+        end = launch_job(KIND, job, record, progress.on_event, interpreter)
     except BaseException as error:
         if not _commit_if_finished(run_set, index, attempt):
             reason = type(error).__name__ if str(error) == "" else str(error)
@@ -191,8 +231,7 @@ def _run(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark, index: int
         record_interrupted(attempt, index=index, reason=reason, exit_code=end.exit_code)
         progress.finish("interrupted")
         raise HarnessError(
-            f"{label} was interrupted: {reason}\n"
-            f"The attempt is kept in {attempt}. Complete the set with: {resume_command(run_set.folder)}",
+            f"{label} was interrupted: {reason}\nThe attempt is kept in {attempt}. Complete the set with: {command}",
             code,
         )
     progress.finish(_describe_end(read_record(attempt / "run.json", RunRecord)))
@@ -229,11 +268,18 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
     }
 
 
-def launch_job(kind: MeasurementKind, job: Job, record: RunSetRecord, on_event: OnEvent) -> WorkerEnd:
-    """Do a job of the set in fresh processes, as many as it has ranks."""
+def launch_job(
+    kind: MeasurementKind,
+    job: Job,
+    record: RunSetRecord,
+    on_event: OnEvent,
+    interpreter: Interpreter | None = None,
+) -> WorkerEnd:
+    """Do a job of the set in fresh processes, as many as it has ranks, of another interpreter where one is given."""
     num_ranks = record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
     path = write_job(kind, job)
-    return launch_worker(path, num_threads=record.num_threads, on_event=on_event, num_ranks=num_ranks)
+    threads = record.num_threads
+    return launch_worker(path, num_threads=threads, on_event=on_event, num_ranks=num_ranks, interpreter=interpreter)
 
 
 def _describe_end(record: RunRecord) -> str:

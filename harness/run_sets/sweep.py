@@ -23,6 +23,7 @@ from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import MeasurementKind, find_kind
 from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
+from harness.run_sets.installation import Installation
 from harness.run_sets.measurement import gather_processes, is_measured, measure_process
 from harness.run_sets.prepare import Prepared, prepare, refuse_impossible, refuse_unprofilable, resolve_for
 from harness.run_sets.profile import PROFILE_FILE, profile_set
@@ -175,8 +176,10 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
                 refuse_other_system(*open_run_set(folder / configuration.folder))
         waiting = [
             (progress, position)
-            for progress, position in _rounds(sweep)
-            if not _is_done(*open_run_set(folder / str(configurations[position].folder)), progress.run_index)
+            for progress, position in take_turns(
+                sweep.num_runs, {i: entry.label for i, entry in enumerate(configurations) if entry.folder is not None}
+            )
+            if not is_done(*open_run_set(folder / str(configurations[position].folder)), progress.run_index)
         ]
         took_s: dict[int, list[float]] = {}
         for number, (progress, position) in enumerate(waiting):
@@ -188,7 +191,7 @@ def complete_sweep(folder: Path, *, quiet: bool = False, on_run: OnRun | None = 
                 on_run(replace(progress, left_s=estimate_left_s(took_s, left)))
             started_s = time.monotonic()
             try:
-                _advance(folder / str(configuration.folder), progress.run_index, quiet=quiet)
+                advance(folder / str(configuration.folder), progress.run_index, quiet=quiet)
                 took_s.setdefault(position, []).append(time.monotonic() - started_s)
             except HarnessError as error:
                 configurations[position] = change(configuration, failure=_failure(error, progress.run_index))
@@ -233,15 +236,13 @@ def _first_line(error: HarnessError) -> str:
     return str(error).partition("\n")[0]
 
 
-def _rounds(sweep: SweepRecord) -> Iterator[tuple[Progress, int]]:
-    """Yield every run of the sweep in the order in which it is made, with its configuration's position."""
-    positions = [position for position, entry in enumerate(sweep.configurations) if entry.folder is not None]
-    total, number = sweep.num_runs * len(positions), 0
-    for run_index in range(sweep.num_runs):
-        for position in positions if run_index % 2 == 0 else reversed(positions):
+def take_turns(num_runs: int, labels: Mapping[int, str]) -> Iterator[tuple[Progress, int]]:
+    """Yield every run in the order in which it is made, with its configuration's position, a key of `labels`."""
+    total, number = num_runs * len(labels), 0
+    for run_index in range(num_runs):
+        for position in list(labels) if run_index % 2 == 0 else reversed(list(labels)):
             number += 1
-            label = sweep.configurations[position].label
-            yield Progress(number=number, total=total, label=label, run_index=run_index), position
+            yield Progress(number=number, total=total, label=labels[position], run_index=run_index), position
 
 
 def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) -> float | None:
@@ -256,20 +257,28 @@ def estimate_left_s(took_s: Mapping[int, Sequence[float]], left: Iterable[int]) 
     return sum(means.get(position, usual) for position in left)
 
 
-def _is_done(run_set: RunSet, record: RunSetRecord, run_index: int | None) -> bool:
+def is_done(run_set: RunSet, record: RunSetRecord, run_index: int | None) -> bool:
+    """Return whether a set has that run, or what its process measured."""
     assert run_index is not None
     if find_kind(record.kind).is_scored:
         return run_set.result(run_index).exists()
     return is_measured(run_set, record, run_index)
 
 
-def _advance(folder: Path, run_index: int | None, *, quiet: bool) -> None:
-    """Make one run of one configuration; what it measured is in the set's own file at once."""
+def advance(
+    folder: Path,
+    run_index: int | None,
+    *,
+    quiet: bool,
+    installation: Installation | None = None,
+    resume: str | None = None,
+) -> None:
+    """Make one run of one configuration; what it measured is in the set's own file at once. As `complete_set`."""
     assert run_index is not None
     run_set, record = open_run_set(folder)
     if find_kind(record.kind).is_scored:
-        complete_set(folder, quiet=quiet, indices=[run_index])
+        complete_set(folder, quiet=quiet, indices=[run_index], installation=installation, resume=resume)
         return
     with locked(run_set):
-        measure_process(run_set, record, run_index)
+        measure_process(run_set, record, run_index, None if installation is None else installation.interpreter)
         gather_processes(run_set, record)

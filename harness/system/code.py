@@ -8,6 +8,7 @@ import hashlib
 import json
 import os
 import sys
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
@@ -71,6 +72,12 @@ def _read_stamp(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         stamp = {}
     return {"commit": stamp.get("commit"), "commit_is_dirty": stamp.get("commit_is_dirty")}
+
+
+def other_path_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return `environ` as another interpreter is started with: it imports what its own environment holds."""
+    variables = {name: value for name, value in environ.items() if name not in ("PYTHONPATH", "PYTHONHOME")}
+    return {**variables, "PYTHONSAFEPATH": "1"}
 
 
 def safe_path_variables() -> dict[str, str]:

@@ -8,6 +8,7 @@ from msgspec import Meta
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
 from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
+from reports.tables.scores import MeasurementDocument, RunDocument
 from rules.checks.verdict import VerdictOutcome
 
 Positive = Annotated[float, Meta(gt=0)] | None
@@ -137,6 +138,18 @@ class ComparisonDocument(Row, kw_only=True, frozen=True):
     """Every comparison; null is not known, and an infinite ratio does not occur."""
 
     schema_version: Literal[1] = 1
+    comparisons: tuple[ComparisonMember, ...]
+
+
+class PairDocument(Row, kw_only=True, frozen=True):
+    """Two sides that were measured in turns and just completed: each by itself, and new against base."""
+
+    schema_version: Literal[1] = 1
+    kind: Literal["pair"] = "pair"
+    folder: str
+    report: Annotated[str, meaning("the page of both")]
+    scores: Annotated[tuple[RunDocument, ...], meaning("base and new, where they are sets of runs")]
+    measurements: Annotated[tuple[MeasurementDocument, ...], meaning("base and new, of another kind of measurement")]
     comparisons: tuple[ComparisonMember, ...]
 
 

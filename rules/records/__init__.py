@@ -12,6 +12,7 @@
 | extra/throughput.json               | ThroughputRecord | throughput     |
 | extra/profile.json                  | ProfileRecord    | profile        |
 | sweep.json                          | SweepRecord      | sweep          |
+| pair.json                           | PairRecord       | pair           |
 | study.json                          | StudyRecord      | study          |
 | systems/<system>.json               | SystemRecord     | system         |
 

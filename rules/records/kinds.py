@@ -6,6 +6,7 @@ from importlib import import_module
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import Record
 from rules.records.measure import Measurement
+from rules.records.pair import PairRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord, SystemChecks
 from rules.records.study import StudyRecord
@@ -35,6 +36,7 @@ RECORDS: Mapping[str, type[Record]] = {
     "run": RunRecord,
     **{kind: record for kind, record in KINDS.items() if kind != "training"},
     "sweep": SweepRecord,
+    "pair": PairRecord,
     "study": StudyRecord,
     "calibration": CalibrationRecord,
     "system": SystemRecord,

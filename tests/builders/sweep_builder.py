@@ -109,7 +109,7 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
         train_samples=data["train_samples"],
         eval_samples=data["eval_samples"],
     )
-    values = {key: value for key, value in spec.items() if key != "kind"}
+    values = {key: value for key, value in spec.items() if key not in ("job_version", "kind")}
     run_spec, clock = TrainingJob(**values, folder=str(folder)), ticking_clock()
     log = RunLogWriter(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})

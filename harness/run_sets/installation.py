@@ -1,0 +1,189 @@
+"""What an installation of dlrmbench is: this process's own, or that of another interpreter, which says it itself.
+
+`run --beside --python` measures with two installations. The parent writes both sets, launches, judges and compares;
+the workers of one side are the other installation's, so code, torch and records of its runs are its own. What both
+must share is little, and each side says which version of it it speaks: the question and the answer here, the job's
+file (`harness.measure.job`), records (`rules.records`) and the log. A dlrmbench without this module is too old.
+
+Started there as `python -P -m harness.run_sets.installation`, with the question as JSON on standard input.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config.catalog import parse_workload
+from harness.foundation.errors import ExitCode, HarnessError, end_process
+from harness.launch.process import Interpreter
+from harness.measure.job import JOB_VERSION, explain_and_end
+from harness.run_sets.prepare import refuse_impossible
+from harness.system.code import code_sha256, other_path_variables
+from harness.system.description import describe_system, system_slug
+from harness.system.software import WORKER_VARIABLES, environment
+from harness.system.submission import Given
+from rules.benchmarks.loader import Benchmark, parse_benchmark
+from rules.records.codec import VERSION, DamageError, Record, Sha256, convert
+from rules.records.run_set import DescribedSystem
+
+_MODULE = "harness.run_sets.installation"
+
+
+class Question(Record, frozen=True, kw_only=True):
+    """What is about to be run: a definition as it was resolved, and what was given of the system."""
+
+    tables: dict[str, Any]
+    definition_path: str
+    submission: dict[str, dict[str, str]]
+
+
+class InstallationRecord(Record, frozen=True, kw_only=True):
+    """The answer: the code, what surrounds it, and what it makes of the definition."""
+
+    harness_version: str
+    code_sha256: Sha256
+    environment: dict[str, Any]
+    system: DescribedSystem
+    variables: dict[str, str]
+    """What its workers have in their environment unless the user's says otherwise."""
+    definition_sha256: Sha256
+    job_version: int
+    record_version: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Installation:
+    """Another installation, which has answered."""
+
+    python: str
+    about: InstallationRecord
+
+    @property
+    def interpreter(self) -> Interpreter:
+        return Interpreter(python=self.python, variables=self.about.variables)
+
+
+def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Given]) -> InstallationRecord:
+    """Describe this process's installation and the system as it finds it."""
+    system = describe_system(given, device=device)
+    return InstallationRecord(
+        harness_version=version("dlrmbench"),
+        code_sha256=code_sha256(),
+        environment=environment(),
+        system=DescribedSystem(
+            name=system_slug(system), fields=dict(system.fields), provenance=dict(system.provenance)
+        ),
+        variables=dict(WORKER_VARIABLES),
+        definition_sha256=benchmark.definition_sha256,
+        job_version=JOB_VERSION,
+        record_version=VERSION,
+    )
+
+
+def find_interpreter(python: Path) -> str:
+    """Return the full path of an interpreter. Raises HarnessError (exit 2) where there is nothing to start.
+
+    A link stays one: an environment's interpreter is known by its place.
+    """
+    found = shutil.which(str(python))
+    if found is None:
+        inside = python / "bin" / "python"
+        hint = f"its interpreter is {inside}" if inside.exists() else "expected the interpreter of an environment"
+        raise HarnessError(
+            f"--python {python}: nothing to start; {hint}. Give it, such as --python OTHER/bin/python."
+        )
+    return str(Path(found).absolute())
+
+
+def ask_installation(
+    python: Path, benchmark: Benchmark, tables: Mapping[str, Any], given: Mapping[str, Given]
+) -> Installation:
+    """Ask the dlrmbench of another interpreter what it is and whether it can run what the definition says.
+
+    Raises HarnessError (exit 2) where it has none, or one of another time that does not understand this one; else
+    with its own words and exit code.
+    """
+    path = find_interpreter(python)
+    submission = {field: asdict(entry) for field, entry in given.items()}
+    question = Question(tables=dict(tables), definition_path=str(benchmark.path), submission=submission)
+    done = subprocess.run(
+        [path, "-P", "-m", _MODULE],
+        input=json.dumps(msgspec.to_builtins(question)),
+        capture_output=True,
+        text=True,
+        env=other_path_variables(os.environ),
+        check=False,
+    )
+    if done.returncode != 0:
+        _refuse(path, done)
+    try:
+        about = convert(json.loads(done.stdout.splitlines()[-1]), InstallationRecord)
+    except (ValueError, IndexError) as error:
+        what = f"{error}" if isinstance(error, DamageError) else "no answer that can be read"
+        raise HarnessError(f"{path}: its dlrmbench is of another version than this one: {what}. {_REMEDY}") from None
+    _refuse_other_versions(path, about)
+    if about.definition_sha256 != benchmark.definition_sha256:
+        raise HarnessError(
+            f"{path}: to its dlrmbench {about.harness_version} the definition of {benchmark.name} has the digest "
+            f"{about.definition_sha256[:12]}, to this one {benchmark.definition_sha256[:12]}: their logs would be of "
+            f"two benchmarks. {_REMEDY}"
+        )
+    return Installation(python=path, about=about)
+
+
+_REMEDY = "Install a version there that is nearer to this one."
+
+
+def _refuse_other_versions(path: str, about: InstallationRecord) -> None:
+    for what, theirs, here, is_read in (
+        ("does jobs of version", about.job_version, JOB_VERSION, about.job_version == JOB_VERSION),
+        ("writes records of version", about.record_version, VERSION, about.record_version <= VERSION),
+    ):
+        if not is_read:
+            remedy = "Run the newer of the two, and give it the older one as --python." if theirs > here else _REMEDY
+            raise HarnessError(
+                f"{path}: its dlrmbench {about.harness_version} {what} {theirs}, this one understands {here}. "
+                f"{remedy}"
+            )
+
+
+def _refuse(path: str, done: "subprocess.CompletedProcess[str]") -> None:
+    """Raise HarnessError with why there was no answer."""
+    words = done.stderr.strip().splitlines()
+    last = words[-1] if words else f"it ended with {done.returncode} and no word"
+    if "No module named 'harness'" in last:
+        raise HarnessError(f"{path}: has no dlrmbench. Install there the version that is to run SET's configuration.")
+    if "No module named harness." in last or "No module named 'harness." in last:
+        raise HarnessError(
+            f"{path}: its dlrmbench is too old to be driven by this one: it has no {_MODULE}. Install a later "
+            "version there, or measure each with its own 'dlrmbench run' and compare the two sets."
+        )
+    code = ExitCode(done.returncode) if done.returncode in set(ExitCode) - {1} else ExitCode.USAGE
+    raise HarnessError(f"{path}: its dlrmbench cannot run this: {last}", code)
+
+
+def answer(text: str) -> str:
+    """Answer a question. Raises as resolving a configuration does, where it cannot be run here."""
+    question = convert(json.loads(text), Question)
+    benchmark = parse_benchmark(question.tables, Path(question.definition_path))
+    workload = parse_workload(benchmark, benchmark.sections)
+    refuse_impossible(workload)
+    given = {field: Given(**entry) for field, entry in question.submission.items()}
+    return json.dumps(msgspec.to_builtins(describe_here(benchmark, workload.runtime.device, given)))
+
+
+def main() -> int:
+    """Answer the question on standard input in one line; its exit code says why it cannot."""
+    return explain_and_end(lambda: sys.stdout.write(answer(sys.stdin.read()) + "\n"))
+
+
+if __name__ == "__main__":
+    end_process(main())
