@@ -21,17 +21,18 @@ set -e
 mkdir -p "$3/bin"
 printf '#!/bin/bash\\necho "$(basename "$(dirname "$(dirname "$0")")") $*" >>"$NOTES"\\n' >"$3/bin/pip"
 printf '#!/bin/bash\\nexec "$REAL_PYTHON" "$STAND_IN" "$0" "$@"\\n' >"$3/bin/dlrmbench"
-chmod +x "$3/bin/pip" "$3/bin/dlrmbench"
+printf '#!/bin/bash\\necho "asked $0" >>"$NOTES"\\nexec "$REAL_PYTHON" "$@"\\n' >"$3/bin/python"
+chmod +x "$3/bin/pip" "$3/bin/dlrmbench" "$3/bin/python"
 """
 _DLRMBENCH = """
 import os, sys
 sys.path[:0] = [{root!r}, {builders!r}]
 import pytest, sweep_builder
 from harness.cli import main
-factor = float(os.environ["SLOWER"]) if "/new/" in sys.argv[1] else 1.0
 answer = sweep_builder.throughput_answer
 def slowed(spec, number):
     content = answer(spec, number)
+    factor = float(os.environ["SLOWER"]) if "/new/" in spec["definition_path"] else 1.0
     for process in content["processes"]:
         process["duration_s"] *= factor
         process["samples_per_s"] /= factor
@@ -114,7 +115,10 @@ def test_a_slower_commit_fails_the_job_and_both_are_installed_apart(line: str, j
     assert summary.read_text() == (made / "summary.md").read_text()
     assert summary.read_text().count("1.20x slower") == 2 and "| throughput |" in summary.read_text()
     assert (made / "report.html").is_file()
-    installed = [words.split() for words in (tmp_path / "notes").read_text().splitlines()]
+    notes = [words.split() for words in (tmp_path / "notes").read_text().splitlines()]
+    asked = [words[1].split("/")[-3] for words in notes if words[0] == "asked"]
+    assert asked and set(asked) == {"base"}, "the base side is the other environment's, and the new one this one's"
+    installed = [words for words in notes if words[0] != "asked"]
     assert [(words[0], words[-1].rpartition("/")[2]) for words in installed if "torch" not in words] == [
         ("base", "source"),
         ("new", "checkout"),
@@ -126,7 +130,7 @@ def test_a_slower_commit_fails_the_job_and_both_are_installed_apart(line: str, j
 def test_a_commit_that_is_as_fast_passes(job: Job, tmp_path: Path) -> None:
     done = job(shell_lines()[0], slower=1.001)
     assert done.returncode == 0, done.stderr
-    assert "### 01-global_batch_size-512" in done.stdout and "REGRESSION" not in done.stdout
+    assert "### global_batch_size-512" in done.stdout and "REGRESSION" not in done.stdout
 
 
 def test_a_base_that_is_no_commit_is_an_error_and_nothing_is_measured(job: Job, tmp_path: Path) -> None:

@@ -94,7 +94,8 @@ def names_to_give(results: Path) -> list[str]:
 def names_of(folder: Path) -> tuple[str, ...]:
     """What --name gave, to the set or to the benchmark that --set made; a digest stands where no label was given.
 
-    A set's label is its folder's name without its benchmark and moment; a sweep's or a pair's is without what its maker added.
+    A set's label is its folder's name without its benchmark and moment; that of a sweep or a pair is without what its
+    maker added.
     """
     if (match := _MOMENT.search(folder.name)) is None:
         return ()

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from types import ModuleType
 from typing import Any
 
-from rules.checks.result_set import convergence, data, files, logs, power, records, seeds, system_desc, times
+from rules.checks.result_set import convergence, data, files, logs, pair, power, records, seeds, system_desc, times
 from rules.checks.rule import Rule
 from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
@@ -24,7 +24,7 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
         seeds.one_seed,
     ),
     "set": (
-        *_rules_of(logs, files, records, data, times),
+        *_rules_of(logs, files, records, data, times, pair),
         seeds.seeds_differ,
         *_rules_of(system_desc, power, convergence),
     ),

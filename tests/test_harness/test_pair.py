@@ -70,12 +70,14 @@ def test_a_slower_installation_is_found_in_turns_and_named_by_its_digest(
 
 
 def test_a_run_of_another_installation_is_judged_and_scored_by_this_one(
-    dlrmbench: Command, slower: Path, data_root: Path, tmp_path: Path
+    dlrmbench: Command, slower: Path, tmp_path: Path
 ) -> None:
     """Killed in the first run of the new side, then resumed with its interpreter, given again and unchanged."""
-    options = ("--data", data_root, "-o", tmp_path / "results", "-q")
-    target = ("--name", "quick", "--set", "quality.target=0.52", "--threads", 1)
-    assert dlrmbench("run", "dlrm_tiny", "-n", 1, *target, *options).returncode == 0
+    options = ("--data", tmp_path / "data", "-o", tmp_path / "results", "-q")
+    sizes = {"data.train_samples": 8192, "data.eval_samples": 512, "quality.target": 0.4}
+    quick = [word for key, value in sizes.items() for word in ("--set", f"{key}={value}")]
+    done = dlrmbench("run", "dlrm_tiny", "-n", 1, "--name", "quick", *quick, "--threads", 1, *options)
+    assert done.returncode == 0, done.stderr
     words = ["run", "--beside", "latest", "--python", slower, "-n", 1, *options]
     command = [sys.executable, "-m", "harness", *map(str, words)]
     killed = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, start_new_session=True)

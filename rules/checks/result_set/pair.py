@@ -1,0 +1,98 @@
+"""A set that is one side of a pair: whether its runs and the other side's took turns, as pair.json says."""
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from rules.checks.result_set.records import damage_problem
+from rules.checks.rule import Problem, rule
+from rules.checks.subject import SetSubject
+from rules.errors import InputError
+from rules.logs import keys
+from rules.logs.log import RunLog, read_log
+from rules.logs.text import plural
+from rules.records.codec import Damage, decode
+from rules.records.pair import SIDES, PairRecord
+from rules.tree.result_set import leads_out
+
+PAIR_FILE = "pair.json"
+_RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
+_MAX_RUNS = 1000
+"""Of the other side, which are read: more than anybody makes."""
+Span = tuple[float, float, str, int]
+"""Begin and end in milliseconds since 1970, the side, the number of the run."""
+
+
+def _side(subject: SetSubject) -> Path | None:
+    """The folder of a side of a pair; None for any other set."""
+    root = subject.result_set.root.absolute() if subject.result_set.root is not None else None
+    is_side = root is not None and root.name in SIDES and (root.parent / PAIR_FILE).exists()
+    return root if is_side else None
+
+
+def _of_a_pair(subject: SetSubject) -> str | None:
+    return None if _side(subject) is not None else "not a side of a pair that was measured in turns"
+
+
+@rule(
+    "RS120",
+    "the runs of a pair took turns",
+    source="none: this harness writes pair.json beside two sets of 'run --beside', whose runs it makes in turns",
+    remedy="Compare them as two sets measured one after the other, or make a new pair with 'dlrmbench run --beside'.",
+    severity="warning",
+    applies=_of_a_pair,
+)
+def runs_took_turns(subject: SetSubject) -> Iterator[Problem]:
+    """Where pair.json says that two sets were measured in turns, run k of one and run k of the other follow one
+    another by their logs' stamps: no other run of the pair begins between them, and neither begins before the other
+    has ended. Comparisons go by the stamps alone, whatever pair.json says."""
+    root = _side(subject)
+    assert root is not None
+    place = root.parent / PAIR_FILE
+    record = decode(place, PairRecord)
+    if isinstance(record, Damage):
+        yield damage_problem(record, "warning")
+        return
+    other = SIDES[1 - SIDES.index(root.name)]
+    spans = sorted([*_spans(subject.logs, root.name), *_spans(_logs_of(root.parent / other), other)])
+    both = {number for *_, side, number in spans if side == other}
+    own = [number for *_, side, number in spans if side == root.name]
+    if not both:
+        yield Problem(
+            "the other side of the pair has no run",
+            place,
+            found=f"no log in {other}/",
+            expected="a run beside each run",
+        )
+        return
+    apart = [number for number in own if number in both and not _follow(spans, number)]
+    if apart:
+        yield Problem(
+            "the runs of the pair did not take turns",
+            root / "extra",
+            found=f"{len(apart)} of {plural(len(own), 'run')} made apart from {other}/'s, the first is {apart[0]}",
+            expected="run k of both sides one after the other",
+        )
+
+
+def _follow(spans: list[Span], number: int) -> bool:
+    """Whether the two runs of that number are neighbours in time, and do not overlap."""
+    first, second, *more = [position for position, span in enumerate(spans) if span[3] == number]
+    return not more and second == first + 1 and spans[first][1] <= spans[second][0]
+
+
+def _spans(logs: tuple[RunLog, ...], side: str) -> Iterator[Span]:
+    for log in logs:
+        start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
+        match = _RESULT.match(Path(log.path).name)
+        if match is not None and start is not None and stop is not None:
+            yield start.time_ms, stop.time_ms, side, int(match[1])
+
+
+def _logs_of(folder: Path) -> tuple[RunLog, ...]:
+    """The logs of the other side; what leads out of it is not followed."""
+    try:
+        paths = sorted(folder.glob("results/*/*/result_*.txt"))[:_MAX_RUNS]
+        return tuple(read_log(path) for path in paths if path.is_file() and not leads_out(path, folder))
+    except (OSError, InputError):
+        return ()
