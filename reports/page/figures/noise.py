@@ -92,8 +92,8 @@ def measured_assumptions(measured: MeasuredSet) -> str:
     is_ratio = factor.is_ratio
     least = percent(factor.min_effect, 0) if is_ratio else f"{factor.min_effect:g}"
     found = (
-        f"The smallest difference is the true one that has a verdict in 80 % of cases (95 %, one test); none below "
-        f"{least} has. {_statistics(number, 'processes')}"
+        f"The smallest difference is the true one that gets a verdict in 80 % of cases, by one test at 95 %; none "
+        f"below {least} gets one. {_statistics(number, 'processes')}"
     )
     if is_ratio:
         return f"{found} {_LATER} In turns: the processes take turns, as in a sweep, so that drift meets both alike."

@@ -1,6 +1,7 @@
 """Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from reports.comparison.comparison import compare_sides
@@ -74,6 +75,13 @@ def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredS
     ]
 
 
+def _page_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet], Cell]]]:
+    """As `measured_columns`, with the interval below its mean, so that the table is narrower."""
+    (mean, show), (_, between), *others = measured_columns(measure)
+    both = numeric(mean.name, f"{mean.help}, 95 % interval")
+    return [(both, lambda found: replace(show(found), sub=between(found).text)), *others]
+
+
 def measured_ends(measured: MeasuredSet | None) -> tuple[float, float] | None:
     """The ends of the mean's interval."""
     bounds = mean_interval(measured.values) if measured else None
@@ -117,16 +125,16 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
-    comparisons, shown = _compare(measured), _THROUGHPUT_COLUMNS if is_throughput else measured_columns(measure)
+    comparisons, shown = _compare(measured), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
         (
             (Column(name="Measurement", help="benchmark, system"), _name_cell),
             ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
-            *shown[:2],
+            *shown[:1],
             (numeric("Smallest difference", smallest), _smallest_cell),
-            *shown[2:],
+            *shown[1:],
         ),
         id_=f"{kind}-table",
         caption=f"{what}, over the processes of each measurement",
