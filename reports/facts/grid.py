@@ -1,11 +1,13 @@
 """The grid that a run's values are on, as fractions of the values: what comparisons and intervals take for it.
 
 A run ends at an evaluation, so its time and samples are on the grid of the evaluations; the rest is on the clock's.
+The samples of a smoothed curve are on none.
 """
 
 import math
 from collections.abc import Callable, Iterable, Sequence
 
+from reports.statistics.crossing import smoothed_crossing
 from rules.scoring.results import Evaluation, RunResult
 
 _CLOCK_STEP_S = 1e-3
@@ -32,6 +34,18 @@ def mean_step(step: Callable[[RunResult], float], runs: Iterable[RunResult]) -> 
     """Return the mean of the runs' steps; 0 without runs."""
     steps = [step(run) for run in runs]
     return math.fsum(steps) / len(steps) if steps else 0.0
+
+
+def smoothed_samples(run: RunResult) -> float | None:
+    """Return the samples to converge by a line through the last evaluations: labelled, never scored.
+
+    None of a run that did not converge, and where `smoothed_crossing` has none.
+    """
+    trained = [_trained(evaluation, run.train_samples) for evaluation in run.evaluations]
+    samples = [value for value in trained if value is not None]
+    if not run.converged or run.quality_target is None or len(samples) < len(trained):
+        return None
+    return smoothed_crossing(samples, [evaluation.quality for evaluation in run.evaluations], run.quality_target)
 
 
 def _trained(evaluation: Evaluation, train_samples: int | None) -> float | None:

@@ -36,6 +36,7 @@ SamplesPerSecond = Annotated[float, _unit("samples/s", ge=0)] | None
 Epochs = Annotated[float, _unit("epochs", ge=0)] | None
 Epoch = Annotated[float, _unit("epochs")] | None
 Samples = Annotated[int, _unit("samples", **_WORD)] | None
+SmoothedSamples = Annotated[float, _unit("samples", ge=0)] | None
 TrainedSamples = Annotated[int, _unit("samples", ge=0, le=2**63 - 1)] | None
 
 
@@ -83,6 +84,9 @@ class RunRow(Row, kw_only=True, frozen=True):
     train_samples: Annotated[Samples, meaning("samples in the training data")] = None
     eval_samples: Annotated[Samples, meaning("samples in the evaluation data")] = None
     energy_j: Annotated[Joules, meaning("energy of the timed part, as far as it was measured")] = None
+    samples_to_converge_smoothed: Annotated[
+        SmoothedSamples, meaning("where a line through the last evaluations meets the target; not scored")
+    ] = None
 
 
 class SetRow(Row, kw_only=True, frozen=True):

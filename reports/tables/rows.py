@@ -7,6 +7,7 @@ import msgspec
 
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
+from reports.facts.grid import smoothed_samples
 from reports.tables.columns import shared_members
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, RunRow, SetMember, SetRow
 from rules.records.run import RunRecord
@@ -77,6 +78,7 @@ def _run(facts: SetFacts, run: RunFacts) -> RunMember:
         # A difference of stamps in ms: below a nanosecond there is only what subtracting floats leaves.
         "overhead_s": None if result.overhead_s is None else round(result.overhead_s, 9),
         "num_evaluations": len(result.evaluations),
+        "samples_to_converge_smoothed": smoothed_samples(result),
     }
     lists = {
         name: tuple(getattr(evaluation, name) for evaluation in result.evaluations)

@@ -70,6 +70,9 @@ class ScoreRecord(Row, kw_only=True, frozen=True):
     no_interval_reason: Text
     dropped: tuple[str, ...]
     samples_to_converge: FactorMean | None
+    samples_to_converge_smoothed: Annotated[
+        FactorMean | None, meaning("where a line through the last evaluations meets the target; not scored")
+    ]
     throughput_samples_per_s: FactorMean | None
     overhead_s: FactorMean | None
     overhead_ratio: Annotated[FactorMean | None, meaning("time to train over training time")]

@@ -8,6 +8,7 @@ from pathlib import Path
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
+from reports.facts.grid import smoothed_samples
 from reports.facts.noise import Noise, Smallest
 from reports.facts.records import read_run_set
 from reports.page.figures.cost import cost_text, cost_to_train
@@ -75,6 +76,7 @@ def describe_score(
         no_interval_reason=None if bounds is not None else _why_no_interval(result, len(times_s)),
         dropped=tuple(_name(result.runs[index]) for index in result.dropped),
         samples_to_converge=_summary([run.samples_to_converge for run in converged]),
+        samples_to_converge_smoothed=_smoothed(converged),
         throughput_samples_per_s=_summary([run.throughput_samples_per_s for run in converged]),
         overhead_s=_summary([run.overhead_s for run in converged]),
         overhead_ratio=_summary([overhead_ratio(run) for run in converged]),
@@ -125,6 +127,12 @@ def _standing(result_set: ResultSet, result: BenchmarkResult) -> str | None:
 
 def _name(run: RunResult) -> str:
     return printable(run.path.replace("\\", "/").rsplit("/", 1)[-1])
+
+
+def _smoothed(converged: Sequence[RunResult]) -> FactorMean | None:
+    """None where a run has no smoothed crossing: a mean of the others would be one of chosen runs."""
+    values = [smoothed_samples(run) for run in converged]
+    return None if None in values else _summary(values)
 
 
 def _summary(values: Sequence[float | int | None]) -> FactorMean | None:
@@ -262,6 +270,7 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
     ("Olympic mean", _olympic_mean),
     ("interval", _bounds),
     ("samples to converge", _mean("samples_to_converge", count)),
+    ("smoothed, not scored", _mean("samples_to_converge_smoothed", count)),
     ("throughput", _mean("throughput_samples_per_s", throughput_text)),
     ("evaluation, overhead", _overhead),
     ("smallest difference", _smallest),
@@ -271,7 +280,8 @@ _SHOWN: tuple[tuple[str, Callable[[ScoreRecord], str]], ...] = (
 _COLUMNS = (
     "path", "benchmark", "round", "standing", "verdict", "num_runs", "num_runs_required", "num_converged", "score_s",
     "olympic_mean_s", "interval_low_s", "interval_high_s", "samples_to_converge", "throughput_samples_per_s",
-    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train"
+    "overhead_ratio", "rcp_outcome", "rcp_factor", "no_score_reason", "price_per_hour", "cost_to_train",
+    "samples_to_converge_smoothed",
 )  # fmt: skip
 
 

@@ -44,11 +44,12 @@ def test_csv_is_exactly_this(pair: Path) -> None:
         "configuration,benchmark,benchmark_version,division,run,attempt,status,counted,reason,seed,started_ms,"
         "time_to_train_s,train_s,eval_s,overhead_s,init_s,samples_to_converge,epochs_to_converge,"
         "throughput_samples_per_s,final_quality,quality_target,num_evaluations,global_batch_size,learning_rate,"
-        "peak_rss_bytes,peak_device_bytes,log_sha256,path,organization,platform,train_samples,eval_samples,energy_j\n"
+        "peak_rss_bytes,peak_device_bytes,log_sha256,path,organization,platform,train_samples,eval_samples,energy_j,"
+        "samples_to_converge_smoothed\n"
         "mine,pinned,1,closed,0,,success,no score,,10,1790000102520,5.531,5.0,0.51,0.531,2.019,50000,0.5,10000.0,"
-        f"0.7505,0.75,10,500,0.1,,,{first},mine/results/box/pinned/result_0.txt,Example,1x Example,100000,1000,\n"
+        f"0.7505,0.75,10,500,0.1,,,{first},mine/results/box/pinned/result_0.txt,Example,1x Example,100000,1000,,\n"
         "mine,pinned,1,closed,1,,success,no score,,12,1790000122520,6.637,6.0,0.612,0.637,2.019,60000,0.6,10000.0,"
-        f"0.7505,0.75,12,500,0.1,,,{second},mine/results/box/pinned/result_1.txt,Example,1x Example,100000,1000,\n"
+        f"0.7505,0.75,12,500,0.1,,,{second},mine/results/box/pinned/result_1.txt,Example,1x Example,100000,1000,,\n"
     )
 
 

@@ -52,7 +52,8 @@ DTYPES: dict[str, dict[str, str]] = {
         "Int64": "benchmark_version attempt seed started_ms samples_to_converge num_evaluations global_batch_size "
         "train_samples eval_samples",
         "float64": "time_to_train_s train_s eval_s overhead_s init_s epochs_to_converge throughput_samples_per_s "
-        "final_quality quality_target learning_rate peak_rss_bytes peak_device_bytes energy_j",
+        "final_quality quality_target learning_rate peak_rss_bytes peak_device_bytes energy_j "
+        "samples_to_converge_smoothed",
     },
     "evaluations": {
         "string": "configuration run path",

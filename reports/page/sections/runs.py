@@ -10,6 +10,7 @@ from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Tab
 from reports.document.page import PageSection
 from reports.facts.energy import measured_j
 from reports.facts.facts import RunFacts, SetFacts
+from reports.facts.grid import smoothed_samples
 from reports.facts.records import Attempt
 from reports.page.figures.cost import energy_text
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
@@ -151,6 +152,7 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
         (numeric("Device memory", memory.name), "peak_device_bytes"),
     )
     lines = [line for facts in sets for line in _lines(facts)]
+    has_smoothed = any(smoothed_samples(run.result) is not None for run in runs)
     return table_of(
         lines,
         (
@@ -162,6 +164,10 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
                 _of_run(lambda run: Cell(text=unit.number(run.time_s), sub=_stopped(run, unit))),
             ),
             (numeric("Epochs"), _of_run(lambda run: epochs(run.result.epochs_to_converge))),
+            (
+                numeric("Samples", "smoothed; not scored") if has_smoothed else None,
+                _of_run(lambda run: count(smoothed_samples(run.result))),
+            ),
             (numeric("Final AUC"), _of_run(lambda run: quality(run.result.final_quality))),
             (numeric("Samples/s"), _of_run(lambda run: throughput(run.result.throughput_samples_per_s))),
             (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.result.eval_s))),
