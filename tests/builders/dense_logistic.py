@@ -131,7 +131,7 @@ def write_definition(folder: Path, *, target: float = 0.6) -> Path:
     tables["model"] = {"has_bias": True}
     tables["data"] |= {"name": "dense_clicks", "num_embeddings": [10, 10], **sizes}
     without_ids = {"effect_scale": 0, "interaction_scale": 0, "num_interactions": 1}
-    tables["data"]["parameters"] |= {"dense_scale": 2, **without_ids}
+    tables["data"]["parameters"] = {"zipf_exponent": 1.25, "bias": -1.2, "dense_scale": 2, **without_ids}
     del tables["data"]["sha256"]
     tables["runtime"] = {"implementation": "plain", "threads": 1}
     path = folder / "logistic_tiny.toml"

@@ -18,6 +18,7 @@ from harness.cli import cli
 from harness.foundation.errors import HarnessError
 from harness.run_sets.runner import complete_set
 from reference_models.process.errors import ConfigError
+from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError, InputError
 
 README = Path(__file__).parents[2] / "reports" / "README.md"
@@ -34,7 +35,7 @@ def workers(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> FastWorkers:
 
 
 class _Split:
-    num_samples = 327680
+    num_samples = load_benchmark("dlrm_tiny").data_samples("train_samples")
 
 
 class _Opened:
