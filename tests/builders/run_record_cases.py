@@ -45,9 +45,11 @@ def record_of(records: list[Record], index: int, log: bytes) -> dict[str, Any]:
     )
 
 
-def write_recorded(root: Path, change: Change = lambda records: records, **changes: Any) -> Path:
+def write_recorded(
+    root: Path, change: Change = lambda records: records, *, runs: list[list[Record]] | None = None, **changes: Any
+) -> Path:
     """A set with records; one log is then changed, and fields of its record."""
-    runs = make_runs(TINY)
+    runs = make_runs(TINY) if runs is None else runs
     folder = write_set(root, TINY, runs)
     for index, records in enumerate(runs):
         attempt = root / "extra" / f"run_{index}" / "attempt_1"
