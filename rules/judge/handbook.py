@@ -53,6 +53,36 @@ MLPerf's benchmarks that recommend nothing, known by their logs or else by the d
 | 3 | at least one verdict is INVALID, or has a warning under `--fail-on warning`. An empty log is INVALID |
 | 8 | a path is missing or cannot be read, or nothing in it is ours to judge: NOT JUDGED |
 
+## What a verdict proves
+
+Logs alone prove that they agree with the rules and with themselves; anyone can write such logs. A set of this harness
+with its `extra/` shows besides
+
+- that each log has the bytes that its run closed (RS116), and that no run that finished is missing (RS117);
+- that the files of the dataset, as the run had them open, held the bytes that the definition pins, and were not
+  changed meanwhile (RS118): they are hashed after `run_stop`, by the process that read them and through the same
+  descriptors, of every run and on every machine, 16 MB in some 0.04 s. The run's clock sees a look at each file's
+  times. Where a process was killed before it had hashed them, a warning says that nothing is known of them;
+- of an own benchmark in Closed, at batch sizes with reference points, that it converged no faster than luck allows
+  (RC101).
+
+Nothing is signed, for there is no secret that the maker of a set does not have. VALID is therefore also a set
+
+- whose logs and records were written together, with care, or by a changed harness: the digest of the code that ran is
+  in each record, for whoever compares it with that of the release;
+- of an implementation of one's own that reads other data, or carries weights from run to run, and converges
+  plausibly. Its digest is in the configuration;
+- whose data was changed and set back by whoever may set the system's clock, write to the disk below the file system,
+  or hold the file mapped for writing on a tmpfs, where ctime stays; or between the blocks of a dataset of more than
+  16 GiB.
+
+Whoever must rely on a result asks for the set with its `extra/` and makes one of its runs again: on the same software
+and kind of system, a run of the same seed and number of threads evaluates to the same qualities.
+
+The official checkers run confined: their process may change and read only its folder and Python's own, start nothing,
+connect to nothing and import nothing more, within limits of time and memory. That is no sandbox against code made to
+break out of Python.
+
 ## Families
 
 | letters | family | judged at | rules | official checkers that look at it |
