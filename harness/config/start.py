@@ -82,7 +82,7 @@ def render_definition(tables: Mapping[str, Any]) -> str:
 def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -> str:
     lines = [f"[{section}]"]
     if section in _RULES:
-        return "\n".join([f"# {_RULES[section]}", *lines, tomli_w.dumps(dict(table))])
+        return "\n".join([f"# {_RULES[section]}", *lines, *(_rule(*item) for item in table.items()), ""])
     keys = {key.name: key for key in list_keys(_record_of(section, tables))}
     for name, value in table.items():
         if not isinstance(value, Mapping):
@@ -91,6 +91,19 @@ def _render(section: str, table: Mapping[str, Any], tables: Mapping[str, Any]) -
         if key.name not in table and key.default is not None and not key.allowed.startswith("a table"):
             lines += [*_comment(key), f"# {key.name} = {key.default}".rstrip()]
     return "\n".join([*lines, ""])
+
+
+def _rule(name: str, value: Any) -> str:
+    """Write what a division allows on one line: a table in a table would begin a section."""
+    if not isinstance(value, Mapping):
+        return f"{name} = {_inline(value)}"
+    return f"{name} = {{ {', '.join(f'{key} = {_inline(entry)}' for key, entry in value.items())} }}"
+
+
+def _inline(value: Any) -> str:
+    if isinstance(value, list):
+        return f"[{', '.join(map(_inline, value))}]"
+    return tomli_w.dumps({"value": value}).partition(" = ")[2].rstrip()
 
 
 def _assign(name: str, value: Any) -> str:

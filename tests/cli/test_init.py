@@ -6,6 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+import tomli_w
 from click.testing import CliRunner
 
 from harness.cli import cli
@@ -31,6 +32,19 @@ def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
         assert made[section] == base[section], section
     assert (made["benchmark"]["name"], made["benchmark"]["status"]) == ("mine", "own")
     assert load_entry(path).workload.data.kind == kind
+
+
+def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: Path) -> None:
+    tables = read_toml(load_benchmark("dlrm_tiny").path)
+    tables["benchmark"]["name"] = "like"
+    tables["closed"] |= {
+        "precision": {"one_of": ["fp32", 'a "b"']}, "opt_base_learning_rate": {"min": 1e-9, "max": 0.5},
+        "opt_sparse_base_learning_rate": {"same_as": "opt_base_learning_rate"}, "is_so": True,
+    }  # fmt: skip
+    (tmp_path / "like.toml").write_text(tomli_w.dumps(tables))
+    code, _, err = command("init", tmp_path / "mine.toml", "--like", tmp_path / "like.toml")
+    assert code == 0, err
+    assert read_toml(tmp_path / "mine.toml")["closed"] == tables["closed"]
 
 
 @pytest.mark.parametrize("kind", LIKE)
