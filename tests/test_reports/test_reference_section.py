@@ -8,6 +8,7 @@ from log_builder import make_runs, write_set
 from reports.document.blocks import Chart
 from reports.facts.facts import gather
 from reports.page.sections.reference import reference_section
+from reports.page.sections.verdict import verdict_table
 from reports.views.score import describe_score
 from rules.benchmarks.loader import load_benchmark
 from rules.scoring.good_sets import failing_words
@@ -39,6 +40,9 @@ def test_an_own_benchmarks_test_says_how_many_good_sets_it_fails(num_evals: int,
     words = failing_words(convergence.failing_share)
     (chart,) = (block for block in reference_section([facts], "g").blocks if isinstance(block, Chart))
     assert words in chart.lead
+    table = verdict_table([facts], "v")
+    place = [column.name for column in table.columns].index("RCP")
+    assert (table.rows[0][place].text, table.rows[0][place].sub) == (convergence.status, words)
     assert {row[3].sub for row in chart.table.rows if row[-1].text == "reference"} >= {words}
     reason = describe_score(facts.result_set, facts.result).rcp_reason
     assert reason is not None and reason.endswith(f"; {words}")

@@ -35,6 +35,7 @@ from reports.text.formatting import (
     throughput,
 )
 from rules.checks.rule import SEVERITIES
+from rules.scoring.good_sets import failing_words
 
 _ICONS = {"valid": "✓", "invalid": "✕", "incomplete": "◐"}
 _ORDERS: dict[Order, str] = {
@@ -210,7 +211,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
             ),
             (numeric("Final AUC", "mean"), lambda entry: quality(entry[1].final_quality)),
             (numeric("Runs", "converged / needed"), lambda entry: _runs_cell(entry[1])),
-            ("RCP", lambda entry: Cell(text=outcome_words(entry[0]), sub=_factor(entry[0]))),
+            ("RCP", lambda entry: _rcp_cell(entry[0])),
             (
                 numeric("Batch size", "samples, learning rate"),
                 lambda entry: Cell(text=count(entry[1].global_batch_size), sub=_rate(entry[1].learning_rate)),
@@ -250,6 +251,13 @@ def _mean_cell(facts: SetFacts, unit: TimeUnit) -> Cell:
 def _bounds(facts: SetFacts, unit: TimeUnit) -> str:
     """The interval beside the score, both ends in one line."""
     return bounds_text(facts.interval, unit.number, "").replace(" ", "\u00a0")
+
+
+def _rcp_cell(facts: SetFacts) -> Cell:
+    """The outcome of the test; below it the factor, or of an own benchmark how many good sets it fails."""
+    convergence = facts.result.convergence
+    share = convergence.failing_share if convergence is not None else None
+    return Cell(text=outcome_words(facts), sub=_factor(facts) if share is None else failing_words(share))
 
 
 def _factor(facts: SetFacts) -> str:
