@@ -139,7 +139,7 @@ def _choose_ruleset(
     elif round_name is not None and round_name == result_set.round:
         source = f"from the {result_set.round_source}'s name"
     elif benchmark is None:
-        source = "the benchmark is not defined here"
+        source = "the benchmark, or its version, is not defined here"
     elif round_name is not None:
         source = f"the last round of {benchmark.name}"
     else:

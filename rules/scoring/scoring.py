@@ -4,7 +4,7 @@ import math
 import re
 from collections.abc import Sequence
 
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, list_versions, shipped_versions
 from rules.logs import keys
 from rules.logs.log import as_number
 from rules.logs.text import plural, printable
@@ -71,11 +71,16 @@ def _time_s(run: RunResult) -> float:
 def _why_no_score(runs: Sequence[RunResult], scored: Sequence[RunResult], benchmark: Benchmark | None) -> str | None:
     if benchmark is None:
         named = next((run.benchmark for run in runs if run.benchmark), None)
+        if named is not None and shipped_versions(named):
+            return f"its version of {named} is not known here; known: {list_versions(named)}. Update dlrmbench"
         what = f"benchmark {printable(named)!r} is not" if named else "the logs name no benchmark that is"
         return f"{what} defined here; give --benchmark FILE.toml"
     others = sorted({run.benchmark for run in runs if run.benchmark} - {benchmark.name})
     if others:
         return f"the set mixes benchmarks: {benchmark.name} and {', '.join(others)}"
+    versions = sorted({run.benchmark_version for run in runs if run.benchmark_version is not None})
+    if len(versions) > 1:
+        return f"the set mixes versions of {benchmark.name}: {' and '.join(map(str, versions))}"
     needed, drop = benchmark.score.num_runs, benchmark.score.drop
     if len(runs) < needed:
         return f"incomplete: {len(runs)} of {plural(needed, 'run')}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from log_builder import write_set
+from log_builder import make_runs, write_set
 from sweep_builder import FastWorkers
 from version_builder import next_version
 
@@ -121,8 +121,18 @@ def test_a_version_that_is_not_known_says_so(command: CLI, tmp_path: Path) -> No
     assert (code, finding["found"]) == (3, str(current.version))
     assert finding["message"] == "this version of dlrm_tiny is not known here"
     assert str(current.version - 1) in finding["expected"] and "Update dlrmbench" in finding["remedy"]
-    code, _, _ = command("score", tmp_path / "set", "--require-score")
-    assert code == 7
+    code, out, _ = command("score", tmp_path / "set", "--require-score")
+    assert code == 7 and "its version of dlrm_tiny is not known here" in " ".join(out.split())
+    assert command("report", tmp_path / "set", "-o", tmp_path / "page.html", "--no-second-opinion")[0] == 0
+
+
+def test_a_set_of_logs_of_two_versions_has_no_score(command: CLI, versions: Versions, tmp_path: Path) -> None:
+    older, current = versions
+    runs = [*make_runs(older)[:3], *make_runs(current)[3:]]
+    write_set(tmp_path / "set", older, runs)
+    (score,) = json.loads(command("score", tmp_path / "set", "--format", "json")[1])["scores"]
+    assert score["no_score_reason"] == f"the set mixes versions of dlrm_tiny: {older.version} and {current.version}"
+    assert command("check", tmp_path / "set", "--no-second-opinion")[0] == 3
 
 
 def test_older_versions_are_shown_and_listed_by_their_names(command: CLI, versions: Versions) -> None:
