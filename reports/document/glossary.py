@@ -16,6 +16,8 @@ _TERMS = {
     "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
     "Quality": "ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
+    "Smoothed samples": "Samples to converge by a line through the last evaluations: on no grid, with less luck, "
+    "not scored.",
     "Throughput": "Samples trained until the target, divided by the time spent training, evaluations left out.",
     "Overhead": "Time to train minus training time: evaluations, and what lies between the blocks.",
     "CV": "Coefficient of variation over runs: standard deviation divided by mean.",

@@ -26,6 +26,7 @@ from reports.statistics.ratios import Floats
 SIZES = [pytest.param(4_000, id="short"), pytest.param(20_000, id="long", marks=pytest.mark.long)]
 NUM_RUNS = [5, 6, 7, 8, 10, 20]
 FOLDER = Path(rules.benchmarks.__file__).parent
+POINTS = sorted(FOLDER.rglob("*.rcps.json"))  # of older versions, too
 times = st.sampled_from([5, 10]).flatmap(lambda n: st.lists(st.floats(0.1, 1e5), min_size=n, max_size=n))
 steps = st.floats(0.0, 0.2)
 
@@ -88,7 +89,7 @@ def test_intervals_of_free_times_hold_what_student_promises(name: str, num_sets:
 
 
 @pytest.mark.parametrize("num_sets", SIZES)
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.rcps.json")), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", POINTS, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_intervals_of_the_shipped_benchmarks_times_hold_what_they_say(path: Path, num_sets: int) -> None:
     """Sets resampled from the reference runs, whose epochs are on the grid of 20 evaluations."""
     draw, is_wider = np.random.default_rng(4), []
@@ -183,7 +184,7 @@ def test_the_interval_of_a_set_that_grew_holds_95_percent_of_free_times(spread: 
         assert np.mean((np.abs(means) <= naive)[ends > 0]) < 0.93
 
 
-@pytest.mark.parametrize("path", sorted(FOLDER.glob("*.rcps.json")), ids=lambda path: path.name.split(".")[0])
+@pytest.mark.parametrize("path", POINTS, ids=lambda path: str(path.relative_to(FOLDER)))
 def test_the_interval_of_a_set_that_grew_holds_what_it_says_on_the_grid(path: Path) -> None:
     draw = np.random.default_rng(12)
     for entry in json.loads(path.read_text()).values():
