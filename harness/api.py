@@ -1,14 +1,16 @@
-"""dlrmbench from Python: `from harness import api`. What the command line does, as five functions that stay.
+"""dlrmbench from Python: `from harness import api`. What the command line does, as six functions that stay.
 
-`run` and `sweep` start fresh processes and return the folder of what they made; `results`, `compare` and `render`
-read such folders, anyone's result directories and logs; the first two also files of `report --format json`. Settings
-are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a configuration file is read. What a
-caller can correct is raised as HarnessError, ConfigError, DefinitionError, DatasetError or InputError, with the
-command line's own message; a run that misses its target is a result and no error.
+`run` and `sweep` start fresh processes and return the folder of what they made, `resume` completes it; `results`,
+`compare` and `render` read such folders, anyone's result directories and logs; the first two also files of `report
+--format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a configuration
+file is read. What a caller can correct is raised as HarnessError, ConfigError, DefinitionError, DatasetError or
+InputError, with the command line's own message; a run that misses its target is a result and no error.
 """
 
 import json
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,8 +21,9 @@ from reports.frames import read as results
 
 if TYPE_CHECKING:
     from harness.measure.kinds import MeasurementKind
+    from harness.run_sets.runner import RunRequest
 
-__all__ = ["Frames", "compare", "render", "results", "run", "sweep"]
+__all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
 
 _ASKED = {"throughput": "num_steps", "quality": "num_samples"}
 """Kinds of measurements, each with the member of its job that the argument of its name gives."""
@@ -30,6 +33,8 @@ def run(
     benchmark: str | Path = "dlrm_small",
     *,
     runs: int | None = None,
+    until: float | None = None,
+    max_runs: int | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
     throughput: int | None = None,
@@ -45,53 +50,29 @@ def run(
 
     `benchmark` is a name or the path of a definition, `settings` such as {"runtime.threads": 2}; `throughput`
     measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples, both in at least
-    5 processes. The page is `report.html` in the folder. `dlrmbench resume` completes an interrupted set.
+    5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to that fraction,
+    such as 0.03. The page is `report.html` in the folder. `resume` completes an interrupted set.
     """
-    from harness.run_sets.finish import finish_set
-    from harness.run_sets.folder import locked, open_run_set
-    from harness.run_sets.measurement import measure_set
+    from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, refuse_output, resolve_for
-    from harness.run_sets.runner import RunRequest, complete_set, start_set
+    from harness.run_sets.runner import start_set
 
-    kind, options = _find_kind(throughput=throughput, quality=quality)
+    asked = _Asked(
+        runs, until, max_runs, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
+    )
+    kind, options = asked.kind()
     config = resolve_for(kind, str(benchmark), _overrides(settings), name)
+    num_runs = num_runs_of(kind, config, runs)
+    growth = None if until is None else make_until(config.benchmark, until, num_runs, max_runs)
     refuse_impossible(config.workload)
     refuse_output(Path(output))
     prepared = prepare(config, _path(data), quiet=quiet)
-    request = RunRequest(
-        num_runs=num_runs_of(kind, config, runs),
-        base_seed=seed,
-        division=division,
-        timeout_s=timeout_s,
-        kind=kind.name,
-        options=kind.fit(options, [prepared.size]),
-        output=Path(output),
-        command=_command(
-            "run",
-            benchmark,
-            settings,
-            runs=runs,
-            seed=seed,
-            throughput=throughput,
-            quality=quality,
-            name=name,
-            division=division,
-            timeout=timeout_s,
-            data=data,
-            output=output,
-        ),
-        quiet=quiet,
-    )
-    folder = start_set(config, prepared, request).folder
+    fitted = kind.fit(options, [prepared.size])
+    request = asked.request("run", benchmark, {}, kind, fitted, num_runs, quiet=quiet)
+    folder = start_set(config, prepared, replace(request, until=growth)).folder
     link_latest(folder)
-    if kind.is_scored:
-        complete_set(folder, quiet=quiet)
-        finish_set(folder)
-        return folder
-    run_set, record = open_run_set(folder)
-    with locked(run_set):
-        measure_set(run_set, record, lambda index, measured: None)
+    _complete(folder, quiet=quiet)
     return folder
 
 
@@ -119,45 +100,88 @@ def sweep(
     from harness.config.seeds import draw_base_seed
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import num_runs_of, refuse_output
-    from harness.run_sets.runner import RunRequest
-    from harness.run_sets.sweep import complete_sweep, prepare_sweep, start_sweep
+    from harness.run_sets.sweep import prepare_sweep, start_sweep
 
-    kind, options = _find_kind(throughput=throughput, quality=quality)
+    seed = draw_base_seed() if seed is None else seed
+    asked = _Asked(
+        runs, None, None, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
+    )
+    kind, options = asked.kind()
     refuse_output(Path(output))
     texts = [f"{key}={','.join(map(_text, values))}" for key, values in axes.items()]
     base, read, configurations = prepare_sweep(
         kind, str(benchmark), _overrides(settings), texts, name, _path(data), quiet=quiet
     )
-    request = RunRequest(
-        num_runs=num_runs_of(kind, base, runs),
-        base_seed=draw_base_seed() if seed is None else seed,
-        division=division,
-        timeout_s=timeout_s,
-        kind=kind.name,
-        options=kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None]),
-        output=Path(output),
-        command=_command(
-            "sweep",
-            benchmark,
-            settings,
-            axis=texts,
-            runs=runs,
-            seed=seed,
-            throughput=throughput,
-            quality=quality,
-            name=name,
-            division=division,
-            timeout=timeout_s,
-            data=data,
-            output=output,
-        ),
-        quiet=quiet,
+    fitted = kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None])
+    request = asked.request(
+        "sweep", benchmark, {"axis": texts}, kind, fitted, num_runs_of(kind, base, runs), quiet=quiet
     )
     folder = start_sweep(read, configurations, request)
     link_latest(folder)
-    complete_sweep(folder, quiet=quiet)
-    render(folder, output=folder / "report.html")
+    _complete(folder, quiet=quiet)
     return folder
+
+
+def resume(
+    folder: str | Path,
+    *,
+    runs: int | None = None,
+    models: Sequence[str] = (),
+    implementations: Sequence[str] = (),
+    quiet: bool = True,
+) -> Path:
+    """Complete a set, sweep, pair or measurement as it was begun, or have it hold `runs`; returns `folder`.
+
+    Finished runs are kept. `models` and `implementations` are those of the set that are not dlrmbench's own, which
+    run only where they are given again. A set that other code began is gone on with, after a warning of Python's.
+    """
+    from harness.run_sets.folder import open_run_set
+    from harness.run_sets.growth import grow
+    from harness.run_sets.pair import is_pair, refuse_side
+    from harness.run_sets.prepare import check_again, refuse_outside_code
+    from harness.run_sets.runner import describe_other_code
+    from harness.run_sets.sweep import is_sweep
+
+    folder = Path(folder)
+    refuse_outside_code(folder, {"model": models, "implementation": implementations})
+    refuse_side(folder)
+    holds_several = is_sweep(folder) or is_pair(folder)
+    parts = sorted(path.parents[1] for path in folder.glob("*/extra/run_set.json")) if holds_several else [folder]
+    for part in parts[:1]:  # all were begun alike
+        record = open_run_set(part)[1]
+        check_again(folder, record)
+        if (other := describe_other_code(part, record)) and not is_pair(folder):  # which is refused
+            warnings.warn(other, stacklevel=2)
+    if runs is not None:
+        grow(folder, runs)
+    _complete(folder, quiet=quiet)
+    return folder
+
+
+def _complete(folder: Path, *, quiet: bool) -> None:
+    """Run what a set, a sweep, a pair or a measurement lacks, and write its page."""
+    from harness.measure.kinds import find_kind
+    from harness.run_sets.finish import finish_pair, finish_set
+    from harness.run_sets.folder import locked, open_run_set
+    from harness.run_sets.growth import complete_and_grow
+    from harness.run_sets.measurement import measure_set
+    from harness.run_sets.pair import complete_pair, is_pair
+    from harness.run_sets.sweep import complete_sweep, is_sweep
+
+    if is_sweep(folder):
+        complete_sweep(folder, quiet=quiet)
+        render(folder, output=folder / "report.html")
+        return
+    if is_pair(folder):
+        finish_pair(folder, complete_pair(folder, quiet=quiet))
+        return
+    run_set, record = open_run_set(folder)
+    if find_kind(record.kind).is_scored:
+        complete_and_grow(folder, quiet=quiet, on_growth=lambda num_runs: None)
+        finish_set(folder)
+        return
+    with locked(run_set):
+        measure_set(run_set, record, lambda index, measured: None)
 
 
 def render(
@@ -178,17 +202,65 @@ def render(
     return write_whole(target, render_report(gathered, output_format=form, title=title))
 
 
-def _find_kind(**asked: int | None) -> "tuple[MeasurementKind, dict[str, int]]":
-    from harness.measure.kinds import find_kind
+@dataclass(frozen=True, slots=True)
+class _Asked:
+    """What `run` and `sweep` are asked alike, in the order in which their commands name it."""
 
-    given = {name: value for name, value in asked.items() if value is not None}
-    if len(given) > 1:
-        raise HarnessError(f"{' and '.join(given)} are two measurements; give one of them.")
-    for name, value in given.items():
-        if value < 1:
-            raise HarnessError(f"{name} is {value}, expected a whole number of at least 1.")
-        return find_kind(name), {_ASKED[name]: value}
-    return find_kind("training"), {}
+    runs: int | None
+    until: float | None
+    max_runs: int | None
+    seed: int | None
+    settings: Mapping[str, Any]
+    throughput: int | None
+    quality: int | None
+    name: str | None
+    division: str | None
+    timeout: float | None
+    data: str | Path | None
+    output: str | Path
+
+    def kind(self) -> "tuple[MeasurementKind, dict[str, int]]":
+        """Find the kind of measurement, and what its job is asked. Raises HarnessError where it cannot be."""
+        from harness.measure.kinds import find_kind
+
+        given = {name: value for name in _ASKED if (value := getattr(self, name)) is not None}
+        if len(given) > 1:
+            raise HarnessError(f"{' and '.join(given)} are two measurements; give one of them.")
+        if self.max_runs is not None and self.until is None:
+            raise HarnessError("max_runs is the end of until; give that too, or runs.")
+        if self.until is not None and (given or not 0 < self.until < 1):
+            raise HarnessError("until is a fraction above 0 and below 1, for runs to the target.")
+        for name, value in given.items():
+            if value < 1:
+                raise HarnessError(f"{name} is {value}, expected a whole number of at least 1.")
+            return find_kind(name), {_ASKED[name]: value}
+        return find_kind("training"), {}
+
+    def request(
+        self,
+        verb: str,
+        benchmark: str | Path,
+        more: Mapping[str, Any],
+        kind: "MeasurementKind",
+        options: Mapping[str, int],
+        num_runs: int,
+        *,
+        quiet: bool,
+    ) -> "RunRequest":
+        """Make the request that the command line would make, with that command, which the set keeps on record."""
+        from harness.run_sets.runner import RunRequest
+
+        return RunRequest(
+            num_runs=num_runs,
+            base_seed=self.seed,
+            division=self.division,
+            timeout_s=self.timeout,
+            kind=kind.name,
+            options=options,
+            output=Path(self.output),
+            command=_command(verb, benchmark, {**more, **asdict(self)}),
+            quiet=quiet,
+        )
 
 
 def _overrides(settings: Mapping[str, Any] | None) -> list[Override]:
@@ -205,14 +277,15 @@ def _read_settings(settings: Mapping[str, Any]) -> Iterator[Override]:
         yield Override(key=key, value=list(value) if isinstance(value, tuple) else value, source="settings")
 
 
-def _command(verb: str, benchmark: str | Path, settings: Mapping[str, Any] | None, **options: Any) -> list[str]:
-    """Return the command line that does the same, which the set keeps on record."""
+def _command(verb: str, benchmark: str | Path, asked: Mapping[str, Any]) -> list[str]:
+    """Return the command line that does the same."""
     words = ["dlrmbench", verb, str(benchmark)]
-    for key, value in (settings or {}).items():
-        words += ["--set", f"{key}={_text(value)}"]
-    for name, value in options.items():
+    for name, value in asked.items():
+        if name == "settings":
+            words += [word for key, given in value.items() for word in ("--set", f"{key}={_text(given)}")]
+            continue
         for each in value if isinstance(value, list) else [] if value is None else [value]:
-            words += [f"--{name}", str(each)]
+            words += [f"--{name.replace('_', '-')}", str(each)]
     return words
 
 

@@ -2,8 +2,9 @@
 
 Other packages add theirs by entry points, which are looked at only for names that are not ours: a `ModelSpec` in
 the group `dlrmbench.models` by the model's name, an `Implementation` in `dlrmbench.implementations` by
-MODEL.IMPLEMENTATION. An implementation may also be an object in a file, `path/file.py:object`: an `Implementation` or
-what makes a workload of a specification and a world. The file is pinned by its digest before it is used.
+MODEL.IMPLEMENTATION. Both may also be objects in a file, `path/file.py:object`: a `ModelSpec`; an `Implementation` or
+what makes a workload of a specification and a world. The file is pinned by its digest before it is used, and is all
+that such code consists of, beside what is installed.
 """
 
 import hashlib
@@ -15,11 +16,12 @@ from importlib import import_module
 from importlib.abc import ExecutionLoader
 from importlib.metadata import EntryPoints, entry_points
 from importlib.util import decode_source, module_from_spec, spec_from_loader
+from inspect import ismodule
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
-from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
 from reference_models.spec import Implementation, ModelSpec
 
 T = TypeVar("T")
@@ -49,39 +51,44 @@ class FilePlace:
 
 
 def is_model(name: str) -> bool:
-    """Return whether a model of that name can be trained here. Imports nothing."""
+    """Return whether a model of that name is ours or a package's. Imports nothing, and is False for a file's."""
     return name in MODELS or bool(entry_points(group=MODEL_GROUP, name=name))
 
 
-def parse_place(implementation: str) -> FilePlace | None:
+def parse_place(code: str) -> FilePlace | None:
     """Read 'path/file.py:object'; None for what is a name."""
-    match = _PLACE.fullmatch(implementation)
+    match = _PLACE.fullmatch(code)
     return match and FilePlace(path=Path(match["path"]), name=match["name"], sha256=match["sha256"])
 
 
-def label_of(implementation: str) -> str:
-    """Return what logs and tables call an implementation: its name, or its file's with the begin of its digest."""
-    place = parse_place(implementation)
-    return implementation if place is None else place.label
+def label_of(code: str) -> str:
+    """Return what logs and tables call code: its name, or its file's with the begin of its digest."""
+    place = parse_place(code)
+    return code if place is None else place.label
 
 
-def without_digest(implementation: str) -> str:
-    """Return an implementation as it is given on a command."""
-    place = parse_place(implementation)
-    return implementation if place is None else str(replace(place, sha256=None))
+def without_digest(code: str) -> str:
+    """Return a model or implementation as it is given on a command."""
+    place = parse_place(code)
+    return code if place is None else str(replace(place, sha256=None))
 
 
-def pin_implementation(implementation: str) -> str:
+def pin_code(code: str) -> str:
     """Add to an object in a file the file's full path and digest; names stay. Raises ConfigError without the file."""
-    place = parse_place(implementation)
+    place = parse_place(code)
     if place is None:
-        return implementation
+        return code
     path = place.path.absolute()
     return str(FilePlace(path=path, name=place.name, sha256=_read_pinned(path, place.sha256)[1]))
 
 
 def find_model(name: str) -> ModelSpec:
-    """Find a model. Raises ConfigError, with a suggestion, when there is none of that name."""
+    """Find a model, also in a file that is pinned. Raises ConfigError, with a suggestion, when there is none."""
+    if (place := parse_place(name)) is not None:
+        spec = _load_object(place)
+        if not isinstance(spec, ModelSpec):
+            raise ConfigError(f"{place.label} is a {type(spec).__name__}, expected a ModelSpec.")
+        return spec
     if name in MODELS:
         spec = import_module(MODELS[name]).SPEC
         assert isinstance(spec, ModelSpec)
@@ -102,7 +109,7 @@ def find_implementation(model: str, name: str) -> Implementation:
     if name in implementations:
         return implementations[name]
     if (place := parse_place(name)) is not None:
-        return _load_file(place)
+        return _load_implementation(place)
     points = entry_points(group=IMPLEMENTATION_GROUP, name=f"{model}.{name}")
     if not points:
         others = entry_points(group=IMPLEMENTATION_GROUP).names
@@ -137,23 +144,8 @@ class _SourceLoader(ExecutionLoader):
         return decode_source(self._source)
 
 
-def _load_file(place: FilePlace) -> Implementation:
-    source, digest = _read_pinned(place.path, place.sha256)
-    name = f"dlrmbench_file_{digest}"
-    if name not in sys.modules:
-        spec = spec_from_loader(name, _SourceLoader(place.path, source))
-        assert spec is not None and spec.loader is not None
-        sys.modules[name] = module_from_spec(spec)
-        try:
-            spec.loader.exec_module(sys.modules[name])
-        except (Exception, SystemExit) as error:
-            del sys.modules[name]
-            raise ConfigError(f"{place.path} cannot be loaded: {type(error).__name__}: {error}") from error
-    module = sys.modules[name]
-    if not hasattr(module, place.name):
-        known = [found for found, value in vars(module).items() if callable(value) and not found.startswith("_")]
-        raise ConfigError(f"{place.path} has no {place.name!r}.{did_you_mean(place.name, known)}")
-    found = getattr(module, place.name)
+def _load_implementation(place: FilePlace) -> Implementation:
+    found = _load_object(place)
     if isinstance(found, Implementation):
         return found
     if not callable(found):
@@ -164,13 +156,34 @@ def _load_file(place: FilePlace) -> Implementation:
     return Implementation(load=found)
 
 
+def _load_object(place: FilePlace) -> Any:
+    """Run the file, once in a process for each content that it had, and return the object of it."""
+    source, digest = _read_pinned(place.path, place.sha256)
+    name = f"{OWN_CODE}{digest}"
+    if name not in sys.modules:
+        spec = spec_from_loader(name, _SourceLoader(place.path, source))
+        assert spec is not None and spec.loader is not None
+        sys.modules[name] = module_from_spec(spec)
+        try:
+            spec.loader.exec_module(sys.modules[name])
+        except (Exception, SystemExit) as error:
+            del sys.modules[name]
+            hint = explain_second_file(place.path, error)
+            raise ConfigError(f"{place.path} cannot be loaded: {type(error).__name__}: {error}{hint}") from error
+    module = sys.modules[name]
+    if not hasattr(module, place.name):
+        known = [found for found, value in vars(module).items() if not (found.startswith("_") or ismodule(value))]
+        raise ConfigError(f"{place.path} has no {place.name!r}.{did_you_mean(place.name, known)}")
+    return getattr(module, place.name)
+
+
 def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     """Read a file and its digest. Raises ConfigError where it cannot be read, or has another digest than `sha256`."""
     try:
         source = path.read_bytes()
     except OSError as error:
         raise ConfigError(
-            f"{path}: cannot be read: {error.strerror}. Give --implementation PATH.py:OBJECT."
+            f"{path}: cannot be read: {error.strerror}. Give PATH.py:OBJECT of a file that is there."
         ) from None
     digest = hashlib.sha256(source).hexdigest()
     if sha256 not in (None, digest):
@@ -199,6 +212,8 @@ def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeCo
 
 def outside_names(model: str, implementation: str) -> dict[str, str]:
     """Return option and name of each that is not ours, as "model" and "implementation". Imports no other package."""
+    if parse_place(model) is not None and parse_place(implementation) is None:
+        return {"model": model}  # the implementation is in that file
     if model not in MODELS:
         return {"model": model, "implementation": implementation}
     is_ours = implementation in find_model(model).implementations

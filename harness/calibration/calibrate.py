@@ -29,6 +29,7 @@ from harness.config.catalog import Entry
 from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
+from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import encode
@@ -77,7 +78,14 @@ def plan_calibration(
     num_tuning_runs: int = 2,
     num_workers: int | None = None,
 ) -> CalibrationPlan:
-    """Fill in what is not given: half, once and twice the definition's batch size; factors of its learning rate."""
+    """Fill in what is not given: half, once and twice the definition's batch size; factors of its learning rate.
+
+    Raises ConfigError for a model without the implementation that is calibrated.
+    """
+    if REFERENCE not in entry.workload.model_spec.implementations:
+        raise ConfigError(
+            f"{entry.benchmark.name}: its model has no implementation {REFERENCE!r}, which calibration trains."
+        )
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
     return CalibrationPlan(
         batch_sizes=tuple(sorted({*(batch_sizes or (max(1, size // 2), 2 * size)), size})),

@@ -19,6 +19,7 @@ import msgspec
 from harness.config.catalog import Entry
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.system.code import code_sha256
+from reference_models.registry import find_model, label_of, parse_place
 from rules.benchmarks.loader import Benchmark, canonical_sha256
 
 REFERENCE = "reference"
@@ -70,6 +71,8 @@ def problem_digest(entry: Entry) -> str:
     for key in ("global_batch_size", "opt_base_learning_rate"):
         train.pop(key, None)
     content = {"model": sections["model"], "data": {**sections["data"], "sha256": None}, "train": train}
+    if parse_place(entry.workload.model_name) is not None:
+        content["runtime"] = {"model": label_of(entry.workload.model_name)}
     return canonical_sha256({**content, "evals_per_epoch": entry.benchmark.quality.evals_per_epoch})
 
 
@@ -167,7 +170,12 @@ def complete_runs(
     missing = [run for run in dict.fromkeys(runs) if store.get(run) is None]
     pending, left = iter(missing), len(missing)
     # Workers are started afresh, since a process that has used torch must not be forked.
-    with ProcessPoolExecutor(num_workers, mp_context=multiprocessing.get_context("spawn")) as pool:
+    with ProcessPoolExecutor(
+        num_workers,
+        mp_context=multiprocessing.get_context("spawn"),
+        initializer=find_model,  # what a task holds may be of a class in the model's file
+        initargs=(entry.workload.model_name,),
+    ) as pool:
 
         def submit(run: CalibrationRun) -> Future[CalibrationResult]:
             return pool.submit(train_epoch, entry, data_dir, run)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA, completing, trainable
+from harness.cli.options import DATA, MODEL, completing, trainable
 from harness.cli.output import show
 
 if TYPE_CHECKING:
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("benchmark", shell_complete=completing(trainable))
 @DATA
+@MODEL
 @click.option(
     "-o",
     "--output",
@@ -45,6 +46,7 @@ if TYPE_CHECKING:
 def calibrate(
     benchmark: str,
     data_root: Path | None,
+    model: str | None,
     output: Path | None,
     runs: int,
     confirm_runs: int,
@@ -72,7 +74,7 @@ def calibrate(
     from harness.run_sets.progress import generation_progress
     from reports.text.formatting import duration
 
-    entry = load_entry(benchmark)
+    entry = load_entry(benchmark, model)
     plan = plan_calibration(
         entry,
         batch_sizes=batch_sizes,

@@ -44,14 +44,14 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     The bytes are the same on every machine and with any number of threads; where the definition pins their
     sha256, they are held against it. Prints the dataset's folder.
     """
-    from harness.config.catalog import load_entry
+    from harness.config.catalog import load_data
     from harness.run_sets.dataset import dataset_lock, how_to_get
     from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
     from reference_models.data.click_log import generate as generate_click_log
     from reference_models.data.registry import locate_dataset
 
-    config = load_entry(benchmark).workload.data
+    config = load_data(benchmark)
     if config.kind != "click_log":
         raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark)}")
     folder = locate_dataset(config, data_root)
@@ -79,11 +79,11 @@ def verify(what: str, data_root: Path | None) -> None:
     config = None
     folder = Path(what)
     if not folder.is_dir():
-        from harness.config.catalog import load_entry
+        from harness.config.catalog import load_data
         from reference_models.data.registry import locate_dataset, open_dataset
         from rules.logs.text import plural
 
-        config = load_entry(what).workload.data
+        config = load_data(what)
         folder = locate_dataset(config, data_root)
         opened = open_dataset(folder, config)
         if config.kind.startswith("mlperf_"):

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from harness.cli.options import benchmarks, completing
+from harness.cli.options import MODEL, benchmarks, completing
 from harness.cli.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
@@ -32,14 +32,15 @@ def list_(form: str) -> None:
 
 @click.command("show")
 @click.argument("benchmark", metavar="NAME", shell_complete=completing(benchmarks))
+@MODEL
 @form_option("table", "json", "toml", text="toml prints the definition's file.")
-def show_(benchmark: str, form: str) -> None:
+def show_(benchmark: str, model: str | None, form: str) -> None:
     """Show a benchmark's definition and what follows from it. NAME may be the path of a TOML file, and NAME@VERSION
     is an older version of a benchmark."""
     from harness.config.describe import describe_benchmark
     from reports.views.definition import definition_blocks
 
-    content = describe_benchmark(benchmark)
+    content = describe_benchmark(benchmark, model)
     if form == "json":
         show_json({"schema_version": 1, **content})
     elif form == "toml":

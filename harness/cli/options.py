@@ -95,6 +95,10 @@ DATA = click.option(
     help="Folder of datasets, or one dataset.  [default: ./data]",
 )  # fmt: skip
 STRICT_ENV = click.option("--strict-env", is_flag=True, help="Do not run (exit 6) where the environment check warns.")
+MODEL = click.option(
+    "--model", metavar="FILE.py:OBJECT",
+    help="Your own model, for a definition whose benchmark.model is no name of ours or of an installed package.",
+)  # fmt: skip
 QUIET = click.option("-q", "--quiet", is_flag=True, help="No progress.")
 TIMEOUT = click.option(
     "--timeout", "timeout_s", type=click.FloatRange(min=0, min_open=True), help="Seconds a run may take."
@@ -124,6 +128,7 @@ _CONFIGURATION = (
         shell_complete=completing(_implementations),
         help="reference, optimized, torchrec, or FILE.py:OBJECT.  [default: reference]",
     ),
+    MODEL,
     click.option("--ranks", type=click.IntRange(min=1), help="Processes of one run (torchrec).  [default: 1]"),
     click.option(
         "--sharding",
@@ -200,6 +205,7 @@ class Configured(TypedDict):
     device: str | None
     threads: int | None
     implementation: str | None
+    model: str | None
     ranks: int | None
     sharding: str | None
     comm: str | None
@@ -217,7 +223,9 @@ def warn_of_system(checks: "Iterable[PreflightCheck]") -> None:
 
 
 _SECTIONS = {
-    **dict.fromkeys(("device", "threads", "implementation", "ranks", "sharding", "comm", "grad_comm"), "runtime"),
+    **dict.fromkeys(
+        ("device", "threads", "implementation", "model", "ranks", "sharding", "comm", "grad_comm"), "runtime"
+    ),
     "submitter": "submission",
 }
 """The section that an option's value belongs to, under the option's name."""

@@ -6,7 +6,7 @@ from pathlib import Path
 import click
 
 from harness.cli.options import DATA, QUIET, Size, completing, trainable
-from harness.config.catalog import load_entry
+from harness.config.catalog import load_data
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock
 from reference_models.data.registry import locate_dataset
@@ -85,7 +85,7 @@ def prepare(
     """
     from reference_models.data.criteo.tsv import prepare_tsv
 
-    data = load_entry(benchmark).workload.data
+    data = load_data(benchmark)
     folder = locate_dataset(data, data_root)
     line = StatusLine(quiet=quiet)
     with dataset_lock(folder):

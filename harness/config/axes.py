@@ -6,6 +6,7 @@ from itertools import product
 from math import prod
 from typing import Any
 
+from harness.config.catalog import MODEL_KEY
 from harness.config.run_config import OVERRIDABLE, Override, check_known, is_fixed, parse_value
 from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.loader import Benchmark
@@ -103,7 +104,7 @@ def refuse_other_problems(axes: Sequence[Axis], benchmark: Benchmark) -> None:
     free = [f"train.{key}" for key, rule in benchmark.closed.items() if rule.free] or ["nothing"]
     for axis in axes:
         check_known(Override(key=axis.key, value=axis.values[0], source=f"--axis {axis.key}"), benchmark.sections)
-        if is_fixed(benchmark, axis.key):
+        if is_fixed(benchmark, axis.key) or axis.key == f"runtime.{MODEL_KEY}":
             raise ConfigError(
                 f"--axis {axis.key} changes the problem that {benchmark.name} poses: times to its target could not "
                 "be compared. Measure samples/s instead, where anything may vary: --throughput STEPS. Without it, "

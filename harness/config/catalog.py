@@ -9,11 +9,23 @@ from reference_models.config.sections import DataConfig, RuntimeConfig, TrainCon
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import parse_data
 from reference_models.process.errors import ConfigError
-from reference_models.registry import MODELS, find_implementation, find_model, is_model
+from reference_models.registry import (
+    MODELS,
+    find_implementation,
+    find_model,
+    is_model,
+    label_of,
+    parse_place,
+    pin_code,
+)
 from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.errors import DefinitionError
+
+MODEL_KEY = "model"
+"""Of [runtime] in what a set keeps: the file that has the model."""
+GIVEN_BY_USER = "Code in a file is given by its user"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -21,6 +33,7 @@ class WorkloadConfig:
     """The opaque sections of a definition, typed. `model` is what the named model's spec parses."""
 
     model_name: str
+    """Or the file that has it, pinned."""
     model: Any
     data: DataConfig
     train: TrainConfig
@@ -40,6 +53,12 @@ class WorkloadConfig:
     def implementation(self) -> Implementation:
         """The one that `runtime` names. Raises ConfigError when there is none of that name."""
         return find_implementation(self.model_name, self.runtime.implementation)
+
+    @property
+    def code_label(self) -> str:
+        """What logs call the implementation, with the model's file where there is one."""
+        name = label_of(self.runtime.implementation)
+        return name if parse_place(self.model_name) is None else f"{name} of {label_of(self.model_name)}"
 
     def costs(self, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
         """Compute costs; `num_embeddings` where only prepared data has the tables, ConfigError where nobody does."""
@@ -64,27 +83,72 @@ def has_implementation(benchmark: Benchmark) -> bool:
     return is_model(benchmark.model)
 
 
-def load_entry(name_or_path: str | Path) -> Entry:
-    """Load and validate one benchmark. Raises DefinitionError that names the file and the field."""
+def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
+    """Load and validate one benchmark, its model from a file where one is given.
+
+    Raises DefinitionError that names the file and the field, ConfigError for what is no model's file.
+    """
     benchmark = load_benchmark(name_or_path)
-    return Entry(benchmark=benchmark, workload=parse_workload(benchmark, benchmark.sections))
+    place = None if model is None else pin_code(model)
+    return Entry(benchmark=benchmark, workload=parse_workload(benchmark, benchmark.sections, place))
 
 
-def parse_workload(benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]]) -> WorkloadConfig:
-    if not has_implementation(benchmark):
+def load_data(name_or_path: str | Path) -> DataConfig:
+    """Load a benchmark's data alone, which needs no model. Raises DefinitionError."""
+    benchmark = load_benchmark(name_or_path)
+    try:
+        return parse_data(benchmark.sections["data"])
+    except ConfigError as error:
+        raise DefinitionError(f"{benchmark.path}: {error}") from None
+
+
+def refuse_model_file(benchmark: Benchmark, place: str) -> None:
+    """Raise ConfigError where what is given is no file's object, or the definition's model is one of ours."""
+    if not isinstance(place, str) or parse_place(place) is None:
+        raise ConfigError(
+            f"--model {place}: expected PATH.py:OBJECT. A model that a package provides is named by the definition "
+            "alone, as benchmark.model."
+        )
+    if benchmark.model in MODELS:
+        raise ConfigError(
+            f"--model {label_of(place)}: {benchmark.name} is a benchmark of {benchmark.model}, which is here. Train "
+            "it by other code with --implementation, or name yours in a definition of your own, as benchmark.model."
+        )
+
+
+def parse_recorded(benchmark: Benchmark) -> WorkloadConfig:
+    """Parse what a set keeps, or is about to: its user has given the model's file that it names."""
+    return parse_workload(benchmark, benchmark.sections, benchmark.sections["runtime"].get(MODEL_KEY))
+
+
+def parse_workload(
+    benchmark: Benchmark, sections: Mapping[str, Mapping[str, Any]], model: str | None = None
+) -> WorkloadConfig:
+    """Parse the opaque sections. `model` is the file that has the model, pinned, where its user gave one.
+
+    Raises DefinitionError that names the file and the field; ConfigError for what is no model's file.
+    """
+    runtime = dict(sections["runtime"])
+    named = runtime.pop(MODEL_KEY, model)
+    if named != model:
+        raise DefinitionError(f"{benchmark.path}: runtime.model is {named!r}. {GIVEN_BY_USER}, as --model.")
+    if model is not None:
+        refuse_model_file(benchmark, model)
+    elif not has_implementation(benchmark):
         raise DefinitionError(
             f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
             "logs can be checked, scored, compared and reported."
             if benchmark.status == "official"
-            else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}."
+            else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}. A model of "
+            "your own is in an installed package, or given as --model PATH.py:OBJECT."
         )
     try:
         return WorkloadConfig(
-            model_name=benchmark.model,
-            model=find_model(benchmark.model).parse(sections["model"]),
+            model_name=model or benchmark.model,
+            model=find_model(model or benchmark.model).parse(sections["model"]),
             data=parse_data(sections["data"]),
             train=parse_train(sections["train"]),
-            runtime=parse_runtime(sections["runtime"]),
+            runtime=parse_runtime(runtime),
         )
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None

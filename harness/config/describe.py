@@ -6,6 +6,7 @@ from typing import Any
 
 from harness.config.catalog import WorkloadConfig, has_implementation, parse_workload
 from reference_models.data.registry import dataset_digest
+from reference_models.registry import pin_code
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_versions
 
 _SIZES = (
@@ -30,18 +31,18 @@ def summarize_benchmark(name: str) -> dict[str, Any]:
     }
 
 
-def describe_benchmark(name_or_path: str) -> dict[str, Any]:
+def describe_benchmark(name_or_path: str, model: str | None = None) -> dict[str, Any]:
     """Return the resolved definition and what follows from it: size, cadence, memory; None where only data can say.
 
-    An official definition without an implementation here is shown as it is in its file. Raises DefinitionError that
-    names the file and the field.
+    `model` is the file that has its model. An official definition without an implementation here is shown as it is in
+    its file. Raises DefinitionError that names the file and the field.
     """
     benchmark = load_benchmark(name_or_path)
     if benchmark.status == "official" and not has_implementation(benchmark):
         data, train = benchmark.sections["data"], benchmark.sections["train"]
         cadence = _cadence(benchmark, data.get("train_samples"), train.get("global_batch_size"))
         return {**_describe_problem(benchmark), **benchmark.sections, "cadence": cadence, "size": None}
-    workload = parse_workload(benchmark, benchmark.sections)
+    workload = parse_workload(benchmark, benchmark.sections, None if model is None else pin_code(model))
     return _describe_problem(benchmark) | {
         "model": asdict(workload.model),
         "data": asdict(workload.data) | {"dataset": f"{workload.data.name}-{dataset_digest(workload.data)}"},

@@ -12,12 +12,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.config.catalog import WorkloadConfig, parse_workload
+from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
 from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.registry import find_model, is_model, parse_place, pin_implementation
+from reference_models.registry import find_model, is_model, parse_place, pin_code
 from rules.benchmarks.loader import (
     Benchmark,
     canonical_sha256,
@@ -42,7 +42,7 @@ WORLD_SOURCE = "the world's size"
 SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
-    "runtime": tuple(RuntimeConfig.__dataclass_fields__),
+    "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
 }
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
@@ -123,7 +123,7 @@ def resolve(
             table.pop("sha256", None)  # of other data
         table[key] = override.value
         sources[override.key] = override.source
-    _pin_code(original.path, tables, sources)
+    _pin_code(original, tables, sources)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
@@ -142,23 +142,28 @@ def resolve(
     )
 
 
-def _pin_code(path: Path, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
-    """Pin an implementation in a file by its digest. Raises ConfigError for one that the definition itself names."""
-    key, given = "runtime.implementation", tables.get("runtime", {}).get("implementation")
-    if not isinstance(given, str) or parse_place(given) is None:
-        return
-    if key not in sources:
-        raise ConfigError(f"{path}: {key} is {given!r}. Code in a file is given by its user, as --implementation.")
-    tables["runtime"] = {**tables["runtime"], "implementation": pin_implementation(given)}
+def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str, str]) -> None:
+    """Pin code in files by their digests. Raises ConfigError for files that the definition itself names."""
+    runtime = dict(tables.get("runtime", {}))
+    for key in ("implementation", MODEL_KEY):
+        given = runtime.get(key)
+        if given is None or (key == "implementation" and parse_place(str(given)) is None):
+            continue
+        if f"runtime.{key}" not in sources:
+            raise ConfigError(f"{original.path}: runtime.{key} is {given!r}. {GIVEN_BY_USER}, as --{key}.")
+        if key == MODEL_KEY:
+            refuse_model_file(original, given)
+        runtime[key] = pin_code(given)
+    tables["runtime"] = runtime
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:
     """Set what follows, by the model's own rules, from its changed keys; write shorthands out."""
     changed = {key.partition(".")[2]: source for key, source in sources.items() if key.startswith("model.")}
-    given = tables.get("model", {})
-    if not changed or not is_model(name):
+    given, file = tables.get("model", {}), tables["runtime"].get(MODEL_KEY)
+    if not changed or not (file or is_model(name)):
         return
-    made = dict(find_model(name).follow(given, changed))
+    made = dict(find_model(file or name).follow(given, changed))
     for key in changed.keys() - made.keys():
         del sources[f"model.{key}"]
     followed = [key for key in made if made[key] != given.get(key)]
@@ -191,7 +196,7 @@ def _parse(tables: dict[str, Any], path: Path, sources: Mapping[str, str]) -> tu
     """Parse the effective tables; an error about an overridden value names who gave it, not the definition's file."""
     try:
         benchmark = parse_benchmark(tables, path)
-        return benchmark, parse_workload(benchmark, benchmark.sections)
+        return benchmark, parse_recorded(benchmark)
     except DefinitionError as error:
         message = str(error).removeprefix(f"{path}: ")
         for key, source in sources.items():

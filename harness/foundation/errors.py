@@ -5,6 +5,7 @@ import os
 import sys
 from contextlib import suppress
 from enum import IntEnum
+from pathlib import Path
 from typing import NoReturn
 
 from reference_models.process import errors as model_errors
@@ -68,7 +69,9 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.INPUT
     if isinstance(error, RuntimeError | ImportError) and is_starved(str(error)):
         return ExitCode.RESOURCES
-    return ExitCode.INPUT if isinstance(error, RecursionError) or _is_loop_of_links(error) else None
+    if isinstance(error, RecursionError) or _is_loop_of_links(error):
+        return ExitCode.INPUT
+    return ExitCode.USAGE if model_errors.own_code_of(error) is not None else None
 
 
 def _is_loop_of_links(error: BaseException) -> bool:
@@ -124,4 +127,7 @@ def message_of(error: BaseException) -> str:
             errno.ENOTDIR: " Move away the file that is in place of a folder, or choose another place.",
         }.get(error.errno or 0, "")
         return f"{place}{error.strerror}.{remedy}"
+    if (own := model_errors.own_code_of(error)) is not None and exit_code_of(error) == ExitCode.USAGE:
+        hint = model_errors.explain_second_file(Path(own[0]), error)
+        return f"{own[0]}, line {own[1]}: {type(error).__name__}: {error}{hint}"
     return str(error)

@@ -9,6 +9,7 @@ import os
 import signal
 import sys
 import threading
+import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from pathlib import Path
@@ -21,6 +22,7 @@ from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_
 from harness.foundation.files import read_json, write_json, write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.system.code import describe_code
+from reference_models.process.errors import own_code_of
 from reference_models.process.world import SingleProcess, World
 from rules.records.measure import Measurement
 
@@ -88,6 +90,8 @@ def explain_and_end(attempt: Callable[[], object]) -> int:
             code, error = ExitCode.RESOURCES, MemoryError()
         if code is None:
             raise
+        if own_code_of(error) is not None:
+            traceback.print_exception(error)
         sys.stderr.write(f"{message_of(error)}\n")
         return code
     return ExitCode.DONE

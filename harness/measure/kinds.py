@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from harness.config.catalog import WorkloadConfig, parse_workload
+from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.process.world import World
 from rules.benchmarks.loader import Benchmark, parse_benchmark
@@ -32,7 +32,7 @@ class Job:
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""
         benchmark = parse_benchmark(self.tables, Path(self.definition_path))
-        return benchmark, parse_workload(benchmark, benchmark.sections)
+        return benchmark, parse_recorded(benchmark)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

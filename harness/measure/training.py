@@ -19,7 +19,7 @@ from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import NotFiniteError
 from reference_models.process.world import SingleProcess, World
-from reference_models.registry import find_model, is_model, label_of
+from reference_models.registry import find_model, is_model
 from reference_models.training.workload import MeasuresTraffic, Workload
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
@@ -191,7 +191,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     monitor.send("start", run_index=spec.run_index, train_samples=dataset.train.num_samples)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
-    describe = describe_run(spec, benchmark, dataset.dataset_sha256, label_of(config.runtime.implementation))
+    describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.code_label)
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = meter.stop()
     log.close()

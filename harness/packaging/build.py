@@ -12,7 +12,7 @@ from pathlib import Path
 
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import sync_folder
-from harness.packaging.code import file_of, has_source, implementation_of, is_unchanged, source_files, system_files
+from harness.packaging.code import has_source, implementation_of, is_unchanged, own_files, source_files, system_files
 from harness.packaging.sets import (
     PackagedSet,
     distinct_sets,
@@ -171,13 +171,13 @@ def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
             code = f"{printable(packaged.record.harness_version)}" + (f" (code {digest})" if digest else "")
             reason = f"the runs were of dlrmbench {code}, other code is installed here"
             yield LeftOut(place=f"source code for {where}", num_files=0, reason=reason)
-        place = None if packaged.record is None else file_of(packaged.record)
-        if place is not None and not is_unchanged(place):
-            yield LeftOut(
-                place=f"{printable(place.label)} for {where}",
-                num_files=0,
-                reason=f"{printable(str(place.path))} has changed since the runs or is gone",
-            )
+        for _, place in () if packaged.record is None else own_files(packaged.record).values():
+            if not is_unchanged(place):
+                yield LeftOut(
+                    place=f"{printable(place.label)} for {where}",
+                    num_files=0,
+                    reason=f"{printable(str(place.path))} has changed since the runs or is gone",
+                )
         if packaged.record is None and not any(
             path.split("/")[1:3] == ["benchmarks", packaged.benchmark] for path in tree.sums
         ):

@@ -56,6 +56,18 @@ def file_of(record: RunSetRecord) -> FilePlace | None:
     return parse_place(_given_implementation(record))
 
 
+def own_files(record: RunSetRecord) -> dict[str, tuple[str, FilePlace]]:
+    """Return the user's files that ran, by option: each with its path in the implementation's folder."""
+    model = record.config.get("runtime.model")
+    found = {"implementation": file_of(record), "model": None if model is None else parse_place(str(model.value))}
+    folders = {"implementation": _OWN_FOLDER, "model": f"{_OWN_FOLDER}/model"}
+    return {
+        option: (f"{folders[option]}/{place.path.name}", place)
+        for option, place in found.items()
+        if place is not None
+    }
+
+
 def is_unchanged(place: FilePlace) -> bool:
     """Say whether the file is there and still what ran."""
     try:
@@ -78,6 +90,10 @@ def read_run_set(root: Path) -> RunSetRecord:
     if entry is None or not _PLAIN_NAME.match(name):
         found = "missing" if entry is None else f"{show(entry.value)}, no plain name"
         raise HarnessError(f"{path}: config.runtime.implementation is {found}.", ExitCode.INPUT)
+    model = record.config.get("runtime.model")
+    file = None if model is None else parse_place(str(model.value))
+    if model is not None and (file is None or not _PLAIN_NAME.match(file.path.stem)):
+        raise HarnessError(f"{path}: config.runtime.model is {show(model.value)}, no plain file.", ExitCode.INPUT)
     return record
 
 
@@ -111,9 +127,9 @@ def source_files(record: RunSetRecord) -> Files:
         },
     }
     yield "pyproject.toml", tomli_w.dumps(project)
-    place = file_of(record)
-    if place is not None and is_unchanged(place):
-        yield f"{_OWN_FOLDER}/{place.path.name}", place.path
+    for inner, place in own_files(record).values():
+        if is_unchanged(place):
+            yield inner, place.path
 
 
 def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, system: str) -> Files:
@@ -248,10 +264,11 @@ def _run_and_time(record: RunSetRecord) -> str:
         "--runs", str(record.num_runs), "--seed", str(record.base_seed), "--division", record.division,
         "--threads", str(record.num_threads),
     ]  # fmt: skip
-    place, code = file_of(record), shlex.quote(_given_implementation(record))
-    if place is not None:
-        inner = f"/../implementations/{implementation_of(record)}/{_OWN_FOLDER}/{place.path.name}:{place.name}"
-        code = f'"$here"{shlex.quote(inner)}'
+    given = {"implementation": shlex.quote(_given_implementation(record))}
+    for option, (inner, place) in own_files(record).items():
+        where = f"/../implementations/{implementation_of(record)}/{inner}:{place.name}"
+        given[option] = f'"$here"{shlex.quote(where)}'
+    code = " ".join(f"--{option} {value}" for option, value in given.items())
     if (device := record.config.get("runtime.device")) is not None:
         arguments += ["--device", str(device.value)]
     if record.timeout_s is not None:
@@ -261,6 +278,6 @@ def _run_and_time(record: RunSetRecord) -> str:
         + _COMMAND
         + f"# recorded: {printable(record.command)}\n"
         + 'exec dlrmbench run "$here/definition.toml" --config "$here/submission.toml" \\\n'
-        + f"  {shlex.join(arguments)} --implementation {code} \\\n"
+        + f"  {shlex.join(arguments)} {code} \\\n"
         + '  --data "${DATA:-data}" --output "${OUTPUT:-results}" "$@"\n'
     )

@@ -21,7 +21,7 @@ from typing import Any
 
 import msgspec
 
-from harness.config.catalog import parse_workload
+from harness.config.catalog import parse_recorded
 from harness.foundation.errors import ExitCode, HarnessError, end_process
 from harness.launch.process import Interpreter
 from harness.measure.job import JOB_VERSION, explain_and_end
@@ -174,7 +174,7 @@ def answer(text: str) -> str:
     """Answer a question. Raises as resolving a configuration does, where it cannot be run here."""
     question = convert(json.loads(text), Question)
     benchmark = parse_benchmark(question.tables, Path(question.definition_path))
-    workload = parse_workload(benchmark, benchmark.sections)
+    workload = parse_recorded(benchmark)
     refuse_impossible(workload)
     given = {field: Given(**entry) for field, entry in question.submission.items()}
     return json.dumps(msgspec.to_builtins(describe_here(benchmark, workload.runtime.device, given)))

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
-from harness.config.catalog import parse_workload
+from harness.config.catalog import parse_recorded
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig, command_name
 from harness.config.seeds import draw_base_seed
 from harness.foundation.errors import ExitCode, HarnessError
@@ -43,6 +43,7 @@ from harness.run_sets.runner import (
 )
 from harness.run_sets.sweep import OnRun, advance, is_done, is_sweep, take_turns
 from harness.system.code import code_sha256
+from reference_models.registry import parse_place
 from rules.benchmarks.loader import Benchmark, load_benchmark, parse_benchmark, read_toml, shipped_names
 from rules.records.pair import BASE, NEW, SIDES, PairRecord
 from rules.records.run_set import RunSetRecord
@@ -240,7 +241,7 @@ def _open_source(request: PairRequest) -> _Source:
     refuse_outside_code(folder, _given_code(request), _again)
     config = RunConfig(
         benchmark=benchmark,
-        workload=parse_workload(benchmark, benchmark.sections),
+        workload=parse_recorded(benchmark),
         tables=tables,
         sources={key: entry.source for key, entry in record.config.items() if entry.source not in _NOT_GIVEN},
         label="",
@@ -275,15 +276,20 @@ def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: B
 
 def _given_code(request: PairRequest) -> Mapping[str, Collection[str]]:
     """What is not dlrmbench's own and was named on this command line: the model of BENCHMARK, an implementation."""
-    implementations = [str(each.value) for each in request.overrides if each.key == "runtime.implementation"]
+    given = {each.key: str(each.value) for each in request.overrides}
+    files = {
+        what: [given[key]] if (key := f"runtime.{what}") in given else [] for what in ("model", "implementation")
+    }
     models = [] if request.benchmark is None else [load_benchmark(request.benchmark).model]
-    return {"model": models, "implementation": implementations[-1:]}
+    return {**files, "model": [*models, *files["model"]]}
 
 
 def _again(folder: Path, missing: Sequence[tuple[str, str]]) -> str:
     """Say how to run beside a set what only it names."""
     words = [
-        "BENCHMARK, a definition of that model" if what == "model" else f"--{what} {shlex.quote(name)}"
+        f"--{what} {shlex.quote(name)}"
+        if what != "model" or parse_place(name) is not None
+        else "BENCHMARK, a definition of that model"
         for what, name in missing
     ]
     return (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.config.catalog import WorkloadConfig
+from harness.config.catalog import MODEL_KEY, WorkloadConfig
 from harness.config.run_config import Override, RunConfig, command_name, resolve
 from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
@@ -22,7 +22,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.registry import (
     label_of,
     outside_names,
-    pin_implementation,
+    pin_code,
     refuse_impossible_runtime,
     without_digest,
 )
@@ -148,15 +148,16 @@ def refuse_outside_code(
 
     `explain` makes the message of the folder and of what was not given: ("model" or "implementation", name).
     """
-    allowed = {what: [without_digest(pin_implementation(name)) for name in names] for what, names in allowed.items()}
+    allowed = {what: [without_digest(pin_code(name)) for name in names] for what, names in allowed.items()}
     missing: dict[tuple[str, str], None] = {}
     for path in sorted((*folder.glob("extra/definition.toml"), *folder.glob("*/extra/definition.toml"))):
         tables = read_toml(path)
-        model = parse_benchmark(tables, path).model
-        names = outside_names(model, parse_runtime(tables.get("runtime", {})).implementation)
+        runtime = dict(tables.get("runtime", {}))
+        model = runtime.pop(MODEL_KEY, None) or parse_benchmark(tables, path).model
+        names = outside_names(str(model), parse_runtime(runtime).implementation)
         for what, name in names.items():
             if without_digest(name) in allowed[what]:
-                pin_implementation(name)  # raises where its file has changed since
+                pin_code(name)  # raises where its file has changed since
             else:
                 missing[what, without_digest(name)] = None
     if missing:

@@ -10,6 +10,10 @@ class ConfigError(ValueError):
     """A model, data, train or runtime section is malformed or contradicts itself (exit code 2)."""
 
 
+OWN_CODE = "dlrmbench_file_"
+"""How the names of modules begin that are made of files of the user's."""
+
+
 class DatasetError(ValueError):
     """A dataset is missing, incomplete, corrupt or not the one that was asked for (exit code 8)."""
 
@@ -24,6 +28,29 @@ class WorldError(RuntimeError):
 
 class NotFiniteError(ArithmeticError):
     """Training produced a loss or a score that is not finite: the run cannot converge (exit code 4)."""
+
+
+def own_code_of(error: BaseException) -> tuple[str, int] | None:
+    """Return file and line of the user's code that an error came through, the innermost; None where there is none."""
+    found, trace = None, error.__traceback__
+    while trace is not None:
+        code = trace.tb_frame
+        if str(code.f_globals.get("__name__")).startswith(OWN_CODE):
+            found = (code.f_code.co_filename, trace.tb_lineno)
+        trace = trace.tb_next
+    return found
+
+
+def explain_second_file(path: Path, error: BaseException) -> str:
+    """Say, where an import failed of what is beside the file, that only one file is on record; else nothing."""
+    name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
+    is_beside = bool(name) and (path.with_name(f"{name}.py").is_file() or path.with_name(name).is_dir())
+    if not is_beside and "relative import" not in str(error):
+        return ""
+    return (
+        f". Own code is one file, whose digest is on record: what is beside it is not. Put it into {path.name}, or "
+        "install both as a package, which is found by entry point."
+    )
 
 
 def did_you_mean(word: str, known: list[str]) -> str:

@@ -1,21 +1,33 @@
 """A model that another package provides: trained to a target, planned, shown and profiled by its name alone."""
 
+import hashlib
 import json
 import os
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import dense_logistic
 import pytest
 from command import Command
 from dense_logistic import install, write_definition
 from made_sets import made_in
+from sweep_builder import FastWorkers
 
 import reference_models.registry
+from harness.calibration.calibrate import plan_calibration
+from harness.calibration.runs import CalibrationRun, RunStore, complete_runs, problem_digest
+from harness.cli import main
+from harness.config.axes import read_axis, refuse_other_problems
 from harness.config.catalog import load_entry
+from harness.config.run_config import Override, resolve
+from harness.run_sets.dataset import ensure_dataset
 from reference_models.process.errors import ConfigError
-from reference_models.registry import find_implementation, find_model
+from reference_models.registry import find_implementation, find_model, pin_code
+from rules.benchmarks.loader import load_benchmark
+from rules.errors import DefinitionError
 
 MODEL = ("[dlrmbench.models]", "dense_logistic = dense_logistic:SPEC")
 
@@ -108,6 +120,130 @@ def test_two_packages_of_one_name_are_distinguished(tmp_path: Path, monkeypatch:
     monkeypatch.syspath_prepend(other)
     with pytest.raises(ConfigError, match=r"several packages: dense_logistic:SPEC of dense-logistic, other:SPEC"):
         find_model("dense_logistic")
+
+
+@pytest.fixture
+def in_process(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """Exit code, stdout and stderr of a command line in this process, where nothing is installed."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as leaving:
+            main([str(argument) for argument in arguments])
+        out, err = capsys.readouterr()
+        assert isinstance(leaving.value.code, int)
+        return leaving.value.code, out, err
+
+    return call
+
+
+@pytest.fixture
+def own_file(tmp_path: Path) -> Path:
+    """The model in a file, of which nothing is installed."""
+    path = tmp_path / "own" / "mine.py"
+    path.parent.mkdir()
+    path.write_text(Path(dense_logistic.__file__).read_text())
+    return path
+
+
+def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
+    dlrmbench: Command, own_file: Path, tmp_path: Path
+) -> None:
+    definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
+    digest = hashlib.sha256(own_file.read_bytes()).hexdigest()
+    done = dlrmbench("run", definition, "-n", "1", "-q", "--model", place, "--submitter", "A")
+    assert done.returncode == 0, done.stderr
+    (folder,) = made_in(tmp_path / "results")
+    entry = json.loads((folder / "extra" / "run_set.json").read_text())["config"]["runtime.model"]
+    assert entry == {"value": f"{place}@{digest}", "source": "option --model"}
+    (log,) = folder.rglob("result_0.txt")
+    assert f'"implementation", "value": "plain of mine.py:SPEC@{digest[:12]}"' in log.read_text()
+    package = ("package", folder, "--submitter", "A", "-o", "tree", "--allow-non-compliant", "--no-second-opinion")
+    assert dlrmbench(*package).returncode in (0, 3)
+    (script,) = (tmp_path / "tree").rglob("run_and_time.sh")
+    assert '--model "$here"/../implementations/dlrmbench-plain/own/model/mine.py:SPEC ' in script.read_text()
+    (packed,) = (tmp_path / "tree").rglob("own/model/mine.py")
+    assert packed.read_bytes() == own_file.read_bytes()
+
+
+def test_every_verb_that_trains_takes_a_model_in_a_file(
+    in_process: Callable[..., tuple[int, str, str]],
+    workers: FastWorkers,
+    own_file: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
+    assert in_process("data", "generate", definition)[0] == 0  # which needs no model
+    (manifest,) = tmp_path.glob("data/*/manifest.json")
+    sha256 = json.loads(manifest.read_text())["dataset_sha256"]  # which the workers log
+    definition.write_text(definition.read_text().replace("[data]", f'[data]\nsha256 = "{sha256}"'))
+    code, _, err = in_process("run", definition)
+    assert code == 2 and "given as --model PATH.py:OBJECT" in err
+    shown = json.loads(in_process("show", definition, "--model", place, "--format", "json")[1])
+    assert (shown["model"], shown["size"]["num_parameters"]) == ({"has_bias": True}, 5)
+    assert in_process("plan", definition, "--no-measure", "--model", place)[0] == 0
+    for words in (["profile"], ["run", "--throughput", 4], ["sweep", "--axis", "runtime.threads=1", "-n", 1]):
+        code, _, err = in_process(*words, definition, "--model", place, "-q")
+        assert code in (0, 3), err  # the logs of these workers are not of this definition
+    assert in_process("run", definition, "-n", 1, "--model", place, "-q", "-o", "out")[0] in (0, 3)
+    (folder,) = made_in(tmp_path / "out")
+    pinned = pin_code(place)
+    assert {spec["tables"]["runtime"]["model"] for spec in workers.launches} == {pinned}
+    (log,) = folder.rglob("result_0.txt")
+    log.unlink()
+    shutil.rmtree(folder / "extra" / "run_0")
+    code, _, err = in_process("resume", folder)
+    assert code == 2 and f"dlrmbench resume {folder} --model {place}" in err
+    assert in_process("resume", folder, "--model", place, "-q")[0] in (0, 3) and log.is_file()
+    own_file.write_text(own_file.read_text() + "# changed\n")
+    code, _, err = in_process("resume", folder, "--model", place)
+    assert (code, "has changed" in err) == (2, True), err
+
+
+@pytest.mark.parametrize(
+    ("benchmark", "model", "message"),
+    [
+        (
+            "dlrm_tiny",
+            "{}:SPEC",
+            "is a benchmark of dlrm, which is here. Train it by other code with --implementation",
+        ),
+        ("own", "deepfm", "expected PATH.py:OBJECT. A model that a package provides is named by the definition"),
+        ("own", "{}:PLAIN", "is a Implementation, expected a ModelSpec"),
+        ("own", "{}:SPEK", "Did you mean 'SPEC'?"),
+        ("own", "gone.py:SPEC", "cannot be read: No such file"),
+    ],
+)
+def test_what_is_no_model_of_this_definition_is_refused(
+    benchmark: str, model: str, message: str, own_file: Path, tmp_path: Path
+) -> None:
+    given = Override(key="runtime.model", value=model.format(own_file), source="option --model")
+    with pytest.raises((ConfigError, DefinitionError), match=re.escape(message)):
+        resolve(write_definition(tmp_path) if benchmark == "own" else benchmark, [given])
+
+
+def test_a_sweep_to_the_target_does_not_vary_the_model(own_file: Path, tmp_path: Path) -> None:
+    definition = write_definition(tmp_path)
+    with pytest.raises(ConfigError, match=r"runtime\.model changes the problem"):
+        refuse_other_problems(
+            [read_axis(f"runtime.model={own_file}:SPEC,{own_file}:PLAIN", ())], load_benchmark(definition)
+        )
+
+
+def test_calibration_trains_a_model_in_a_file(own_file: Path, tmp_path: Path) -> None:
+    definition = write_definition(tmp_path)
+    with pytest.raises(ConfigError, match="no implementation 'reference', which calibration trains"):
+        plan_calibration(load_entry(definition, f"{own_file}:SPEC"))
+    own_file.write_text(own_file.read_text().replace('"plain": PLAIN', '"plain": PLAIN, "reference": PLAIN'))
+    entry = load_entry(definition, f"{own_file}:SPEC")
+    data = ensure_dataset(entry.workload.data, tmp_path, num_threads=1)
+    run = CalibrationRun(model="reference", global_batch_size=512, opt_base_learning_rate=0.5, seed=1)
+    store = RunStore(tmp_path / "runs", problem_digest(entry))
+    (result,) = complete_runs(entry, data, [run], store, num_workers=1)
+    assert result.final_quality > 0.6
+    own_file.write_text(own_file.read_text() + "# changed\n")
+    assert problem_digest(entry) != problem_digest(load_entry(definition, f"{own_file}:SPEC"))
 
 
 @pytest.mark.parametrize("verb", ["check", "score", "report", "list", "compare", "package"])

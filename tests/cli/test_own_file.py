@@ -15,7 +15,7 @@ from sweep_builder import FastWorkers
 
 from harness.config.run_config import Override, resolve
 from reference_models.process.errors import ConfigError
-from reference_models.registry import find_implementation, label_of, parse_place, pin_implementation
+from reference_models.registry import find_implementation, label_of, parse_place, pin_code
 
 ROOT = Path(__file__).parents[2]
 LOADER = """
@@ -77,21 +77,26 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     assert log.is_file()
 
 
-@pytest.mark.parametrize("verb", ["check", "score", "report"])
-def test_judging_runs_no_file_that_a_set_names(verb: str, dlrmbench: Command, tmp_path: Path) -> None:
+@pytest.mark.parametrize("key", ["implementation", "model"])
+@pytest.mark.parametrize("verb", ["check", "score", "report", "resume", "run", "show", "calibrate"])
+def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
+    verb: str, key: str, dlrmbench: Command, tmp_path: Path
+) -> None:
     shutil.copytree(ROOT / "tests" / "data" / "version_1" / "runs", tmp_path / "runs")
     (tmp_path / "bomb.py").write_text("import os\nos._exit(99)\n")
     bomb = f"{tmp_path}/bomb.py:load"
     for definition in (tmp_path / "runs").rglob("definition.toml"):
-        definition.write_text(
-            re.sub(r"(?m)^\[runtime\]$", f'[runtime]\nimplementation = "{bomb}"', definition.read_text())
-        )
+        named = re.sub(r"(?m)^\[runtime\]$", f'[runtime]\n{key} = "{bomb}"', definition.read_text())
+        definition.write_text(named if key == "implementation" else named.replace('model = "dlrm"', 'model = "own"'))
         assert bomb in definition.read_text()
     for record in (tmp_path / "runs").rglob("run_set.json"):
         content = json.loads(record.read_text())
-        content["config"]["runtime.implementation"]["value"] = bomb
+        content["config"][f"runtime.{key}"] = {"value": bomb, "source": f"option --{key}"}
         record.write_text(json.dumps(content))
-    assert dlrmbench(verb, tmp_path / "runs").returncode not in (1, 99)
+    what = definition if verb in ("run", "show", "calibrate") else tmp_path / "runs"
+    done = dlrmbench(verb, what, *(["-n", 1] if verb == "run" else ["--workers", 0] if verb == "calibrate" else []))
+    assert done.returncode not in (1, 99), done.stderr
+    assert verb not in ("resume", "run") or (done.returncode == 2 and f"--{key}" in done.stderr), done.stderr
 
 
 def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
@@ -120,11 +125,45 @@ def test_what_is_no_implementation_is_an_error_in_one_line(
     path = tmp_path / "mine.py"
     path.write_text(source)
     with pytest.raises(ConfigError, match=message):
-        find_implementation("dlrm", pin_implementation(f"{path}:{name}"))
+        find_implementation("dlrm", pin_code(f"{path}:{name}"))
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["import helper", "from helper import load", "from . import helper", "import helpers.more"],
+)
+def test_a_second_file_is_refused_by_an_error_that_says_so(source: str, tmp_path: Path) -> None:
+    path = tmp_path / "mine.py"
+    path.write_text(source)
+    (tmp_path / "helper.py").write_text(LOADER)
+    (tmp_path / "helpers").mkdir()
+    with pytest.raises(
+        ConfigError, match=r"Own code is one file.*Put it into mine\.py, or install both as a package"
+    ):
+        find_implementation("dlrm", pin_code(f"{path}:load"))
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("raise ValueError('no luck')", "ValueError: no luck"),
+        ("import helper", "Own code is one file"),
+        ("spec.nonsense", "AttributeError: "),
+    ],
+)
+def test_an_error_of_own_code_names_its_file_and_line_and_is_no_defect_of_ours(
+    line: str, message: str, dlrmbench: Command, mine: Path, tmp_path: Path
+) -> None:
+    mine.write_text(LOADER.replace("    return", f"    {line}\n    return"))
+    (tmp_path / "helper.py").touch()
+    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--implementation", f"{mine}:load", "-q")
+    assert done.returncode == 2 and f"{mine}, line 5: " in done.stderr and message in done.stderr, done.stderr
+    (words,) = (tmp_path / "results").glob("dlrm_tiny*/extra/run_0/attempt_0/stderr.txt")
+    assert "Traceback" in words.read_text() and "Traceback" not in done.stderr
 
 
 def test_what_is_run_is_what_was_pinned(mine: Path) -> None:
-    pinned = pin_implementation(f"{mine}:load")
+    pinned = pin_code(f"{mine}:load")
     assert find_implementation("dlrm", pinned).load is find_implementation("dlrm", pinned).load
     mine.write_text(LOADER + "x = 1\n")
     with pytest.raises(ConfigError, match=f"has changed: its sha256 is {digest(mine)}"):
@@ -144,10 +183,10 @@ def test_a_file_can_be_swept_beside_a_name(
 
 def test_a_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"gone\.py: cannot be read: No such file"):
-        pin_implementation(f"{tmp_path}/gone.py:load")
+        pin_code(f"{tmp_path}/gone.py:load")
 
 
 @pytest.mark.parametrize("name", ["reference", "torchrec", "a.py", "a.py:", "a.py:b c", "a.txt:load"])
 def test_names_are_no_places(name: str) -> None:
     assert parse_place(name) is None
-    assert (label_of(name), pin_implementation(name)) == (name, name)
+    assert (label_of(name), pin_code(name)) == (name, name)

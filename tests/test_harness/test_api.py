@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shlex
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -115,6 +116,27 @@ def test_the_ending_decides_the_form(form: str, workers: FastWorkers, tmp_path: 
     assert {"json": '"configurations"', "csv": "configuration,", "md": "| "}[form] in text
 
 
+def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: FastWorkers, tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    folder = api.run("dlrm_tiny", until=0.9, max_runs=7, seed=3, output=output)
+    record = record_of(folder)
+    assert record["until"] == {"width": 0.9, "min_runs": 5, "max_runs": 7}
+    assert shlex.split(str(record["command"]))[3:7] == ["--until", "0.9", "--max-runs", "7"]
+    (log,) = folder.rglob("result_1.txt")
+    shutil.rmtree(folder / "extra" / "run_1")
+    log.unlink()
+    assert api.resume(folder, runs=8) == folder
+    assert log.is_file() and len(list(folder.rglob("result_*.txt"))) == 8
+    swept = api.sweep("dlrm_tiny", {"runtime.threads": [1, 2]}, throughput=4, output=output)
+    api.resume(swept, runs=6)
+    measured = [json.loads(path.read_text())["processes"] for path in swept.glob("*/extra/throughput.json")]
+    assert [len(processes) for processes in measured] == [6, 6]
+    record["code_sha256"] = "f" * 64
+    (folder / "extra" / "run_set.json").write_text(json.dumps(record | {"num_runs": 8, "until": None}))
+    with pytest.warns(UserWarning, match="was begun by other code"):
+        api.resume(folder)
+
+
 def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorkers, tmp_path: Path) -> None:
     output = tmp_path / "results"
     with pytest.raises(HarnessError, match=r"settings: 'threads', expected section\.key"):
@@ -125,6 +147,11 @@ def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorke
         api.run("dlrm_teeny", output=output)
     with pytest.raises(HarnessError, match="throughput and quality are two measurements"):
         api.run("dlrm_tiny", throughput=5, quality=5, output=output)
+    for asked in ({"until": 0.0}, {"until": 1.5}, {"until": 0.03, "throughput": 5}, {"max_runs": 9}):
+        with pytest.raises(HarnessError, match="until"):
+            api.run("dlrm_tiny", output=output, **asked)  # type: ignore[arg-type]
+    with pytest.raises(HarnessError, match="no such run set"):
+        api.resume(output / "nothing")
     with pytest.raises(HarnessError, match="throughput is 0"):
         api.sweep("dlrm_tiny", {"runtime.threads": [1]}, throughput=0, output=output)
     with pytest.raises(HarnessError, match=r"ends in \.html, \.json"):
