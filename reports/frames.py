@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports.comparison.comparison import CONFIDENCE, compare_sides
 from reports.comparison.export import comparison_frame
+from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
@@ -109,4 +110,6 @@ def compare(
     several sets.
     """
     first, others = sides_to_compare(Path(base), [Path(path) for path in news])
-    return comparison_frame(compare_sides(first, others, min_effect=min_effect, confidence=confidence))
+    repeats = find_repeats([first, *others])
+    compared = compare_sides(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
+    return comparison_frame(compared)

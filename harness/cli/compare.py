@@ -63,7 +63,15 @@ def confidence_level(text: str) -> float:
     type=click.Choice(["regression", "inconclusive", "never"]),
     default="never",
     show_default=True,
-    help="regression: exit 5 when new is slower. inconclusive: also exit 7 when neither is shown.",
+    help="regression: exit 5 when new is slower, 7 when drift may hide it. inconclusive: also exit 7 when neither is "
+    "shown.",
+)
+@click.option(
+    "--repeated",
+    multiple=True,
+    type=ResultPath(),
+    help="At least three sets of one configuration, or their folder, which show how far this system drifts between "
+    "sets; may be given again.  [default: those beside BASE and NEW]",
 )
 @form_option("table", "json", "csv", "md")
 def compare(
@@ -72,16 +80,24 @@ def compare(
     min_effect: tuple[float, str | None] | None,
     confidence: float,
     fail_on: str,
+    repeated: tuple[Path, ...],
     form: str,
 ) -> int:
     """Compare each NEW with BASE: time to train and its factors, with intervals, causes and verdicts.
 
     BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', names of
     sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be
-    several. Verdicts are 'faster', 'slower', 'no difference shown' and 'inconclusive', which takes more runs;
-    quality is compared by differences of AUC and is 'better' or 'worse'. A regression is a slower time to train, or
-    an inconclusive one with a slower factor while neither convergence nor throughput is faster, or a worse quality.
-    Runs that share seeds are compared in pairs; where each pair converges after as many samples, it is 'identical'.
+    several. Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller),
+    'no difference shown' and 'inconclusive'; quality is compared by differences of AUC and is 'better' or 'worse'. A
+    regression is a slower time to train, or an inconclusive one with a slower factor while neither convergence nor
+    throughput is faster, or a worse quality. Runs that share seeds are compared in pairs; where each pair converges
+    after as many samples, it is 'identical'.
+
+    Systems drift. Of sets that were measured one after the other, a difference in speed or time counts where it
+    exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each
+    other (those beside BASE and NEW, or --repeated), else 20 %. 'dlrmbench run --beside BASE' measures two sets in
+    turns, which shows far smaller differences.
+
     Times are geometric means, a score is an Olympic mean. Other benchmarks, targets, datasets and divisions are
     refused (exit 2).
     """
@@ -89,7 +105,8 @@ def compare(
     from reports.comparison.comparability import SAME_SET
     from reports.comparison.comparison import compare_sides
     from reports.comparison.export import comparison_document, comparison_frame
-    from reports.comparison.sources import sides_to_compare
+    from reports.comparison.repeats import find_repeats, given_repeats
+    from reports.comparison.sources import read_sides, sides_to_compare
     from reports.tables.columns import frame_csv
     from reports.views.comparison import comparison_blocks
 
@@ -97,7 +114,9 @@ def compare(
     echo_others_at((base, *distinct(news)))
     first, others = sides_to_compare(base, distinct(news))
     smallest = None if min_effect is None else _effect_on(first, *min_effect)
-    comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence)
+    given = [side for path in distinct(repeated) for side in read_sides(path)]
+    repeats = given_repeats(given) if given else find_repeats([first, *others])
+    comparisons = compare_sides(first, others, min_effect=smallest, confidence=confidence, repeats=repeats)
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
@@ -117,9 +136,20 @@ def compare(
         click.echo(f"more runs: {command}", err=True)
     if fail_on != "never" and any(comparison.is_regression for comparison in comparisons):
         return ExitCode.REGRESSION
+    if fail_on == "regression" and (drifting := [each for each in comparisons if each.is_open_to_drift]):
+        raise HarnessError(_why_not_shown(drifting[0]), ExitCode.INCONCLUSIVE)
     if fail_on == "inconclusive" and any(comparison.verdict == "inconclusive" for comparison in comparisons):
         return ExitCode.INCONCLUSIVE
     return ExitCode.DONE
+
+
+def _why_not_shown(comparison: "Comparison") -> str:
+    better = comparison.measure_better or "dlrmbench run --beside SET"
+    return (
+        f"{comparison.new} and {comparison.base} were measured one after the other, and nothing says how far the "
+        "system drifts between sets: a regression is neither shown nor ruled out. Measure both in turns with "
+        f"'{better}', or give --repeated three sets of one configuration."
+    )
 
 
 def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> list[str]:

@@ -17,7 +17,7 @@ from reports.text.formatting import ratio
 
 _ROW, _BAR, _HEAD = 25.0, 13.0, 30.0
 _MOST_LOG2, _INDENT = 6.0, 12.0
-_SHORT = {"no difference shown": "no diff. shown"}
+_SHORT = {"no difference shown": "no diff. shown", "below the smallest effect": "below smallest"}
 # Round numbers either side of 1, the ones far from it first.
 _TICKS = (
     1024, 0.001, 256, 0.004, 64, 0.016, 16, 0.06, 8, 0.125, 4, 0.25, 2, 0.5, 3, 0.33, 1.5, 0.7, 1.2, 0.8, 0.6,
@@ -56,7 +56,9 @@ def factors_figure(
     bars = [bar for panel in panels for bar in panel.bars if bar.time_ratio is not None]
     kinds = {_kind(bar) for bar in bars}
     rejected = ", or an INVALID side" if any(bar.is_rejected for bar in bars) else ""
-    names = {"slower": "slower", "faster": "faster", "undecided": f"no difference shown, or inconclusive{rejected}"}
+    small = any(bar.verdict == "below the smallest effect" for bar in bars)
+    undecided = f"no difference shown{', a small one' if small else ''}, or inconclusive{rejected}"
+    names = {"slower": "slower", "faster": "faster", "undecided": undecided}
     keys = [Key(mark=kind, words=words) for kind, words in names.items() if kind in kinds]
     if any(bar.low is not None for panel in panels for bar in panel.bars):
         keys.append(Key(mark="whisker", words=interval_name))

@@ -6,44 +6,43 @@ converged, so they add up exactly. The run is the unit of analysis.
 """
 
 import math
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from msgspec.structs import replace
 
+from reports.comparison.band import NO_REPEATS, Band, Repeats, drift_words, drifts, measure_band, width_for
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
 from reports.comparison.factor import factor_of, factors_of
-from reports.comparison.pairing import Pairing, pair_runs, runs_needed
+from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
+from reports.comparison.repeats import find_repeats
 from reports.facts.facts import SetFacts
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
-from reports.statistics.ratios import (
-    Difference,
-    Verdict,
-    decide,
-    holm_levels,
-    paired_difference,
-    welch_difference,
-)
-from reports.text.formatting import percent, plural
+from reports.statistics.ratios import Difference, Verdict, decide, holm_levels
+from reports.text.formatting import percent, plural, printable
 
 CONFIDENCE = 0.95
-DRIFT_REACH = 2.0
-"""A side as a whole may be off by as much as this many standard deviations of its single runs' speed: what disturbs
-a system lasts longer than a run, so runs measured one after another are not independent in speed."""
+_SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
-    """One comparison before its family is known: everything but the verdicts; a difference for each factor."""
+    """One comparison before its family is known: everything but the verdicts; a difference for each factor.
+
+    `band` is None where the sides' runs took turns.
+    """
 
     base: Side
     new: Side
     pairing: Pairing
     comparison: Comparison
+    band: Band | None = None
     differences: tuple[Difference | None, ...] = ()
 
     @property
@@ -55,27 +54,54 @@ class _Draft:
             if difference is not None and min(factor.num_base, factor.num_new) >= MIN_RUNS
         ]
 
+    def margin(self, name: str) -> float:
+        """The smallest effect on the scale of a factor's differences."""
+        min_effect = self.comparison.min_effect
+        return math.log1p(min_effect) if factor_of(name).is_ratio else min_effect
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Levels:
+    """Holm's levels of one factor: two-sided for a difference, one-sided for being within the smallest effect."""
+
+    apart: float
+    within: float
+
 
 def compare_all(base: SetFacts, news: Sequence[SetFacts]) -> tuple[Comparison, ...]:
-    """As `compare_sides`, for gathered result sets."""
-    return compare_sides(side_of(base), [side_of(new) for new in news])
+    """As `compare_sides`, for gathered result sets and the sets beside them that repeat them."""
+    first, others = side_of(base), [side_of(new) for new in news]
+    return compare_sides(first, others, repeats=find_repeats([first, *others]))
 
 
 def compare_sides(
-    base: Side, news: Sequence[Side], *, min_effect: float | None = None, confidence: float = CONFIDENCE
+    base: Side,
+    news: Sequence[Side],
+    *,
+    min_effect: float | None = None,
+    confidence: float = CONFIDENCE,
+    repeats: Repeats = NO_REPEATS,
 ) -> tuple[Comparison, ...]:
     """Each of `news` against `base`; the family of tests is all factors of all of them.
 
-    The smallest effect is that of base's kind where none is given.
+    The smallest effect is that of base's kind where none is given. `repeats` show how far the system drifts between
+    sets that were measured one after the other.
     """
     if min_effect is None:
         min_effect = factor_of(factors_of(base.kind)[0]).min_effect
-    drafts = [_draft(base, new, min_effect, confidence) for new in news]
-    p_values = [draft.comparison.factors[index].p_value for draft in drafts for index in draft.tested]
+    drafts = [_draft(base, new, min_effect, confidence, repeats) for new in news]
+    tested = [
+        (draft.comparison.factors[index].name, draft, difference)
+        for draft in drafts
+        for index in draft.tested
+        if (difference := draft.differences[index]) is not None
+    ]
+    p_values = [float(difference.apart_p()) for _, _, difference in tested]
     shares = [draft.comparison.converged_p for draft in drafts if draft.comparison.converged_p is not None]
-    family = np.asarray([*p_values, *shares], dtype=np.float64)
-    levels = holm_levels(family, 1.0 - confidence).tolist() if len(family) else []
-    of_factors, of_shares = iter(levels[: len(p_values)]), iter(levels[len(p_values) :])
+    apart = _holm([*p_values, *shares], confidence)
+    within = _holm([float(difference.within_p(draft.margin(name))) for name, draft, difference in tested], confidence)
+    of_factors = (_Levels(apart=level, within=tail) for level, tail in zip(apart, within, strict=False))
+    of_shares = iter(apart[len(p_values) :])
     finished = []
     for draft in drafts:
         by_factor = {index: next(of_factors) for index in draft.tested}
@@ -83,8 +109,14 @@ def compare_sides(
     return tuple(finished)
 
 
-def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draft:
-    pairing = pair_runs(base.samples, new.samples)
+def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
+    family = np.asarray(p_values, dtype=np.float64)
+    return [float(level) for level in holm_levels(family, 1.0 - confidence)] if len(family) else []
+
+
+def _draft(base: Side, new: Side, min_effect: float, confidence: float, repeats: Repeats) -> _Draft:
+    share_turns = base.turns is not None and base.turns == new.turns
+    pairing = pair_runs(base.samples, new.samples, share_turns=share_turns)
     comparison = Comparison(
         base=base.label, new=new.label, refusal=why_refused(base, new), status=base.status,
         min_effect=min_effect, confidence=confidence,
@@ -93,11 +125,17 @@ def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draf
     )  # fmt: skip
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
-    made = [_factor(name, pairing, confidence) for name in factors_of(base.kind)]
+    names = factors_of(base.kind)
+    band = None if pairing.is_interleaved else measure_band(repeats.of(base, new), names)
+    made = [_factor(name, pairing, confidence, band) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     comparison = replace(
         comparison,
         is_paired=pairing.is_paired,
+        is_interleaved=pairing.is_interleaved,
+        is_one_after_the_other=band is not None and any(map(drifts, names)),
+        band_sets=band.sets if band else (),
+        measure_better=_measure_better(base, new) if band else None,
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
         factors=tuple(factor for factor, _ in made),
@@ -108,10 +146,19 @@ def _draft(base: Side, new: Side, min_effect: float, confidence: float) -> _Draf
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
     differences = tuple(difference for _, difference in made)
-    return _Draft(base=base, new=new, pairing=pairing, comparison=comparison, differences=differences)
+    return _Draft(base=base, new=new, pairing=pairing, comparison=comparison, band=band, differences=differences)
 
 
-def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorComparison, Difference | None]:
+def _measure_better(base: Side, new: Side) -> str | None:
+    """The command that makes two sets in turns: of a set of this harness, on the system that both are of."""
+    if base.folder is None or base.status == "official" or systems_differ(base, new):
+        return None
+    return printable(shlex.join(["dlrmbench", "run", "--beside", str(base.folder)]), 400)
+
+
+def _factor(
+    name: str, pairing: Pairing, confidence: float, band: Band | None
+) -> tuple[FactorComparison, Difference | None]:
     """One factor's values, and the difference of its effect on log time; None where it cannot be known.
 
     What is no factor of the time is compared on its own scale; more of the difference is more of it.
@@ -132,17 +179,16 @@ def _factor(name: str, pairing: Pairing, confidence: float) -> tuple[FactorCompa
         base_value, new_value = base_mean, new_mean
         factor = replace(factor, difference=new_mean - base_mean)
     factor = replace(factor, base_value=base_value, new_value=new_value, cliffs_delta=cliffs_delta(base, new))
-    if min(len(base), len(new)) < 2:
+    width = width_for(name, band, pairing) if band is not None and drifts(name) else None
+    difference = pairing.difference(name, sign=sign, band=width or 0.0)
+    if difference is None:
         return factor, None
-    base_step, new_step = pairing.steps(name)
-    if pairing.is_paired:
-        difference = paired_difference(sign * base, sign * new, step=max(base_step, new_step))
-    else:
-        difference = welch_difference(sign * base, sign * new, base_step=base_step, new_step=new_step)
     return replace(
         factor,
         interval=_interval(factor, difference, 1.0 - confidence, pairing),
         p_value=float(difference.p_value()),
+        band=None if width is None else math.expm1(width),
+        is_identical=name == "samples_to_converge" and pairing.is_identical_convergence,
         permutation_p=permutation_p(base, new, is_paired=pairing.is_paired),
     ), difference
 
@@ -156,7 +202,7 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
 
 
-def _finish(draft: _Draft, levels: Mapping[int, float], share_level: float | None) -> Comparison:
+def _finish(draft: _Draft, levels: Mapping[int, _Levels], share_level: float | None) -> Comparison:
     """The comparison with its verdicts; `levels` are those of the tested factors."""
     if draft.comparison.refusal is not None:
         return draft.comparison
@@ -191,41 +237,39 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
     return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
 
 
-def _judge(factor: FactorComparison, difference: Difference, level: float, draft: _Draft) -> FactorComparison:
-    """The factor with its verdict at Holm's level."""
-    kind, pairing, min_effect = factor_of(factor.name), draft.pairing, draft.comparison.min_effect
-    margin = math.log1p(min_effect) if kind.is_ratio else min_effect
-    found: Verdict = str(decide(difference, np.asarray(level), margin))  # type: ignore[assignment]
+def _judge(factor: FactorComparison, difference: Difference, levels: _Levels, draft: _Draft) -> FactorComparison:
+    """The factor with its verdict at Holm's levels."""
+    kind, pairing, margin = factor_of(factor.name), draft.pairing, draft.margin(factor.name)
+    found = str(decide(difference, np.asarray(levels.apart), margin, np.asarray(levels.within)))
     # Slower is a difference above zero.
-    verdict = kind.more if found == "slower" else kind.less if found == "faster" else found
+    verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
     if factor.name == "samples_to_converge" and pairing.is_identical(factor.name):
         verdict = "identical"
-    factor = replace(
+    level = 2.0 * levels.within if verdict in _SHOWN_SMALL else levels.apart
+    factor = replace(factor, adjusted_interval=_interval(factor, difference, level, pairing), verdict=verdict)
+    if verdict != "inconclusive":
+        return factor
+    smallest = smallest_shown(difference, levels.apart, margin, pairing)
+    needed = runs_needed(difference, levels.apart, margin, pairing, levels.within)
+    return replace(
         factor,
-        adjusted_interval=_interval(factor, difference, level, pairing),
-        verdict=verdict,
-        runs_needed=runs_needed(difference, level, margin, pairing) if verdict == "inconclusive" else None,
+        smallest_shown=None if smallest == math.inf else math.expm1(smallest) if kind.is_ratio else smallest,
+        runs_needed=needed.number if needed else None,
+        runs_needed_low=needed.low if needed else None,
+        runs_needed_high=needed.high if needed else None,
+        reason=_drift_reason(factor.name, difference, levels, draft),
     )
-    # Also where more runs are asked for: they would not settle what drift may explain.
-    is_large = abs(float(difference.mean)) >= margin
-    return _allow_for_drift(factor, pairing) if is_large else factor
 
 
-def _allow_for_drift(factor: FactorComparison, pairing: Pairing) -> FactorComparison:
-    """Sides measured one after the other differ in speed only where they differ by more than drift may do.
-
-    Convergence follows the seeds and does not drift; the time to train does as far as the throughput does.
-    """
-    if factor.name == "samples_to_converge" or factor.ratio is None or pairing.is_interleaved:
-        return factor
-    spread = pairing.spread("overhead" if factor.name == "overhead" else "throughput")
-    if spread is None or abs(math.log(factor.ratio)) > DRIFT_REACH * spread:
-        return factor
-    text = (
-        f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed system "
-        "may explain it; measure undisturbed, or interleaved with 'dlrmbench sweep'"
-    )
-    return replace(factor, verdict="inconclusive", runs_needed=None, reason=text)
+def _drift_reason(name: str, difference: Difference, levels: _Levels, draft: _Draft) -> str | None:
+    """Why there is no verdict where drift stands in its way: the same runs in turns would have one, or no number of
+    runs does."""
+    size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
+    if draft.band is None or not band:
+        return None
+    in_turns = decide(difference.without_band(), np.asarray(levels.apart), margin, np.asarray(levels.within))
+    never = band >= (size if size >= margin else margin - size)
+    return drift_words(name, draft.band, draft.pairing) if never or in_turns != "inconclusive" else None
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:

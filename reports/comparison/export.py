@@ -6,7 +6,7 @@ from typing import Any
 import msgspec
 import pandas as pd
 
-from reports.comparison.comparison import DRIFT_REACH
+from reports.comparison.band import DRIFT_REACH, band_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
 from reports.comparison.records import Comparison, ComparisonDocument, ComparisonMember, FactorComparison, FactorRow
 from reports.comparison.wording import difference_text, effect_text, sentence, verdict_text
@@ -42,6 +42,7 @@ def _row(comparison: Comparison, factor: FactorComparison | None) -> FactorRow:
         is_regression=comparison.is_regression,
         is_cross_system=comparison.is_cross_system,
         is_paired=comparison.is_paired,
+        is_interleaved=comparison.is_interleaved,
         min_effect=comparison.min_effect,
     )
     if factor is None:
@@ -118,7 +119,19 @@ def circumstances(comparison: Comparison) -> tuple[str, ...]:
         texts.append("cross-system: the sides' systems are described or named differently.")
     if comparison.is_paired:
         texts.append(f"paired: {comparison.num_shared_seeds} runs share their seeds and are compared two by two.")
+    if comparison.is_one_after_the_other:
+        texts.append(_drift_words(comparison))
     return (*texts, *(f"{note}." for note in comparison.notes))
+
+
+def _drift_words(comparison: Comparison) -> str:
+    """'measured one after the other: differences of up to 20 % may be drift (assumed: ...).'"""
+    widths = {factor_of(factor.name).title: far_words(factor.band) for factor in comparison.factors if factor.band}
+    far = next(iter(widths.values()), "")
+    if len(set(widths.values())) > 1:
+        far = ", ".join(f"{width} in {title}" for title, width in widths.items())
+    source = band_source(comparison.band_sets)
+    return f"measured one after the other: differences of up to {far} may be drift ({source})."
 
 
 def olympic_words(comparison: Comparison) -> str:
@@ -154,8 +167,9 @@ def method_line(comparisons: Sequence[Comparison]) -> str:
     return (
         f"Intervals: {'; '.join(methods)}; the run is the unit. {which} A spread is taken as no smaller than one "
         "more run that ends an evaluation (or a clock's step) away would make it. A verdict goes by the interval and "
-        f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, they must also lie "
-        f"{DRIFT_REACH:g} standard deviations of single runs' speed apart, samples to converge excepted."
+        f"by a smallest effect of {percent(effect)}; where the sides' runs did not take turns, what drift may do "
+        "widens the interval of a speed or time: the band that repeated sets show, else 20 %, and no less than "
+        f"{DRIFT_REACH:g} standard deviations of single runs' speed."
     )
 
 

@@ -1,42 +1,41 @@
-"""Which runs of two sides are compared: those of equal seeds in pairs, else all with all; and how many it takes."""
+"""Which runs of two sides are compared: those of equal seeds in pairs, else all with all."""
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
 import numpy as np
-from scipy.special import stdtrit
 
 from reports.comparison.factor import factor_of
 from reports.facts.sides import Sample
-from reports.statistics.intervals import MIN_RUNS
-from reports.statistics.ratios import Difference, Floats
+from reports.statistics.ratios import Difference, Floats, paired_difference, welch_difference
 
-POWER = 0.8
-MAX_RUNS = 1_000
 _MIN_SHARE = 0.8
 """Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pairing:
-    """The runs that are compared; where paired, base[i] and new[i] share a seed."""
+    """The runs that are compared; where paired, base[i] and new[i] share a seed.
+
+    `share_turns` says that a record has both sides' measurements as made in turns.
+    """
 
     base: tuple[Sample, ...]
     new: tuple[Sample, ...]
     is_paired: bool
     num_shared: int
+    share_turns: bool = False
 
     @property
     def is_interleaved(self) -> bool:
         """Whether the sides' runs took turns, so that a drift of the system meets both alike.
 
-        By their starts; measurements that have none are taken to have taken turns where they were made in pairs.
+        By their starts; of measurements that have none, by the record of the sweep or pair that they were made in.
         """
         starts = [(sample.started_ms, side) for side in (0, 1) for sample in (self.base, self.new)[side]]
         if any(start is None for start, _ in starts):
-            return self.is_paired
+            return self.share_turns
         sides = [side for _, side in sorted(starts, key=lambda entry: entry[0] or 0.0)]
         turns = sum(side != other for side, other in pairwise(sides))
         return turns >= min(len(self.base), len(self.new))
@@ -66,22 +65,45 @@ class Pairing:
         base, new = self.compared(factor)
         return self.is_paired and base is not None and new is not None and bool(np.array_equal(base, new))
 
-    def steps(self, factor: str) -> tuple[float, float]:
-        """The grid of both sides' logarithms."""
-        return _step(self.base, factor), _step(self.new, factor)
+    @property
+    def is_identical_convergence(self) -> bool:
+        """Whether the qualities of every pair agree bit for bit at every evaluation: no luck is in them."""
+        return self.is_paired and all(
+            base.curve and base.curve == new.curve for base, new in zip(self.base, self.new, strict=True)
+        )
+
+    def step(self, factor: str) -> float:
+        """The grid of a factor's logarithms, of both sides the coarser one: no spread is taken as finer than it.
+
+        Where convergence is identical it is known to the last sample, and only the clock is left in the time.
+        """
+        if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
+            return 0.0 if factor == "samples_to_converge" else self.step("throughput")
+        return max(_step(self.base, factor), _step(self.new, factor))
+
+    def difference(self, factor: str, *, sign: float = 1.0, band: float = 0.0) -> Difference | None:
+        """New less base of what is compared, times `sign`; None where it is not known, or of fewer than two runs."""
+        base, new = self.compared(factor)
+        if base is None or new is None or min(len(base), len(new)) < 2:
+            return None
+        compare = paired_difference if self.is_paired else welch_difference
+        return compare(sign * base, sign * new, step=self.step(factor), band=band)
 
 
-def pair_runs(base: Sequence[Sample], new: Sequence[Sample]) -> Pairing:
+def pair_runs(base: Sequence[Sample], new: Sequence[Sample], *, share_turns: bool = False) -> Pairing:
     """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
     if len(shared) < 2 or len(shared) < _MIN_SHARE * max(len(base), len(new)):
-        return Pairing(base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared))
+        return Pairing(
+            base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared), share_turns=share_turns
+        )
     return Pairing(
         base=tuple(by_seed[seed] for seed in shared),
         new=tuple(others[seed] for seed in shared),
         is_paired=True,
         num_shared=len(shared),
+        share_turns=share_turns,
     )
 
 
@@ -104,28 +126,3 @@ def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
 def _step(samples: Sequence[Sample], factor: str) -> float:
     """The mean grid of a factor; values without one have none."""
     return float(np.mean([sample.steps.get(factor, 0.0) for sample in samples])) if samples else 0.0
-
-
-def runs_needed(difference: Difference, level: float, margin: float, pairing: Pairing) -> int | None:
-    """Runs per side (or pairs) after which a verdict has 80 % probability, if the difference is as measured.
-
-    `margin` is the smallest effect on the scale of the differences. Beyond it, the interval has to leave out 'no
-    difference'; within it, the interval has to lie inside. None where more than 1,000 would be needed, as for one
-    right at the smallest effect.
-    """
-    size = abs(float(difference.mean))
-    room = size if size >= margin else margin - size
-    # What one run on each side would have, so that n runs have it over the square root of n.
-    spread = float(difference.standard_error) * math.sqrt(_effective_runs(pairing))
-    numbers = np.arange(MIN_RUNS, MAX_RUNS + 1, dtype=np.float64)
-    degrees = numbers - 1 if pairing.is_paired else 2 * (numbers - 1)
-    needed = (stdtrit(degrees, 1 - level / 2) + stdtrit(degrees, POWER)) * spread / np.sqrt(numbers)
-    enough = np.flatnonzero(needed <= room)
-    return int(numbers[enough[0]]) if len(enough) else None
-
-
-def _effective_runs(pairing: Pairing) -> float:
-    """Runs per side of a balanced comparison with the same standard error, taking both spreads as alike."""
-    if pairing.is_paired:
-        return len(pairing.base)
-    return 2.0 / (1.0 / len(pairing.base) + 1.0 / len(pairing.new))

@@ -7,7 +7,7 @@ from msgspec import Meta
 
 from reports.statistics.intervals import Interval
 from reports.statistics.ratios import Verdict
-from reports.tables.records import Number, Row, Share, Tally, Text, Whole, meaning
+from reports.tables.records import Amount, Number, Row, Share, Tally, Text, Whole, meaning
 from reports.tables.scores import MeasurementDocument, RunDocument
 from rules.checks.verdict import VerdictOutcome
 
@@ -36,7 +36,8 @@ class FactorComparison(Row, kw_only=True, frozen=True):
     ] = None
     interval: Annotated[Interval | None, meaning("of the ratio, at the confidence asked for")] = None
     adjusted_interval: Annotated[
-        Interval | None, meaning("of the ratio, at Holm's level within the family; the verdict goes by it")
+        Interval | None,
+        meaning("of the ratio, at Holm's level within the family; the verdict goes by it, and by the band"),
     ] = None
     p_value: Annotated[Share, meaning("Student's t")] = None
     permutation_p: Share = None
@@ -50,6 +51,23 @@ class FactorComparison(Row, kw_only=True, frozen=True):
             "runs per side that settle an inconclusive verdict with 80 % probability; missing where none is promised"
         ),
     ] = None
+    runs_needed_low: Annotated[
+        RunsNeeded, meaning("as runs_needed, by the smallest spread that the runs allow for")
+    ] = None
+    runs_needed_high: Annotated[
+        RunsNeeded, meaning("as runs_needed, by the largest such spread; missing where that is more than 1,000 runs")
+    ] = None
+    smallest_shown: Annotated[
+        Amount, meaning("smallest true difference that 80 % of such comparisons show, as min_effect has it")
+    ] = None
+    band: Annotated[
+        Amount,
+        meaning(
+            "how far drift may move the ratio between sets that were measured one after the other, as a fraction: a "
+            "difference must exceed it; missing where runs took turns, and of what does not drift"
+        ),
+    ] = None
+    is_identical: Annotated[bool, meaning("whether the qualities of every pair agree bit for bit")] = False
     reason: Annotated[Text, meaning("why there is no verdict, where more is wrong than a wide interval")] = None
     time_ratio: Annotated[
         Positive, meaning("the factor's effect on the time, above 1 is slower; their product is the time to train's")
@@ -97,6 +115,16 @@ class Comparison(Row, kw_only=True, frozen=True):
     is_cross_system: bool
     is_paired: Annotated[bool, meaning("whether runs of equal seeds were compared two by two")] = False
     num_shared_seeds: Annotated[int, Meta(ge=0)] = 0
+    is_interleaved: Annotated[
+        bool, meaning("whether the sides' runs took turns, so that drift of the system meets both alike")
+    ] = False
+    is_one_after_the_other: Annotated[
+        bool, meaning("whether they did not, and what is compared drifts: differences within the band may be drift")
+    ] = False
+    band_sets: Annotated[
+        tuple[str, ...],
+        meaning("repeated sets that show how far the system drifts; none: 20 % is assumed, or runs took turns"),
+    ] = ()
     num_base: Annotated[int, Meta(ge=0)]
     num_new: Annotated[int, Meta(ge=0)]
     num_base_converged: Annotated[int, Meta(ge=0)]
@@ -119,8 +147,17 @@ class Comparison(Row, kw_only=True, frozen=True):
         ),
     ] = False
 
+    measure_better: Annotated[
+        Text, meaning("the command that would measure the two in turns; missing where they are, or none does")
+    ] = None
+
     def factor(self, name: str) -> FactorComparison | None:
         return next((factor for factor in self.factors if factor.name == name), None)
+
+    @property
+    def is_open_to_drift(self) -> bool:
+        """Whether there is no verdict, and nothing measured says how far the system drifts."""
+        return self.verdict == "inconclusive" and self.is_one_after_the_other and not self.band_sets
 
     @property
     def whole(self) -> FactorComparison | None:
@@ -188,6 +225,11 @@ class FactorRow(Row, kw_only=True, frozen=True):
     verdict: Verdict | None = None
     runs_needed: RunsNeeded = None
     reason: Text = None
+    is_interleaved: bool = False
+    runs_needed_low: RunsNeeded = None
+    runs_needed_high: RunsNeeded = None
+    smallest_shown: Amount = None
+    band: Amount = None
 
 
 Side = Literal["a", "b"]

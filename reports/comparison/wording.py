@@ -4,7 +4,7 @@ import math
 import re
 
 from reports.comparison.factor import FACTORS, factor_of
-from reports.comparison.pairing import MAX_RUNS
+from reports.comparison.precision import MAX_RUNS
 from reports.comparison.records import Comparison, FactorComparison
 from reports.text.formatting import percent
 
@@ -43,21 +43,35 @@ def plain_sentence(comparison: Comparison, base: str = "base") -> str:
         return _measured_sentence(comparison, whole)
     if whole.time_ratio is None:
         return f"Not decided: {whole.reason or 'not measured'}; {converged}."
-    made_of = _parts(comparison)
+    made_of, when = _parts(comparison), _when(comparison)
     if comparison.verdict in ("faster", "slower"):
-        return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}."
-    if comparison.verdict == "no difference shown":
-        return (
-            f"No difference of {percent(comparison.min_effect, 0)} or more in {FACTORS[whole.name].title}: "
-            f"{_range(whole)}{f'; {made_of}' if made_of else ''}."
-        )
+        return f"{speed(whole.time_ratio)}{f': {made_of}' if made_of else ''}{when}."
+    if comparison.verdict in ("no difference shown", "below the smallest effect"):
+        small = _small(comparison, whole, whole.time_ratio > 1)
+        return f"{small}: {_range(whole)}{f'; {made_of}' if made_of else ''}{when}."
     decided = [factor for factor in comparison.factors[1:] if factor.verdict in ("faster", "slower")]
     but = "; ".join(_decided(factor) for factor in decided)
     of_what = "" if whole.name == "time_to_train" else f" in {FACTORS[whole.name].title}"
     bounds = whole.time_interval if whole.adjusted_interval else None
     ends = None if bounds is None else (speed(bounds.low), speed(bounds.high))
-    text = f"Not decided. Measured {speed(whole.time_ratio)}{of_what}; {_what_it_takes(whole, ends)}."
+    text = (
+        f"Not decided{when}. Measured {speed(whole.time_ratio)}{of_what}; {_what_it_takes(comparison, whole, ends)}."
+    )
     return f"{text} Decided: {but}." if but else text
+
+
+def _when(comparison: Comparison) -> str:
+    """', measured one after the other', where the runs did not take turns and drift may be in the difference."""
+    return ", measured one after the other" if comparison.is_one_after_the_other else ""
+
+
+def _small(comparison: Comparison, whole: FactorComparison, is_more: bool) -> str:
+    """'No difference of 3 % or more in time to train', or 'Slower by less than 3 %' where one is shown."""
+    kind, least = factor_of(whole.name), effect_text(comparison.min_effect, whole)
+    if comparison.verdict == "no difference shown":
+        return f"No difference of {least} or more in {kind.title}"
+    words = ("slower", "faster") if kind.is_of_time else (kind.more, kind.less)
+    return f"{_capital(words[0] if is_more else words[1])} by less than {least} in {kind.title}"
 
 
 def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
@@ -67,12 +81,14 @@ def _measured_sentence(comparison: Comparison, whole: FactorComparison) -> str:
         return f"Not decided: {whole.reason or 'not measured'}."
     words = times if factor_of(whole.name).is_ratio else difference_text
     low, high = words(interval.low), words(interval.high)
-    between = f"{low} to {high} ({percent(interval.confidence)} interval, Holm-adjusted)"
-    if comparison.verdict == "no difference shown":
-        return f"No difference of {effect_text(comparison.min_effect, whole)} or more in {name}: {between}."
+    when = _when(comparison)
+    between = f"{low} to {high} ({percent(interval.confidence)} interval, Holm-adjusted){when}"
+    if comparison.verdict in ("no difference shown", "below the smallest effect"):
+        is_more = (whole.difference if whole.difference is not None else math.log(whole.ratio or 1.0)) > 0
+        return f"{_small(comparison, whole, is_more)}: {between}."
     apart = f"{name} {change}"
     if comparison.verdict == "inconclusive":
-        return f"Not decided. Measured {apart}; {_what_it_takes(whole, (low, high))}."
+        return f"Not decided{when}. Measured {apart}; {_what_it_takes(comparison, whole, (low, high))}."
     return f"{_capital(comparison.verdict)}: {apart}, {between}."
 
 
@@ -94,11 +110,14 @@ def difference_text(value: float) -> str:
 
 
 def _decided(factor: FactorComparison) -> str:
-    """Overhead counts relative to the training time: it weighs less where the steps are slower."""
     ratio = factor.time_ratio or 1.0
-    if factor.name != "overhead":
-        return f"{FACTORS[factor.name].cause}, {speed(ratio)}"
-    return f"{FACTORS['overhead'].cause} weigh {times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
+    return _overhead(ratio) if factor.name == "overhead" else f"{FACTORS[factor.name].cause}, {speed(ratio)}"
+
+
+def _overhead(ratio: float) -> str:
+    """Overhead counts relative to the training time: where only the steps get faster, it weighs more."""
+    weight = f"{times(max(ratio, 1 / ratio))} {'more' if ratio > 1 else 'less'}"
+    return f"{FACTORS['overhead'].cause} weigh {weight} beside the training"
 
 
 def speed(time_ratio: float, digits: int = 2) -> str:
@@ -125,22 +144,44 @@ def times(factor: float, digits: int = 2) -> str:
 
 
 def needs(factor: FactorComparison) -> str:
-    """How many runs an inconclusive verdict takes."""
+    """How many runs an inconclusive verdict takes, if the difference is as measured."""
     if factor.runs_needed is None:
         return f"more than {MAX_RUNS:,} runs per side would be needed to decide"
-    return f"about {factor.runs_needed} runs per side should decide"
+    low, high = factor.runs_needed_low or factor.runs_needed, factor.runs_needed_high
+    if high is None:
+        return f"{low:,} to more than {MAX_RUNS:,} runs per side should decide, if it is as measured"
+    number = f"about {low:,}" if low == high else f"{low:,} to {high:,}"
+    return f"{number} runs per side should decide, if it is as measured"
 
 
-def _what_it_takes(whole: FactorComparison, ends: tuple[str, str] | None) -> str:
-    """Why there is no verdict: a reason, or what fits the measurements and how many runs would narrow it."""
-    if whole.reason is not None or ends is None:
+def could_show(factor: FactorComparison) -> str:
+    """The smallest difference that such runs would have shown: 'such runs show 12 % or more in 80 % of cases'."""
+    if factor.smallest_shown is None:
+        return ""
+    least = percent(factor.smallest_shown) if factor_of(factor.name).is_ratio else f"{factor.smallest_shown:.2g}"
+    return f"such runs show a difference of {least} or more in 80 % of cases"
+
+
+def _what_it_takes(comparison: Comparison, whole: FactorComparison, ends: tuple[str, str] | None) -> str:
+    """Why there is no verdict: a reason, or what fits; what would have shown; and how to see more."""
+    if whole.adjusted_interval is None or ends is None:
         return whole.reason or "no interval"
-    return f"anything from {ends[0]} to {ends[1]} fits. {_capital(needs(whole))}"
+    if whole.runs_needed is None and whole.reason is not None and whole.smallest_shown is None:
+        return whole.reason
+    texts = [whole.reason or f"anything from {ends[0]} to {ends[1]} fits", could_show(whole)]
+    if comparison.is_one_after_the_other:
+        better = comparison.measure_better
+        texts.append(f"'{better}' measures them in turns, which shows smaller ones" if better else "")
+    else:
+        texts.append(needs(whole))
+    return ". ".join(_capital(text) if number else text for number, text in enumerate(filter(None, texts)))
 
 
 def verdict_text(factor: FactorComparison) -> str:
     """A factor's verdict; of identical values in how many pairs: 'identical in all 5 pairs'."""
-    return f"identical in all {factor.num_base} pairs" if factor.verdict == "identical" else factor.verdict
+    if factor.verdict != "identical":
+        return factor.verdict
+    return f"identical{' convergence' if factor.is_identical else ''} in all {factor.num_base} pairs"
 
 
 def _range(whole: FactorComparison) -> str:
@@ -164,14 +205,16 @@ def _parts(comparison: Comparison) -> str:
     settled = [entry for entry in known if entry[0].verdict in ("faster", "slower")]
     if not settled:
         return "the cause is not shown" if known and comparison.verdict in ("faster", "slower") else ""
-    parts = [(FACTORS[factor.name].cause, 1 / ratio if is_faster else ratio) for factor, ratio in settled]
+    speeds = [entry for entry in settled if entry[0].name != "overhead"]
+    parts = [(FACTORS[factor.name].cause, 1 / ratio if is_faster else ratio) for factor, ratio in speeds]
     with_it = [f"{times(share)} from {cause}" for cause, share in parts if share >= 1]
     undid = "took back" if is_faster else "made up for"
     against = [f"{cause} {undid} {times(1 / share)}" for cause, share in parts if share < 1]
+    weighs = [_overhead(ratio) for factor, ratio in settled if factor.name == "overhead"]
     visible = [factor for factor, ratio in known if abs(math.log(ratio)) >= 0.005]
     others = [FACTORS[factor.name].cause for factor in visible if factor.verdict not in ("faster", "slower")]
     not_shown = f"{', '.join(others)}: not shown" if others else ""
-    return "; ".join(filter(None, (", ".join(with_it), ", ".join(against), not_shown)))
+    return "; ".join(filter(None, (", ".join(with_it), ", ".join(against), *weighs, not_shown)))
 
 
 def _capital(text: str) -> str:

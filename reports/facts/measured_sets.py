@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from reports.facts.origin import repetition_key, turns_of
 from reports.facts.records import code_setting, read_record, read_run_set, settings_of
 from reports.facts.sides import HARDWARE, Sample, Side
 from reports.statistics.intervals import LogSummary, log_summary
@@ -148,6 +149,9 @@ def measured_side(measured: MeasuredSet) -> Side:
             *settings_of(run_set),
             *code_setting([measured.record.code.sha256] if measured.record.code else ()),
         ),
+        folder=measured.folder,
+        turns=turns_of(measured.folder),
+        repetition=repetition_key(run_set),
     )
 
 
@@ -155,11 +159,16 @@ def _sample(measured: MeasuredSet, index: int) -> Sample:
     """One process, with its seed where the set's record says it; a rate is on the grid of the clock."""
     seeds = measured.run_set.seeds if measured.run_set else ()
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
-    started_ms = epoch_ms(getattr(process, "started_utc", None))
-    if not measured.counts_samples:
-        return Sample(seed=seed, values={measured.kind: measured.values[index]}, started_ms=started_ms)
-    step, rate = _clock_step(process), measured.rates[index]
-    return Sample(seed=seed, values={measured.kind: rate}, steps={measured.kind: step}, started_ms=started_ms)
+    value, steps = measured.values[index], {}
+    if measured.counts_samples:
+        value, steps = measured.rates[index], {measured.kind: _clock_step(process)}
+    return Sample(
+        seed=seed,
+        values={measured.kind: value},
+        steps=steps,
+        started_ms=epoch_ms(getattr(process, "started_utc", None)),
+        stopped_ms=epoch_ms(getattr(process, "ended_utc", None)),
+    )
 
 
 def _clock_step(process: Any) -> float:

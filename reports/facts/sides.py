@@ -3,9 +3,11 @@
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from reports.facts.facts import SetFacts, Status
 from reports.facts.grid import clock_step, samples_step, time_step
+from reports.facts.origin import repetition_key
 from reports.facts.records import code_setting, settings_of
 from reports.text.formatting import printable
 from rules.scoring.results import RunResult
@@ -21,13 +23,16 @@ class Sample:
     """One measured run or process: what is compared of it by name, what is not known left out.
 
     A step is the grid that a value is on, as a fraction of the value: samples and times on that of the evaluations,
-    the rest on the clock's.
+    the rest on the clock's. `curve` has what was trained (in samples, else epochs) and the quality of each
+    evaluation; `stopped_ms` is None where it is not known.
     """
 
     seed: int | None
     values: Mapping[str, float]
     steps: Mapping[str, float] = field(default_factory=dict)
     started_ms: float | None = None
+    stopped_ms: float | None = None
+    curve: tuple[tuple[float | None, float], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,6 +61,12 @@ class Side:
     outcome: str | None = None
     grown_to: float | None = None
     """The width of its interval at which the set stopped growing; None where the number of runs was given."""
+    folder: Path | None = None
+    """The folder of a set or measurement of this harness; None of anyone else's, and of an export."""
+    turns: str | None = None
+    """What it took turns in, with others of equal turns: a sweep's folder. None of a set of its own."""
+    repetition: str | None = None
+    """Equal of sets that repeat each other: one configuration, one code, one system; None where that is not known."""
 
     @property
     def num_runs(self) -> int:
@@ -86,6 +97,8 @@ def side_of(facts: SetFacts) -> Side:
         num_tolerated=result.num_runs_dropped,
         outcome=facts.verdict.outcome,
         grown_to=facts.grown_to,
+        folder=facts.result_set.root,
+        repetition=repetition_key(facts.records.run_set),
     )
 
 
@@ -118,6 +131,10 @@ def _sample(run: RunResult) -> Sample:
             "overhead": clock_step(run),
         },
         started_ms=run.started_ms,
+        stopped_ms=run.timed_ms[1] if run.timed_ms else None,
+        curve=tuple(
+            (evaluation.samples_count or evaluation.epoch_num, evaluation.quality) for evaluation in run.evaluations
+        ),
     )
 
 

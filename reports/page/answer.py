@@ -51,7 +51,7 @@ def _fastest(group: Sequence[SetFacts]) -> str:
     )
 
 
-_UNDECIDED = ("no difference shown", "inconclusive")
+_UNDECIDED = ("below the smallest effect", "no difference shown", "inconclusive")
 
 
 def _time_s(facts: SetFacts, accepted: Sequence[SetFacts]) -> float | None:

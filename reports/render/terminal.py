@@ -34,7 +34,7 @@ _CODES = {
     **dict.fromkeys(("error", "invalid", "refused", "slower"), "\x1b[31m"),
     **dict.fromkeys(("valid", "ok", "faster"), "\x1b[32m"),
     **dict.fromkeys(("warning", "incomplete", "inconclusive"), "\x1b[33m"),
-    **dict.fromkeys(("info", "no difference shown"), "\x1b[36m"),
+    **dict.fromkeys(("info", "no difference shown", "below the smallest effect"), "\x1b[36m"),
     **dict.fromkeys(("unknown", "not judged"), "\x1b[90m"),
 }
 Style = Callable[[str, str], str]

@@ -3,7 +3,7 @@
 Everything works on whole arrays, so that the simulations that verify it run the very code that judges results.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -11,26 +11,53 @@ from numpy.typing import NDArray
 from scipy.special import stdtr, stdtrit
 
 Floats = NDArray[np.float64]
-Verdict = Literal["faster", "slower", "better", "worse", "no difference shown", "inconclusive", "identical"]
-"""Of times and speeds faster or slower, of quality better or worse; identical in every pair, where that is all."""
+Verdict = Literal[
+    "faster", "slower", "better", "worse", "below the smallest effect", "no difference shown", "inconclusive",
+    "identical",
+]  # fmt: skip
+"""Of times and speeds faster or slower, of quality better or worse; below the smallest effect where a difference is
+shown that is certainly smaller; identical in every pair, where that is all."""
 
 _TINY = 1e-12
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Difference:
-    """New minus base of mean logarithms, with its standard error and degrees of freedom; arrays of one shape."""
+    """New minus base of mean logarithms, with its standard error and degrees of freedom; arrays of one shape.
+
+    `band` is how far something else than chance may have moved it to either side: drift of the system between two
+    sets that were measured one after the other. It is independent of chance, so the two add up in squares.
+    """
 
     mean: Floats
     standard_error: Floats
     degrees: Floats
+    band: Floats | float = 0.0
+
+    def without_band(self) -> "Difference":
+        """The same difference, had drift no part in it."""
+        return replace(self, band=0.0)
 
     def p_value(self) -> Floats:
-        """Two-sided, of no difference (Student's t)."""
+        """Two-sided, of no difference (Student's t); what drift may have done is not in it."""
         return np.asarray(2.0 * stdtr(self.degrees, -np.abs(self.mean) / self.standard_error))
 
+    def apart_p(self) -> Floats:
+        """The level at which the interval, widened by the band, begins to leave out no difference."""
+        return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
+
+    def within_p(self, margin: float) -> Floats:
+        """The one-sided level at which the interval, widened by the band, begins to lie within `margin`."""
+        return self._tail(margin - np.abs(self.mean))
+
+    def _tail(self, room: Floats) -> Floats:
+        """The tail at which an interval reaches as far as `room`; 1 where the band alone reaches further."""
+        left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))
+        tail = stdtr(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
+        return np.where((left > 0) & (room > 0), tail, 1.0)
+
     def reach(self, level: Floats | float) -> Floats:
-        """Half the width of the two-sided interval whose error probability is `level`."""
+        """Half the width of the two-sided interval whose error probability is `level`, without the band."""
         return np.asarray(stdtrit(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
 
 
@@ -46,22 +73,25 @@ def sample_variance(logs: Floats, step: Floats | float) -> Floats:
     return np.asarray(np.maximum(np.maximum(logs.var(axis=-1, ddof=1), least), _TINY**2))
 
 
-def welch_difference(base: Floats, new: Floats, *, base_step: Floats | float, new_step: Floats | float) -> Difference:
-    """Two independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947)."""
+def welch_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
+    """Two independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947); the grid of both is `step`."""
     num_base, num_new = base.shape[-1], new.shape[-1]
-    of_base = sample_variance(base, base_step) / num_base
-    of_new = sample_variance(new, new_step) / num_new
+    of_base = sample_variance(base, step) / num_base
+    of_new = sample_variance(new, step) / num_new
     total = of_base + of_new
     degrees = total**2 / (of_base**2 / (num_base - 1) + of_new**2 / (num_new - 1))
-    return Difference(mean=new.mean(axis=-1) - base.mean(axis=-1), standard_error=np.sqrt(total), degrees=degrees)
+    return Difference(
+        mean=new.mean(axis=-1) - base.mean(axis=-1), standard_error=np.sqrt(total), degrees=degrees, band=band
+    )
 
 
-def paired_difference(base: Floats, new: Floats, *, step: Floats | float) -> Difference:
+def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
     """Runs of the same seeds in the same order, [..., n] both, n at least 2: Student's t on their differences."""
     apart = new - base
     number = apart.shape[-1]
     error = np.sqrt(sample_variance(apart, step) / number)
-    return Difference(mean=apart.mean(axis=-1), standard_error=error, degrees=np.full(error.shape, number - 1.0))
+    degrees = np.full(error.shape, number - 1.0)
+    return Difference(mean=apart.mean(axis=-1), standard_error=error, degrees=degrees, band=band)
 
 
 def holm_levels(p_values: Floats, alpha: float) -> Floats:
@@ -83,18 +113,26 @@ def holm_levels(p_values: Floats, alpha: float) -> Floats:
     return levels
 
 
-def decide(difference: Difference, levels: Floats, margin: float) -> NDArray[np.str_]:
+def decide(
+    difference: Difference, levels: Floats, margin: float, within_levels: Floats | None = None
+) -> NDArray[np.str_]:
     """The verdict on differences of log time, or of anything else of which more is slower.
 
     `margin` is the smallest effect on the scale of the differences: log1p(0.03) of log time, for a ratio of 1.03.
-    faster or slower: the interval excludes no difference and the difference itself lies beyond `margin`.
-    no difference shown: the whole interval lies within `margin`. Anything else is inconclusive.
+    faster or slower: the interval at `levels` excludes no difference, and the difference itself lies beyond `margin`.
+    no difference shown: the interval with a tail of `within_levels` at each end lies within `margin`; below the
+    smallest effect, where it excludes no difference too. Anything else is inconclusive.
+
+    Both intervals are widened by the difference's band. The two kinds of level need no share of each other's: no true
+    difference is none and beyond `margin`, so at most one of the two can be wrong. Half of `levels` where
+    `within_levels` are not given: the same interval decides then.
     """
-    reach = difference.reach(levels)
-    is_apart = np.abs(difference.mean) > reach
+    tails = np.asarray(levels) / 2.0 if within_levels is None else np.asarray(within_levels)
+    apart_p = difference.apart_p()
+    is_apart = apart_p <= levels
     is_large = np.abs(difference.mean) >= margin
-    is_within = np.abs(difference.mean) + reach <= margin
+    is_within = difference.within_p(margin) <= tails
+    is_small = is_apart & (apart_p <= 2.0 * tails)
     direction = np.where(difference.mean > 0, "slower", "faster")
-    return np.where(
-        is_apart & is_large, direction, np.where(is_within, "no difference shown", "inconclusive")
-    ).astype(np.str_)
+    small = np.where(is_small, "below the smallest effect", "no difference shown")
+    return np.where(is_apart & is_large, direction, np.where(is_within, small, "inconclusive")).astype(np.str_)

@@ -27,7 +27,10 @@ def make_side(
     starts: Sequence[float | None] | None = None,
     **changes: Any,
 ) -> Side:
-    """Runs that converged after `epochs` at `rates` samples per second; evaluations lie GRID epochs apart."""
+    """Runs that converged after `epochs` at `rates` samples per second; evaluations lie GRID epochs apart.
+
+    Without `starts` a record says that all such sides took turns, unless `turns` is None: drift is then no question.
+    """
     overheads = [1.1] * len(epochs) if overheads is None else overheads
     seeds = [None] * len(epochs) if seeds is None else seeds
     starts = [None] * len(epochs) if starts is None else starts
@@ -59,6 +62,7 @@ def make_side(
         "system": "box",
         "hardware": (),
         "settings": (),
+        "turns": "a sweep",
     }
     return Side(**{**values, **changes})
 
@@ -96,7 +100,7 @@ def time_differences(base: tuple[Floats, Floats, Floats], new: tuple[Floats, Flo
     """Welch's differences of log time of all sets at once: time to train, convergence, throughput, overhead."""
     pairs = [(base[0], new[0], GRID / 0.7), (-base[1], -new[1], 1e-5), (base[2], new[2], 1e-5)]
     whole = (base[0] - base[1] + base[2], new[0] - new[1] + new[2], GRID / 0.7)
-    return [welch_difference(one, other, base_step=step, new_step=step) for one, other, step in (whole, *pairs)]
+    return [welch_difference(one, other, step=step) for one, other, step in (whole, *pairs)]
 
 
 def simulated_verdicts(
@@ -105,8 +109,10 @@ def simulated_verdicts(
     """The verdicts of every simulated comparison, by factor."""
     differences = time_differences(base, new)
     levels = holm_levels(np.stack([one.p_value() for one in differences], axis=-1), 0.05)
+    margin = float(np.log1p(min_effect))
+    within = holm_levels(np.stack([one.within_p(margin) for one in differences], axis=-1), 0.05)
     names = ("time_to_train", "samples_to_converge", "throughput", "overhead")
     return {
-        name: decide(one, levels[:, index], np.log1p(min_effect))
+        name: decide(one, levels[:, index], margin, within[:, index])
         for index, (name, one) in enumerate(zip(names, differences, strict=True))
     }

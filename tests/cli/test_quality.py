@@ -63,7 +63,7 @@ def test_measurements_took_turns_where_their_moments_say_so(
 
 @pytest.mark.parametrize(
     ("fast", "verdict"),
-    [(0.7522, "better"), (0.7478, "worse"), (0.7502, "no difference shown")],
+    [(0.7522, "better"), (0.7478, "worse"), (0.7502, "below the smallest effect")],
 )
 def test_a_sweep_ends_with_a_verdict_on_the_difference(
     fast: float, verdict: str, run: Run, workers: FastWorkers, tmp_path: Path
@@ -73,9 +73,11 @@ def test_a_sweep_ends_with_a_verdict_on_the_difference(
     assert done.exit_code == 0, done.output
     words = " ".join(done.stdout.split())
     assert f"{fast - 0.75:+.5f}".replace("-", "\N{MINUS SIGN}") in words
-    assert "95.0 % interval, Holm-adjusted" in words
+    # Being within the smallest effect is shown by two one-sided tests.
+    shown = "90.0" if verdict == "below the smallest effect" else "95.0"
+    assert f"{shown} % interval, Holm-adjusted" in words
     assert (f"{verdict.capitalize()}: AUC" in words) == (verdict in ("better", "worse"))
-    assert ("No difference of 0.001 or more in AUC" in words) == (verdict == "no difference shown")
+    assert ("Better by less than 0.001 in AUC: +0.00020" in words) == (verdict == "below the smallest effect")
     page = (only_folder(tmp_path) / "report.html").read_text(encoding="utf-8")
     assert "Sweep: quality over train.opt_base_learning_rate" in page and verdict in page
     assert not list(tmp_path.rglob("result_*.txt"))
@@ -161,7 +163,7 @@ def test_compare_takes_the_smallest_effect_in_the_units_of_the_kind(
         json.loads(compare("--format", "json", *arguments).stdout)["comparisons"][0]
         for arguments in ((), ("--min-effect", "0.005auc"))
     ]
-    assert [one["verdict"] for one in found] == ["better", "no difference shown"]
+    assert [one["verdict"] for one in found] == ["better", "below the smallest effect"]
     assert [one["min_effect"] for one in found] == [0.001, 0.005]
     (factor,) = found[0]["factors"]
     assert factor["difference"] == pytest.approx(0.0012) and factor["ratio"] is None and found[0]["is_paired"]

@@ -103,7 +103,7 @@ def test_a_measurement_alone_is_one_test_of_its_own_scale() -> None:
     assert smallest is not None and smallest.in_turns is None
     generator = np.random.default_rng(5)
     base, new = 0.002 * generator.standard_normal((2, 4_000, 8)) + [[[0.75]], [[0.75 + smallest.apart]]]
-    verdicts = decide(welch_difference(base, new, base_step=0, new_step=0), np.asarray(0.05), 0.001)
+    verdicts = decide(welch_difference(base, new, step=0), np.asarray(0.05), 0.001)
     assert np.mean(verdicts == "slower") == pytest.approx(POWER, abs=0.025)
 
 
@@ -200,7 +200,7 @@ def test_qualities_on_one_page_have_verdicts_by_pairs_of_seeds(tmp_path: Path) -
     measure(tmp_path / "same", "quality", [auc + 0.00001 for auc in AUCS])
     text = Page(render_report(gather_everything([tmp_path]))).text
     assert "<h1>Quality of 3 configurations</h1>" in render_report(gather_everything([tmp_path]))
-    assert "the first" in text and "better +0.00150" in text and "no difference shown +0.00001" in text
+    assert "the first" in text and "better +0.00150" in text and "below the smallest effect +0.00001" in text
     assert "better: Better: AUC +0.00150, " in text
     smallest = noise_of_values(AUCS, min_effect=0.001)
     assert smallest is not None and f" {smallest.apart:.5f} " in text

@@ -18,7 +18,7 @@ def test_separate_sets_find_it_in_four_of_five_cases(
     generator = np.random.default_rng(41)
     base = spread * generator.standard_normal((NUM_SETS, num_base))
     new = effect + spread * generator.standard_normal((NUM_SETS, num_new))
-    difference = welch_difference(base, new, base_step=0, new_step=0)
+    difference = welch_difference(base, new, step=0)
     verdicts = decide(difference, np.asarray(FIRST_LEVEL), np.log1p(min_effect))
     assert np.mean(verdicts == "slower") == pytest.approx(POWER, abs=0.025)
 

@@ -84,7 +84,7 @@ def test_shared_luck_cancels_in_pairs(num_sets: int) -> None:
     base = draw_logs(generator, num_sets, 10, spread=luck)
     new = draw_logs(generator, num_sets, 10, spread=luck + 0.2 * generator.standard_normal(luck.shape))
     paired = paired_difference(base[0], new[0], step=GRID / 0.7)
-    unpaired = welch_difference(base[0], new[0], base_step=GRID / 0.7, new_step=GRID / 0.7)
+    unpaired = welch_difference(base[0], new[0], step=GRID / 0.7)
     assert np.mean(np.abs(paired.mean) <= paired.reach(0.05)) >= 0.93
     assert np.median(paired.reach(0.05)) < 0.8 * np.median(unpaired.reach(0.05))
 
@@ -94,12 +94,10 @@ def test_equal_values_on_a_grid_promise_no_certainty() -> None:
     equal = np.log(np.full(5, 0.70))
     step = GRID / 0.70
     assert sample_variance(equal, step) == pytest.approx(np.var([0, 0, 0, 0, 0, step], ddof=1))
-    difference = welch_difference(equal, equal, base_step=step, new_step=step)
+    difference = welch_difference(equal, equal, step=step)
     assert float(difference.reach(0.05)) > 0.03
     assert decide(difference, np.asarray(0.05), np.log1p(0.03)) == "inconclusive"
-    assert decide(welch_difference(equal, equal, base_step=0, new_step=0), np.asarray(0.05), np.log1p(0.03)) == (
-        "no difference shown"
-    )
+    assert decide(welch_difference(equal, equal, step=0), np.asarray(0.05), np.log1p(0.03)) == ("no difference shown")
 
 
 def test_holm_levels_step_down_and_stop_at_the_first_that_fails() -> None:
@@ -132,7 +130,10 @@ def test_holm_levels_reject_what_the_textbook_rejects(p_values: list[float], alp
     [
         (0.10, 0.01, "slower"),
         (-0.10, 0.01, "faster"),
-        (0.01, 0.001, "no difference shown"),
+        (0.002, 0.001, "no difference shown"),
+        # Certainly not equal, and certainly less than what is of interest.
+        (0.01, 0.001, "below the smallest effect"),
+        (-0.01, 0.001, "below the smallest effect"),
         (0.0, 0.1, "inconclusive"),
         (0.10, 0.1, "inconclusive"),
         # Certainly not equal, but not certain to be beyond the smallest effect, or below it.
@@ -149,8 +150,8 @@ def test_a_verdict_needs_the_interval_and_the_smallest_effect(mean: float, error
     st.floats(0.001, 0.2),
 )  # fmt: skip
 def test_a_verdict_turns_around_with_the_sides(base: list[float], new: list[float], step: float) -> None:
-    there = welch_difference(np.array(base), np.array(new), base_step=step, new_step=step)
-    back = welch_difference(np.array(new), np.array(base), base_step=step, new_step=step)
+    there = welch_difference(np.array(base), np.array(new), step=step)
+    back = welch_difference(np.array(new), np.array(base), step=step)
     turned = {"faster": "slower", "slower": "faster"}
     verdict = str(decide(back, np.asarray(0.05), np.log1p(0.03)))
     assert str(decide(there, np.asarray(0.05), np.log1p(0.03))) == turned.get(verdict, verdict)
@@ -161,7 +162,7 @@ def test_welch_agrees_with_scipy() -> None:
 
     generator = np.random.default_rng(5)
     base, new = generator.normal(0, 1, 7), generator.normal(0.4, 2, 11)
-    ours = welch_difference(base, new, base_step=0.0, new_step=0.0)
+    ours = welch_difference(base, new, step=0.0)
     theirs = ttest_ind(new, base, equal_var=False)
     assert float(ours.p_value()) == pytest.approx(theirs.pvalue)
     assert float(ours.mean + ours.reach(0.05)) == pytest.approx(theirs.confidence_interval(0.95).high)

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from comparison_builder import make_side
 
-from reports.comparison.pairing import MAX_RUNS, Pairing, pair_runs, runs_needed
+from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.precision import MAX_RUNS, runs_needed
 from reports.statistics.ratios import Difference, decide, paired_difference, welch_difference
 
 LEVEL, SPREAD = 0.0125, 0.04
@@ -30,9 +31,9 @@ def test_that_many_runs_settle_it_in_four_of_five_cases(effect: float, settled: 
     needed = runs_needed(measured(effect, 10, 10), LEVEL, MARGIN, pairing(10, 10))
     assert needed is not None
     generator = np.random.default_rng(31)
-    base = SPREAD * generator.standard_normal((3_000, needed))
-    new = effect + SPREAD * generator.standard_normal((3_000, needed))
-    verdicts = decide(welch_difference(base, new, base_step=0, new_step=0), np.asarray(LEVEL), MARGIN)
+    base = SPREAD * generator.standard_normal((3_000, needed.number))
+    new = effect + SPREAD * generator.standard_normal((3_000, needed.number))
+    verdicts = decide(welch_difference(base, new, step=0), np.asarray(LEVEL), MARGIN)
     assert np.mean(verdicts == settled) == pytest.approx(0.8, abs=0.05)
 
 
@@ -42,7 +43,7 @@ def test_pairs_are_counted_as_pairs() -> None:
     )
     needed = runs_needed(difference, LEVEL, MARGIN, pairing(8, 8, is_paired=True))
     assert needed is not None
-    apart = 0.05 + SPREAD * np.random.default_rng(32).standard_normal((3_000, needed))
+    apart = 0.05 + SPREAD * np.random.default_rng(32).standard_normal((3_000, needed.number))
     verdicts = decide(paired_difference(np.zeros_like(apart), apart, step=0), np.asarray(LEVEL), MARGIN)
     assert np.mean(verdicts == "slower") == pytest.approx(0.8, abs=0.05)
 
@@ -58,5 +59,6 @@ def test_a_ratio_right_at_the_smallest_effect_cannot_be_settled() -> None:
 
 
 def test_never_fewer_than_verdicts_need() -> None:
-    assert runs_needed(measured(1.0, 5, 5), LEVEL, MARGIN, pairing(5, 5)) == 5
+    needed = runs_needed(measured(1.0, 5, 5), LEVEL, MARGIN, pairing(5, 5))
+    assert needed is not None and (needed.number, needed.low, needed.high) == (5, 5, 5)
     assert MAX_RUNS >= 1_000

@@ -9,7 +9,7 @@ from reports.comparison.comparison import compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
-from reports.comparison.wording import needs, plain_sentence, rejected_words, verdict_text, with_sign
+from reports.comparison.wording import could_show, needs, plain_sentence, rejected_words, verdict_text, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
@@ -235,7 +235,7 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
 
 def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell | str, ...]:
     show = _show_values(factor, unit)
-    hint = factor.reason or (needs(factor) if factor.verdict == "inconclusive" else "")
+    hint = factor.reason or (_hint(comparison, factor) if factor.verdict == "inconclusive" else "")
     is_whole = factor is comparison.whole
     verdict = comparison.verdict if is_whole else factor.verdict
     words = verdict_text(factor) if verdict == factor.verdict else verdict
@@ -245,7 +245,11 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         hint += f"{comparison.num_base_converged} of {comparison.num_base}"
     if is_whole and (rejected := _rejected(comparison)):
         hint = rejected + (f"; {hint}" if hint else "")
-    tags = (("cross-system", comparison.is_cross_system), ("paired", comparison.is_paired))
+    tags = (
+        ("cross-system", comparison.is_cross_system),
+        ("paired", comparison.is_paired),
+        ("one after the other", comparison.is_one_after_the_other),
+    )
     quantity = " · ".join((_NAMES[factor.name].lower(), *(word for word, holds in tags if holds)))
     whole = Cell(text=comparison.new, sub=quantity, kind="whole")
     return (
@@ -261,6 +265,11 @@ def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tu
         MISSING if factor.permutation_p is None else p_text(factor.permutation_p),
         MISSING if factor.cliffs_delta is None else f"{factor.cliffs_delta:+.2f}".replace("-", "−"),
     )
+
+
+def _hint(comparison: Comparison, factor: FactorComparison) -> str:
+    """What would show more: runs, where the sides took turns; else what such runs could have shown."""
+    return could_show(factor) if comparison.is_one_after_the_other else needs(factor)
 
 
 def _show_values(factor: FactorComparison, unit: TimeUnit) -> Callable[[float | None], str]:

@@ -1,0 +1,127 @@
+"""What drift may do between two sets that were measured one after the other: the band that a difference must exceed.
+
+A system's speed drifts: neighbours, clocks and temperatures last longer than a run, and a set that is quiet in itself
+may as a whole be off by more than its runs lie apart. Only sets of one configuration, measured again and again, show
+by how much; without them a band is assumed. Sides whose runs took turns need none, and convergence follows the seeds
+and does not drift.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from scipy.special import stdtrit
+
+from reports.comparison.factor import factor_of
+from reports.comparison.pairing import Pairing, compared_values
+from reports.facts.noise import DRIFT_BAND
+from reports.facts.sides import Sample, Side
+from reports.text.formatting import percent, plural
+
+MIN_SETS = 3
+CONFIDENCE = 0.98
+"""Of the prediction interval: two further sets differ by more in one of fifty cases."""
+DRIFT_REACH = 2.0
+"""A side as a whole may be off by as much as this many standard deviations of its single runs' speed: where a
+disturbance is seen inside a set, its runs are not independent."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Repeats:
+    """Sets that repeat each other, in groups of one configuration each; `is_given` where the user named them."""
+
+    groups: tuple[tuple[Side, ...], ...] = ()
+    is_given: bool = False
+
+    def of(self, base: Side, new: Side) -> "Repeats":
+        """The groups that say something of these two: those of their own configurations, unless they were given."""
+        keys = {base.repetition, new.repetition} - {None}
+        own = tuple(group for group in self.groups if self.is_given or group[0].repetition in keys)
+        return Repeats(groups=own, is_given=self.is_given)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Band:
+    """By factor how far apart drift may move two sets, as a difference of logarithms; `sets` are what shows it.
+
+    Without sets nothing is measured, and DRIFT_BAND holds for every factor.
+    """
+
+    widths: Mapping[str, float] = field(default_factory=dict)
+    sets: tuple[str, ...] = ()
+
+    def width(self, name: str) -> float:
+        """Of a factor, or of what a kind of measurement compares."""
+        return self.widths.get(name, math.log1p(DRIFT_BAND))
+
+
+NO_REPEATS = Repeats()
+
+
+def drifts(name: str) -> bool:
+    """Whether a system's drift moves a factor: every speed and time; convergence and qualities follow the seeds."""
+    return name != "samples_to_converge" and factor_of(name).is_ratio
+
+
+def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
+    """The band of each factor: how far apart two further sets are, in 98 of 100 cases, by those that were repeated.
+
+    The spread of the sets' means is pooled over groups of at least MIN_SETS; with k sets of one group the band is
+    t(0.99, k - 1) times the square root of 2 times their standard deviation.
+    """
+    groups = [group for group in repeats.groups if len(group) >= MIN_SETS]
+    widths = {}
+    for name in filter(drifts, names):
+        squares, degrees = 0.0, 0
+        for group in groups:
+            means = [mean for side in group if (mean := _mean_speed(side.samples, name)) is not None]
+            if len(means) >= MIN_SETS:
+                squares += float(np.square(np.asarray(means) - np.mean(means)).sum())
+                degrees += len(means) - 1
+        if degrees:
+            student = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+            widths[name] = student * math.sqrt(2.0 * squares / degrees)
+    return Band(widths=widths, sets=tuple(side.label for group in groups for side in group) if widths else ())
+
+
+def _mean_speed(samples: Sequence[Sample], name: str) -> float | None:
+    """The mean logarithm of what drifts in a factor: of the time to train, the time per sample."""
+    if name != "time_to_train":
+        values = compared_values(samples, name)
+        return None if values is None else float(values.mean())
+    time, trained = compared_values(samples, name), compared_values(samples, "samples_to_converge")
+    return None if time is None or trained is None else float((time - trained).mean())
+
+
+def width_for(name: str, band: Band, pairing: Pairing) -> float:
+    """The band of a factor between these two sides: wider where their own runs show a disturbance."""
+    return max(band.width(name), DRIFT_REACH * (_own_spread(name, pairing) or 0.0))
+
+
+def _own_spread(name: str, pairing: Pairing) -> float | None:
+    return pairing.spread("throughput" if name == "time_to_train" else name)
+
+
+def drift_words(name: str, band: Band, pairing: Pairing) -> str:
+    """'drift may make 20 % between such sets (assumed: ...)': how far, and how that is known."""
+    width, spread = width_for(name, band, pairing), _own_spread(name, pairing)
+    if width > band.width(name) and spread is not None:
+        return (
+            f"runs of one side differ by {percent(math.expm1(spread))} in speed among themselves, so a disturbed "
+            f"system may explain it, up to {far_words(math.expm1(width))}"
+        )
+    return f"drift may make {far_words(math.expm1(width))} ({band_source(band.sets)})"
+
+
+def far_words(band: float) -> str:
+    """'20 %', '2.4 %': a band as a fraction."""
+    return percent(band, 0 if band >= 0.0995 else 1)
+
+
+def band_source(sets: Sequence[str]) -> str:
+    """How far drift may go is known from what: '98 % prediction interval from 4 repeated sets: a, b, c, d'."""
+    if not sets:
+        return f"assumed: no {MIN_SETS} sets are known here that repeat one configuration and code"
+    shown = ", ".join(sets[:6]) + (f" and {len(sets) - 6} more" if len(sets) > 6 else "")
+    return f"{percent(CONFIDENCE, 0)} prediction interval from {plural(len(sets), 'repeated set')}: {shown}"

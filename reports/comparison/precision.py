@@ -1,0 +1,81 @@
+"""What a comparison could have shown, and what it takes to show more: smallest differences and numbers of runs."""
+
+import math
+from dataclasses import dataclass
+
+from scipy.special import chdtri
+
+from reports.comparison.pairing import Pairing
+from reports.statistics.intervals import MIN_RUNS
+from reports.statistics.power import (
+    POWER,
+    Design,
+    least_number,
+    power_of_difference,
+    power_of_equality,
+    smallest_effect,
+)
+from reports.statistics.ratios import Difference
+
+MAX_RUNS = 1_000
+_TAIL = 0.1
+"""At either end of the range of runs needed, by what few runs know of their own spread: 80 % lies between."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RunsNeeded:
+    """Runs per side (or pairs) that reach a verdict with 80 % probability, if the difference is as measured.
+
+    From the spread that was found, and from the smallest and the largest that the runs allow for; `high` is None
+    where more than MAX_RUNS may be needed.
+    """
+
+    number: int
+    low: int
+    high: int | None
+
+
+def runs_needed(
+    difference: Difference, level: float, margin: float, pairing: Pairing, within_level: float | None = None
+) -> RunsNeeded | None:
+    """Return how many runs reach what a verdict asks for; None where more than 1,000 would, or no number of them.
+
+    `margin` is the smallest effect on the scale of the differences. From there on, the interval has to leave out no
+    difference, and the difference itself has to be as large again; below it, the interval has to lie within. Runs do
+    not narrow the difference's band.
+    """
+    size, degrees = abs(float(difference.mean)), float(difference.degrees)
+    tail, band, spread = within_level or level / 2, float(difference.band), _spread(difference, pairing)
+
+    def needed(spread: float) -> int | None:
+        def has_power(number: int) -> bool:
+            design = Design(spread=spread, num_base=number, num_new=number, is_paired=pairing.is_paired)
+            if size >= margin:
+                return power_of_difference(design, size, level, margin, band) >= POWER
+            return power_of_equality(design, size, tail, margin, band) >= POWER
+
+        return least_number(has_power, MIN_RUNS, MAX_RUNS)
+
+    number = needed(spread)
+    if number is None:
+        return None
+    # Of a true variance, the one found is chi-squared over its degrees of freedom.
+    low, high = (spread * math.sqrt(degrees / float(chdtri(degrees, tail))) for tail in (_TAIL, 1 - _TAIL))
+    return RunsNeeded(number=number, low=needed(low) or number, high=needed(high))
+
+
+def smallest_shown(difference: Difference, level: float, margin: float, pairing: Pairing) -> float:
+    """Return the smallest true difference that as many runs of such spreads show in 80 % of cases, on their scale."""
+    design = Design(
+        spread=_spread(difference, pairing),
+        num_base=len(pairing.base),
+        num_new=len(pairing.new),
+        is_paired=pairing.is_paired,
+    )
+    return smallest_effect(design, level, margin, float(difference.band))
+
+
+def _spread(difference: Difference, pairing: Pairing) -> float:
+    """The spread of single runs, taken as alike on both sides; of pairs, that of their differences."""
+    shares = 1 / len(pairing.base) + (0.0 if pairing.is_paired else 1 / len(pairing.new))
+    return float(difference.standard_error) / math.sqrt(shares)

@@ -1,0 +1,120 @@
+"""Sets that repeat those of a comparison, found beside them or given: what shows how far a system drifts."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from reports.comparison.band import MIN_SETS, Repeats
+from reports.facts.measured_sets import find_measured, measured_side
+from reports.facts.origin import repetition_key, turns_of
+from reports.facts.records import read_run_set
+from reports.facts.sides import Side, converged_samples
+from reports.text.formatting import epoch_ms, printable
+from rules.errors import InputError
+from rules.logs.log import read_log
+from rules.records.kinds import IN_PROCESSES
+from rules.records.run_set import RunSetRecord
+from rules.scoring.results import read_run_result
+from rules.tree.inventory import take_inventory
+from rules.tree.result_set import real_path
+
+_MAX_FOLDERS = 1_000
+_MAX_REPEATS = 30
+"""The newest; more would say little more, and each is read."""
+
+
+def find_repeats(sides: Sequence[Side]) -> Repeats:
+    """The sets in the folders of `sides` that repeat one of them, the set itself included.
+
+    What took turns with others shows no drift and repeats nothing.
+    """
+    wanted = {side.repetition for side in sides if side.repetition is not None}
+    folders = {real_path(side.folder).parent for side in sides if side.folder is not None and side.repetition}
+    found: dict[str, list[tuple[float, Path, RunSetRecord]]] = {}
+    for folder in _subfolders(folders):
+        record = read_run_set(folder, [])
+        key = repetition_key(record)
+        if record is not None and key in wanted:
+            found.setdefault(str(key), []).append((epoch_ms(record.created_utc) or 0.0, folder, record))
+    groups = []
+    for entries in found.values():
+        if len(entries) >= MIN_SETS:
+            newest = sorted(entries, key=lambda entry: entry[:2])[-_MAX_REPEATS:]
+            groups.append(_in_sequence(side for _, path, record in newest if (side := _read(path, record))))
+    return Repeats(groups=tuple(group for group in groups if len(group) >= MIN_SETS))
+
+
+def given_repeats(sides: Sequence[Side]) -> Repeats:
+    """The groups that sets make which were named as repetitions. Raises InputError where none is large enough."""
+    by_key: dict[tuple[str, str | None], list[Side]] = {}
+    for side in sides:
+        by_key.setdefault((side.kind, side.repetition), []).append(side)
+    groups = [_in_sequence(sorted(group, key=_began)) for group in by_key.values()]
+    large = tuple(group for group in groups if len(group) >= MIN_SETS)
+    if not large:
+        most = max((len(group) for group in groups), default=0)
+        raise InputError(
+            f"--repeated: found {most} sets of one configuration, code and system that did not take turns, expected "
+            f"at least {MIN_SETS}. Measure one configuration {MIN_SETS} times, one set after the other."
+        )
+    return Repeats(groups=large, is_given=True)
+
+
+def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
+    for folder in sorted(folders):
+        try:
+            names = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+        except OSError:
+            continue
+        yield from names[-_MAX_FOLDERS:]
+
+
+def _read(folder: Path, record: RunSetRecord) -> Side | None:
+    """A set as far as its speed goes: nothing is judged."""
+    if record.kind in IN_PROCESSES:
+        measured = find_measured(folder, record.kind, [])
+        return None if measured is None else measured_side(measured)
+    try:
+        logs = [log for found in take_inventory(folder).result_sets for log in found.logs]
+        runs = tuple(read_run_result(read_log(log)) for log in logs)
+    except (InputError, OSError):
+        return None
+    return Side(
+        label=printable(folder.name, 80),
+        kind="runs",
+        status="own",
+        benchmark=record.benchmark.name,
+        samples=converged_samples(runs),
+        runs=runs,
+        system=record.system.name,
+        hardware=(),
+        settings=(),
+        folder=folder,
+        turns=turns_of(folder),
+        repetition=repetition_key(record),
+    )
+
+
+def _began(side: Side) -> float:
+    return min((sample.started_ms for sample in side.samples if sample.started_ms is not None), default=0.0)
+
+
+def _in_sequence(sides: Iterable[Side]) -> tuple[Side, ...]:
+    """Those that were measured one after the other, each once: copies of a set, and sets in turns, show no drift."""
+    taken: list[Side] = []
+    for side in sides:
+        if side.samples and side.turns is None and not any(_is_same_time(side, other) for other in taken):
+            taken.append(side)
+    return tuple(taken)
+
+
+def _is_same_time(side: Side, other: Side) -> bool:
+    """Whether the two are one measurement, or were made at the same time."""
+    if side.samples == other.samples:
+        return True
+    spans = [
+        [moment for sample in each.samples for moment in (sample.started_ms, sample.stopped_ms) if moment is not None]
+        for each in (side, other)
+    ]
+    if not all(spans):
+        return False
+    return min(spans[0]) < max(spans[1]) and min(spans[1]) < max(spans[0])

@@ -1,0 +1,186 @@
+"""How far a system drifts is known from sets that repeat each other, and from those alone."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from comparison_builder import make_side
+from log_builder import make_records
+from records_builder import process_content, run_set_content, throughput_content
+from report_builder import write_run_set
+from scipy.stats import t
+
+from reports.comparison.band import Band, Repeats, drifts, measure_band
+from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.export import circumstances
+from reports.comparison.records import Comparison
+from reports.comparison.repeats import find_repeats, given_repeats
+from reports.comparison.sources import one_side
+from reports.comparison.wording import sentence
+from reports.facts.facts import gather
+from reports.facts.noise import DRIFT_BAND
+from reports.facts.sides import Side
+from rules.benchmarks.loader import load_benchmark
+from rules.errors import InputError
+
+TINY = load_benchmark("dlrm_tiny")
+LUCK = [0.65, 0.70, 0.70, 0.75, 0.70]
+FACTORS = ("time_to_train", "samples_to_converge", "throughput", "overhead")
+HOUR_MS = 3_600_000
+
+
+def write(root: Path, speed: float, *, hour: int, **changes: Any) -> Path:
+    """A set of five runs that began in a certain hour; its runs vary by 0.1 % in speed."""
+    runs = [
+        make_records(
+            TINY, num_evals=12 + index % 3, seed=100 * hour + index,
+            start_ms=1_790_000_000_000 + hour * HOUR_MS + index * 60_000,
+            throughput=20_000.0 * speed * (1 + 0.001 * (index % 3 - 1)),
+        )
+        for index in range(5)
+    ]  # fmt: skip
+    return write_run_set(root, runs=runs, interrupted=False, changes=changes)
+
+
+def sides_at(root: Path) -> tuple[Side, ...]:
+    return tuple(one_side(path) for path in sorted(root.iterdir()))
+
+
+def compare_at(base: Path, new: Path) -> Comparison:
+    first, second = one_side(base), one_side(new)
+    return compare_sides(first, [second], repeats=find_repeats([first, second]))[0]
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Four sets of one configuration that are 1 % apart, and one of another code that is 10 % slower."""
+    for hour, speed in enumerate((1.0, 1.01, 0.99, 1.0)):
+        write(tmp_path / f"same-{hour}", speed, hour=hour)
+    write(tmp_path / "slower", 1 / 1.1, hour=9, code_sha256="e" * 64)
+    return tmp_path
+
+
+def test_a_band_is_the_prediction_interval_of_the_difference_of_two_further_sets() -> None:
+    generator = np.random.default_rng(51)
+    means = 0.02 * generator.standard_normal(6)
+    group = tuple(make_side(f"s{i}", LUCK, [1000 * np.exp(mean)] * 5, turns=None) for i, mean in enumerate(means))
+    band = measure_band(Repeats(groups=(group,)), FACTORS)
+    expected = t.ppf(0.99, 5) * np.sqrt(2) * np.std(means, ddof=1)
+    assert band.width("throughput") == pytest.approx(expected)
+    assert band.width("time_to_train") == pytest.approx(expected), "the time per sample, whatever the luck"
+    assert band.width("overhead") == pytest.approx(0.0, abs=1e-9)
+    assert band.sets == ("s0", "s1", "s2", "s3", "s4", "s5")
+    pooled = measure_band(Repeats(groups=(group[:3], group[3:])), FACTORS)
+    squares = sum(float(np.sum((part - part.mean()) ** 2)) for part in (means[:3], means[3:]))
+    assert pooled.width("throughput") == pytest.approx(t.ppf(0.99, 4) * np.sqrt(2 * squares / 4))
+
+
+def test_two_further_sets_are_within_the_band_in_98_of_100_cases() -> None:
+    generator = np.random.default_rng(52)
+    held = 0
+    for _ in range(1_000):
+        means = 0.02 * generator.standard_normal(6)
+        group = tuple(make_side("s", LUCK[:2], [1000 * float(np.exp(mean))] * 2, turns=None) for mean in means[:4])
+        held += abs(means[5] - means[4]) <= measure_band(Repeats(groups=(group,)), ("throughput",)).width(
+            "throughput"
+        )
+    assert held / 1_000 == pytest.approx(0.98, abs=0.014)
+
+
+def test_without_enough_sets_a_fifth_is_assumed() -> None:
+    two = tuple(make_side("s", LUCK, [1000.0 + i] * 5, turns=None) for i in range(2))
+    for repeats in (Repeats(), Repeats(groups=(two,))):
+        band = measure_band(repeats, FACTORS)
+        assert band == Band() and band.width("throughput") == pytest.approx(np.log1p(DRIFT_BAND))
+    assert [drifts(name) for name in (*FACTORS, "quality")] == [True, False, True, True, False]
+
+
+def test_repeated_sets_beside_the_sides_are_found_and_named(results: Path) -> None:
+    comparison = compare_at(results / "same-0", results / "slower")
+    assert comparison.band_sets == ("same-0", "same-1", "same-2", "same-3")
+    throughput = comparison.factor("throughput")
+    assert throughput is not None and throughput.verdict == "slower" and throughput.band is not None
+    assert 0.03 < throughput.band < 0.08
+    words = " ".join(circumstances(comparison))
+    assert "measured one after the other: differences of up to " in words
+    assert "98 % prediction interval from 4 repeated sets: same-0, same-1, same-2, same-3" in words
+    base, *_, slower = gather([results], second_opinion=False)
+    assert compare_all(base, [slower])[0].band_sets == comparison.band_sets, "the page says what compare says"
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"code_sha256": "f" * 64},
+        {"code_sha256": None},
+        {"config": {"train.global_batch_size": {"value": 1024, "source": "option"}}},
+        {"num_threads": 1},
+        {"system": run_set_content()["system"] | {"name": "another"}},
+    ],
+)
+def test_another_configuration_code_or_system_repeats_nothing(results: Path, changes: dict[str, Any]) -> None:
+    for hour in (1, 2):
+        shutil.rmtree(results / f"same-{hour}")
+        write(results / f"same-{hour}", 1.0, hour=hour, **changes)
+    comparison = compare_at(results / "same-0", results / "slower")
+    assert comparison.band_sets == ()
+    throughput = comparison.factor("throughput")
+    assert throughput is not None and throughput.verdict == "inconclusive" and throughput.band == pytest.approx(0.2)
+    assert "drift may make 20 % (assumed" in str(throughput.reason)
+
+
+def test_copies_and_sets_in_turns_show_no_drift(tmp_path: Path) -> None:
+    write(tmp_path / "a", 1.0, hour=0)
+    for name in ("b", "c", "d"):
+        shutil.copytree(tmp_path / "a", tmp_path / name)
+    write(tmp_path / "e", 1.001, hour=0)
+    assert find_repeats(sides_at(tmp_path)).groups == ()
+    with pytest.raises(InputError, match=r"found 1 sets of one configuration.*expected at least 3"):
+        given_repeats(sides_at(tmp_path))
+
+
+def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory: pytest.TempPathFactory) -> None:
+    elsewhere = tmp_path_factory.mktemp("elsewhere")
+    base, new = (
+        write(elsewhere / "a", 1.0, hour=20, num_threads=1),
+        write(elsewhere / "b", 0.8, hour=21, num_threads=4),
+    )
+    sides = [one_side(base), one_side(new)]
+    repeats = given_repeats([one_side(results / f"same-{hour}") for hour in range(4)])
+    (comparison,) = compare_sides(sides[0], sides[1:], repeats=repeats)
+    assert len(comparison.band_sets) == 4 and comparison.factor("throughput").verdict == "slower"  # type: ignore[union-attr]
+    assert compare_at(base, new).band_sets == ()
+
+
+def test_the_verdict_says_how_it_was_measured_and_how_to_measure_better(results: Path) -> None:
+    shutil.rmtree(results / "same-3")
+    shutil.rmtree(results / "same-2")
+    comparison = compare_at(results / "same-0", results / "slower")
+    text = sentence(comparison)
+    assert text.startswith("Not decided, measured one after the other. Measured 1.10")
+    assert re.search(r"Such runs show a difference of [2-5]\d\.\d % or more in 80 % of cases\.", text)
+    assert f"'dlrmbench run --beside {results / 'same-0'}' measures them in turns" in text
+    write(results / "half", 0.5, hour=12, code_sha256="e" * 64)
+    half = compare_at(results / "same-0", results / "half")
+    assert half.verdict == "slower" and sentence(half).endswith(", measured one after the other.")
+
+
+def test_measurements_of_throughput_have_their_band_too(tmp_path: Path) -> None:
+    for number, rate in enumerate((1000.0, 1004.0, 998.0, 1200.0)):
+        folder = tmp_path / f"m{number}" / "extra"
+        folder.mkdir(parents=True)
+        processes = [
+            process_content(num_samples=100_000, duration_s=100_000 / (rate + i), samples_per_s=rate + i)
+            for i in range(5)
+        ]
+        (folder / "throughput.json").write_text(json.dumps(throughput_content(processes)), encoding="utf-8")
+        code = "a" if number < 3 else "b"
+        record = run_set_content(kind="throughput", seeds=list(range(5)), code_sha256=code * 64)
+        (folder / "run_set.json").write_text(json.dumps(record), encoding="utf-8")
+    comparison = compare_at(tmp_path / "m0", tmp_path / "m3")
+    assert comparison.band_sets == ("m0", "m1", "m2") and comparison.is_one_after_the_other
+    assert comparison.verdict == "faster" and (comparison.factors[0].band or 1.0) < 0.05
