@@ -74,7 +74,11 @@ CASES = [
     _case(
         "other blocks in one run",
         write_bad=lambda root: _in_all(root, _blocks),
-        write_good=lambda root: _in_all(root, lambda run: [read_data("d" * 64, scope="blocks")]),
+    ),
+    _case(
+        "the same blocks in all runs",
+        write_bad=lambda root: _in_all(root, lambda run: [read_data("d" * 64, scope="blocks")]),
+        is_error=False,
     ),
     _case("not hashed", file=f"result_{CHANGED}.txt", is_error=False),
     VerdictCase(

@@ -30,11 +30,13 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     """The digest of what a run read, in the `read_data` of its run.json, is the one that the definition pins, else
     the one in its log; no file was changed between its opening and the hashing, as size, mtime and ctime show; every
     rank's files were hashed; and all runs read the same. MLPerf's own files have no digest to be held against, and a
-    dataset of more than 16 GiB is hashed in sixteen blocks of 1 MiB of each file: of both only the rest can be said.
-    A run without such a digest is a warning: it was made by an earlier version, or cut off behind its run_stop."""
+    dataset of more than 16 GiB is hashed in sixteen blocks of 1 MiB of each file, which is mentioned (info): of both
+    only the rest can be said. A run without such a digest is a warning: it was made by an earlier version, or cut off
+    behind its run_stop."""
     root = subject.result_set.root
     assert root is not None
     unproven: list[RunLog] = []
+    in_blocks: list[tuple[Path, ReadDatasetRecord]] = []
     seen: dict[str, tuple[str, str]] = {}
     for log in subject.logs:
         place = record_of(root, Path(log.path))
@@ -50,6 +52,8 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
             yield Problem("what some ranks read was not hashed", place, found=f"nothing of rank {missing[0]}")
         for copy in record.read_data:
             yield from _judge_copy(copy, place, _named_digest(subject, log) if copy.scope == "whole" else None)
+            if copy.scope == "blocks":
+                in_blocks.append((place, copy))
             first, where = seen.setdefault(copy.scope, (copy.sha256, str(name)))
             if first != copy.sha256:
                 yield Problem(
@@ -58,6 +62,16 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
                     found=f"SHA-256 {copy.sha256[:12]}…",
                     expected=f"{first[:12]}… as in {where}",
                 )
+    if in_blocks:
+        place, copy = in_blocks[0]
+        num_bytes = sum(file.opened.num_bytes for file in copy.files)
+        yield Problem(
+            "the dataset is too large to be hashed whole after every run: blocks of its files were",
+            place,
+            found=f"{copy.hashed_bytes / 1e9:.3g} of {num_bytes / 1e9:.3g} GB hashed",
+            severity="info",
+            remedy="Nothing; 'dlrmbench data verify' reads the whole of a prepared dataset.",
+        )
     if unproven:
         yield Problem(
             "what runs read was not hashed: their dataset is named, not proven",
