@@ -38,7 +38,7 @@ def own_definition(facts: SetFacts) -> str | None:
     try:
         if path.stat().st_size > MAX_DEFINITION_BYTES or find_points(facts)[0] is None:
             return None
-        lines = path.read_text(encoding="utf-8").rstrip().split("\n")
+        lines = path.read_text(encoding="utf-8").strip().split("\n")
     except (OSError, ValueError):
         return None
     return "\n".join(printable(line.expandtabs(4)) for line in lines)
