@@ -143,7 +143,7 @@ def score(
     breaks rules has a score too: --require-valid makes a gate of both.
     """
     from reports.tables.scores import ScoreDocument
-    from reports.views.score import describe_score, score_blocks, scores_csv
+    from reports.views.score import describe_scores, score_blocks, scores_csv
     from rules.errors import NothingToJudgeError
     from rules.judge.sets import judge_sets
 
@@ -153,12 +153,9 @@ def score(
         found = result_sets_of(inventories)
     except NothingToJudgeError as error:
         raise HarnessError(str(error), ExitCode.INCONCLUSIVE if require_score else ExitCode.INPUT) from None
-    records = [
-        describe_score(judged.result_set, judged.result, price_per_hour, judged.verdict)
-        for judged in judge_sets(found, benchmark_file, ruleset, second_opinion=False)
-    ]
+    records = describe_scores(judge_sets(found, benchmark_file, ruleset, second_opinion=False), price_per_hour)
     if form == "json":
-        show_json(ScoreDocument(scores=tuple(records)))
+        show_json(ScoreDocument(scores=records))
     elif form == "csv":
         click.echo(scores_csv(records), nl=False)
     else:

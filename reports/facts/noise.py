@@ -6,7 +6,7 @@ difference below the smallest effect of interest is not called one.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,24 +55,26 @@ class Noise:
     throughput: Smallest | None
 
 
-def noise_of(samples: Sequence[Sample], *, min_effect: float, band: float) -> Noise:
+def noise_of(samples: Sequence[Sample], *, min_effect: float, bands: Mapping[str, float]) -> Noise:
     """Return what runs that converged are worth in a comparison with as many like them.
 
-    `min_effect` is the smallest effect of interest and `band` what drift between sets may do, both as fractions.
+    `min_effect` is the smallest effect of interest and `bands` what drift between sets may do to the time to train
+    and to the throughput, all as fractions.
     """
     time, speed, num_samples = (
         _logs(samples, name) for name in ("time_to_train", "throughput", "samples_to_converge")
     )
-    apart = None if time is None else _apart(time, _step(samples, "time_to_train"), min_effect, band)
-    pairs = None
+    grid, pairs = _step(samples, "time_to_train"), None
+    apart = None if time is None else _apart(time, grid, min_effect, bands["time_to_train"])
     if time is not None and num_samples is not None:
         # Pairs that need equal samples differ in the rest alone, which the verdict floors by the evaluations' grid.
-        pairs = _in_turns(time - num_samples, _step(samples, "time_to_train"), min_effect)
+        pairs = _in_turns(time - num_samples, grid, min_effect)
+    step, band = _step(samples, "throughput"), bands["throughput"]
     return Noise(
         num_runs=len(samples),
         shares=_shares(samples),
         time=None if apart is None else Smallest(apart=apart, in_turns=pairs),
-        throughput=None if speed is None else _of_rates(speed, _step(samples, "throughput"), min_effect, band),
+        throughput=None if speed is None else _of_rates(speed, step, min_effect, band),
     )
 
 
@@ -146,4 +148,4 @@ def _logarithms(values: Sequence[float]) -> NDArray[np.float64] | None:
 
 
 def _step(samples: Sequence[Sample], name: str) -> float:
-    return float(np.mean([sample.steps.get(name, 0.0) for sample in samples]))
+    return float(np.mean([sample.steps.get(name, 0.0) for sample in samples])) if samples else 0.0

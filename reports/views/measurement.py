@@ -7,9 +7,10 @@ from pathlib import Path
 
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
-from reports.facts.measured_sets import MeasuredSet
+from reports.facts.measured_sets import MeasuredSet, measured_side
+from reports.facts.noise import Smallest
 from reports.facts.traffic import total_bytes
-from reports.page.figures.noise import measured_noise, smallest_words
+from reports.page.figures.noise import find_bands, measured_noise, smallest_words
 from reports.page.figures.times import bounds_text
 from reports.page.sections.measured import in_unit, measured_columns
 from reports.page.sections.profile import (
@@ -36,9 +37,14 @@ def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Pat
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
 
 
+def _noise(measured: MeasuredSet) -> Smallest | None:
+    (band,) = find_bands([measured_side(measured)])
+    return measured_noise(measured, band)
+
+
 def _smallest(measured: MeasuredSet) -> str:
     """What a comparison with such a measurement can show, in one short line."""
-    smallest = measured_noise(measured)
+    smallest = _noise(measured)
     if smallest is None:
         return f"not known: takes {MIN_RUNS} processes, has {len(measured.values)}"
     if smallest.in_turns is None:
@@ -49,7 +55,7 @@ def _smallest(measured: MeasuredSet) -> str:
 def measurement_document(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> MeasurementDocument:
     """As `measured_blocks`: where everything is, what every process measured, its mean and interval."""
     measure, values = measured.measure, measured.values
-    smallest = measured_noise(measured)
+    smallest = _noise(measured)
     step = measured.clock_step if measured.counts_samples else 0.0
     summary = log_summary(values, step=step) if measure.scale == "ratio" else None
     bounds = summary.interval if summary else mean_interval(values)

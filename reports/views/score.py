@@ -5,14 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.band import Band
 from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
 from reports.facts.grid import smoothed_samples
 from reports.facts.noise import Noise, Smallest
+from reports.facts.origin import repetition_key
 from reports.facts.records import read_run_set
+from reports.facts.sides import Side, side_of
 from reports.page.figures.cost import cost_text, cost_to_train
-from reports.page.figures.noise import runs_noise, smallest_words
+from reports.page.figures.noise import ASSUMED, find_bands, runs_noise, smallest_words
 from reports.render.csv import render_csv
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members
@@ -27,6 +30,7 @@ from reports.tables.scores import (
 )
 from reports.text.formatting import count, duration, percent, plural, throughput_text
 from rules.checks.rule import SEVERITIES
+from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
 from rules.logs.text import printable
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -48,8 +52,9 @@ def describe_score(
     result: BenchmarkResult,
     price_per_hour: float | None = None,
     verdict: Verdict | None = None,
+    band: Band = ASSUMED,
 ) -> ScoreRecord:
-    """One set's score in SI units; None is not known or does not exist."""
+    """One set's score in SI units; None is not known or does not exist. `band` is what drift between sets may do."""
     converged = [run for run in result.runs if run.converged]
     times_s = [run.time_to_train_s for run in converged if run.time_to_train_s is not None]
     is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
@@ -90,7 +95,7 @@ def describe_score(
             ScoredRun(file=_name(run), converged=run.converged, time_to_train_s=run.time_to_train_s, seed=run.seed)
             for run in result.runs
         ),
-        noise=_noise(runs_noise(result.runs)),
+        noise=_noise(runs_noise(result.runs, band)),
     )
 
 
@@ -147,15 +152,38 @@ def score_blocks(records: Sequence[ScoreRecord]) -> tuple[Block, ...]:
     return (replace(table_of(records, (title, *used), id_="scores"), layout="records"),)
 
 
+def describe_scores(judged: Sequence[JudgedSet], price_per_hour: float | None = None) -> tuple[ScoreRecord, ...]:
+    """Several sets' scores as `describe_score` has one's; the sets that repeat them are looked for once."""
+    bands = find_bands([_place(found.result_set) for found in judged])
+    return tuple(
+        describe_score(found.result_set, found.result, price_per_hour, found.verdict, band)
+        for found, band in zip(judged, bands, strict=True)
+    )
+
+
+def _place(result_set: ResultSet) -> Side:
+    """A set as far as others may repeat it."""
+    record = read_run_set(result_set.root, []) if result_set.root is not None else None
+    return Side(
+        label="", kind="runs", status="own", benchmark=None, samples=(), runs=(), system=None, hardware=(),
+        settings=(), folder=result_set.root, repetition=repetition_key(record),
+    )  # fmt: skip
+
+
+def _finished_score(facts: SetFacts) -> ScoreRecord:
+    (band,) = find_bands([side_of(facts)])
+    return describe_score(facts.result_set, facts.result, verdict=facts.verdict, band=band)
+
+
 def finished_document(facts: SetFacts, system: str, folder: Path, page: Path) -> RunDocument:
     """As `finished_blocks`: where everything is, and what `describe_score` says."""
-    score = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+    score = _finished_score(facts)
     return RunDocument(**shared_members(score, ScoreRecord), folder=str(folder), report=str(page), system=system)
 
 
 def finished_blocks(facts: SetFacts, system: str, folder: Path, page: Path) -> tuple[Block, ...]:
     """The score of a set that was just completed in `folder`, with its verdict and where everything is."""
-    record = describe_score(facts.result_set, facts.result, verdict=facts.verdict)
+    record = _finished_score(facts)
     counts = ", ".join(plural(facts.verdict.count(severity), severity) for severity in SEVERITIES[:2])
     shown = {name: show(record) for name, show in _SHOWN}
     if record.score_s is None:

@@ -3,10 +3,16 @@
 import math
 from collections.abc import Sequence
 
-from reports.comparison.factor import FACTORS, factor_of
+import numpy as np
+from numpy.typing import NDArray
+
+from reports.comparison.band import DRIFT_REACH, Band, band_source, measure_band
+from reports.comparison.factor import FACTORS, factor_of, factors_of
+from reports.comparison.pairing import compared_values
+from reports.comparison.repeats import find_repeats
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet
+from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.noise import (
     DRIFT_BAND,
     Noise,
@@ -17,7 +23,7 @@ from reports.facts.noise import (
     noise_of_values,
     spread_reach,
 )
-from reports.facts.sides import converged_samples
+from reports.facts.sides import Side, converged_samples, side_of
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
 from rules.scoring.results import RunResult
@@ -27,23 +33,47 @@ _MAX_NAMES = 12
 _FOUND = "found in 80 % of cases"
 
 
-def runs_noise(runs: Sequence[RunResult]) -> Noise:
-    """What a set's runs to the target are worth in a comparison with as many like them."""
-    return noise_of(converged_samples(runs), min_effect=_MIN_EFFECT, band=DRIFT_BAND)
+ASSUMED = Band()
+"""Where no sets are known that repeat one another."""
 
 
-def measured_noise(measured: MeasuredSet) -> Smallest | None:
+def find_bands(sides: Sequence[Side]) -> tuple[Band, ...]:
+    """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
+    it."""
+    repeats = find_repeats(sides)
+    return tuple(measure_band(repeats.of(side, side), factors_of(side.kind)) for side in sides)
+
+
+def runs_noise(runs: Sequence[RunResult], band: Band = ASSUMED) -> Noise:
+    """What a set's runs to the target are worth in a comparison with as many like them.
+
+    A set whose speed varies inside may as a whole be off by more than `band`.
+    """
+    samples = converged_samples(runs)
+    own = _own_reach(compared_values(samples, "throughput"))
+    bands = {name: math.expm1(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
+    return noise_of(samples, min_effect=_MIN_EFFECT, bands=bands)
+
+
+def _own_reach(logs: NDArray[np.float64] | None) -> float:
+    return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
+
+
+def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | None:
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
     min_effect = factor_of(measured.kind).min_effect
     if measured.measure.scale == "ratio":
         rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
-        return noise_of_rates(rates, min_effect=min_effect, band=DRIFT_BAND, step=step)
+        own = _own_reach(compared_values(measured_side(measured).samples, measured.kind))
+        width = math.expm1(max(band.width(measured.kind), own))
+        return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)
     return noise_of_values(measured.values, min_effect=min_effect)
 
 
 def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
-    found = [(facts, runs_noise([run.result for run in facts.runs])) for facts in group]
+    bands = find_bands([side_of(facts) for facts in group])
+    found = [(facts, runs_noise(facts.result.runs, band)) for facts, band in zip(group, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:
         ((facts, noise),) = found
@@ -58,7 +88,7 @@ def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
             )
         )
         blocks.append(_table(found, id_))
-    return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found)))
+    return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
 
 
 def size_text(fraction: float | None) -> str:
@@ -74,17 +104,17 @@ def smallest_words(smallest: Smallest) -> str:
     return f"{size_text(smallest.apart)} in a later set{turns} (80 % of cases)"
 
 
-def assumptions(num_runs: int) -> str:
-    """What the smallest differences of sets of `num_runs` runs rest on."""
+def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
+    """What the smallest differences of sets of `num_runs` runs rest on, between which drift may do `bands`."""
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
-        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_LATER} In "
-        "turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, and "
-        "equal seeds need equal samples, as where the settings change the speed alone."
+        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
+        "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, "
+        "and equal seeds need equal samples, as where the settings change the speed alone."
     )
 
 
-def measured_assumptions(measured: MeasuredSet) -> str:
+def measured_assumptions(measured: MeasuredSet, band: Band = ASSUMED) -> str:
     """As `assumptions`, of the processes of a measurement; also where they are too few."""
     number, factor = len(measured.values), factor_of(measured.kind)
     if number < MIN_RUNS:
@@ -96,14 +126,22 @@ def measured_assumptions(measured: MeasuredSet) -> str:
         f"below {least} gets one. {_statistics(number, 'processes')}"
     )
     if is_ratio:
-        return f"{found} {_LATER} In turns: the processes take turns, as in a sweep, so that drift meets both alike."
+        turns = "In turns: the processes take turns, as in a sweep, so that drift meets both alike."
+        return f"{found} {_drift([band])} {turns}"
     return f"{found} Pairs of equal seeds show smaller ones, as far as equal seeds share their luck."
 
 
-_LATER = (
-    f"In a later set: the system may drift by {percent(DRIFT_BAND, 0)} in between, unless that is measured, and a "
-    "difference must exceed it."
-)
+def _drift(bands: Sequence[Band]) -> str:
+    """How far a set that is measured later may drift, and how that is known."""
+    assumed = f"{percent(DRIFT_BAND, 0)} ({band_source(())})"
+    sets = tuple(dict.fromkeys(label for band in bands for label in band.sets))
+    far = assumed if not sets else f"what repeated sets show ({band_source(sets)})"
+    if sets and not all(band.sets for band in bands):
+        far += f", the others by {percent(DRIFT_BAND, 0)}"
+    return (
+        f"In a later set: the system may drift by {far}, or by twice the spread of speed inside a set where that is "
+        "more, and a difference must exceed it."
+    )
 
 
 def _statistics(number: int, what: str) -> str:
@@ -197,7 +235,7 @@ def _in_turns(smallest: Smallest | None) -> str:
     return size_text(smallest.in_turns if smallest else None)
 
 
-def _notes(found: Sequence[tuple[SetFacts, Noise]]) -> list[str]:
+def _notes(found: Sequence[tuple[SetFacts, Noise]], bands: Sequence[Band]) -> list[str]:
     notes = []
     few = [f"{facts.label} ({noise.num_runs})" for facts, noise in found if noise.num_runs < MIN_RUNS]
     if few and len(found) > 1:
@@ -208,4 +246,4 @@ def _notes(found: Sequence[tuple[SetFacts, Noise]]) -> list[str]:
     if any(share < -0.005 for shares in parts for share in shares):
         notes.append("A negative share works against the others.")
     known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
-    return [*notes, *([assumptions(min(known))] if known else [])]
+    return [*notes, *([assumptions(min(known), bands)] if known else [])]

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.band import Band
 from reports.comparison.comparison import compare_sides
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
@@ -12,7 +13,7 @@ from reports.comparison.wording import change_text, sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
-from reports.page.figures.noise import measured_assumptions, measured_noise, size_text
+from reports.page.figures.noise import find_bands, measured_assumptions, measured_noise, size_text
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
 from reports.statistics.intervals import mean_interval
@@ -126,6 +127,8 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
     comparisons, shown = _compare(measured), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
+    found_bands = find_bands([measured_side(found) for found in measured])
+    bands = dict(zip((found.folder for found in measured), found_bands, strict=True))
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
@@ -133,7 +136,7 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
             (Column(name="Measurement", help="benchmark, system"), _name_cell),
             ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
             *shown[:1],
-            (numeric("Smallest difference", smallest), _smallest_cell),
+            (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.folder])),
             *shown[1:],
         ),
         id_=f"{kind}-table",
@@ -141,7 +144,7 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
         is_sortable=len(measured) > 1,
     )
     said = tuple(f"{entry.new}: {with_sign(sentence(entry))}" for entry in comparisons.values())
-    notes = dict.fromkeys(map(measured_assumptions, measured))
+    notes = dict.fromkeys(measured_assumptions(found, bands[found.folder]) for found in measured)
     blocks: tuple[Block, ...] = (
         Prose(text=lead),
         table,
@@ -177,9 +180,9 @@ def _against(comparison: Comparison | None) -> Cell:
     return Cell(text=comparison.verdict, kind=kind, sub=change)
 
 
-def _smallest_cell(found: MeasuredSet) -> Cell:
+def _smallest_cell(found: MeasuredSet, band: Band) -> Cell:
     """The smallest difference that as many such processes show; where drift matters, below it that in turns."""
-    smallest = measured_noise(found)
+    smallest = measured_noise(found, band)
     if smallest is None:
         return Cell(text=MISSING)
     if found.measure.scale != "ratio":
