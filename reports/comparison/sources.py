@@ -17,6 +17,7 @@ from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
 from rules.tree.inventory import take_inventory
+from rules.tree.result_set import real_path
 
 T = TypeVar("T")
 
@@ -127,12 +128,20 @@ def sides_to_compare(base: Path, news: Sequence[Path]) -> tuple[Side, tuple[Side
         )
 
     others: list[Side] = []
+    again: set[int] = set()
     for path in news:
         found = read_sides(path)
         refuse_none(path, found)
-        others += [side for side in found if not is_base(side)] or found
+        kept = [side for side in found if not is_base(side)] or found
+        if real_path(path) == real_path(base):
+            again.update(range(len(others), len(others) + len(kept)))
+        others += kept
     labelled, *rest = distinct([first, *others])
-    return labelled, tuple(rest)
+    # A measurement without logs is known to be the same by its label: two of them may well have learnt the same.
+    return labelled, tuple(
+        replace(side, label=labelled.label) if index in again and not side.runs else side
+        for index, side in enumerate(rest)
+    )
 
 
 def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:

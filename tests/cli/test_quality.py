@@ -49,6 +49,18 @@ def of_rates(slow: float, fast: float) -> Callable[[Any], float]:
     return lambda spec: fast if spec["tables"]["train"]["opt_base_learning_rate"] == 0.06 else slow
 
 
+def test_a_measurement_against_itself_is_refused_and_an_equal_one_is_not(run: Run, tmp_path: Path) -> None:
+    for name in ("q", "like"):
+        assert run("run", "--quality", "100000", "--name", name).exit_code == 0
+    folder, like = (next((tmp_path / "out").glob(f"dlrm_tiny-{name}-*")) for name in ("q", "like"))
+    (tmp_path / "link").symlink_to(folder)
+    for new in (folder, tmp_path / "link"):
+        done = CliRunner().invoke(cli, ["compare", str(folder), str(new)])
+        assert "BASE and NEW are the same set. Give another set as NEW." in str(done.exception)
+    done = CliRunner().invoke(cli, ["compare", str(folder), str(like)])
+    assert done.exit_code == 0 and "no difference shown" in done.output
+
+
 @pytest.mark.parametrize(("verb", "took_turns"), [("sweep", True), ("run", False)])
 def test_measurements_took_turns_where_their_moments_say_so(
     verb: str, took_turns: bool, run: Run, tmp_path: Path
