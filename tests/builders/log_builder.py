@@ -12,7 +12,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
-from rules.benchmarks.loader import Benchmark
+from rules.benchmarks.loader import Benchmark, shipped_twin
 from rules.logs import keys
 from rules.logs.log import RunLog, parse_log
 from rules.records.system import SYSTEM_FIELDS
@@ -217,7 +217,8 @@ def usual_evals(benchmark: Benchmark) -> int:
     """How many evaluations a run takes that converges as the reference does: faster sets would be suspicious."""
     if benchmark.status == "official":
         return 17
-    file, batch_size = rcp_file(benchmark, None), benchmark.sections["train"]["global_batch_size"]
+    file = rcp_file(shipped_twin(benchmark) or benchmark, None)
+    batch_size = benchmark.sections["train"]["global_batch_size"]
     points = load_points(file, benchmark.score.num_runs) if file is not None else ()
     means = [point.mean for point in points if point.global_batch_size == batch_size]
     return math.floor(means[0] * benchmark.quality.evals_per_epoch) + 1 if means else 13

@@ -16,9 +16,21 @@ from rules.benchmarks.loader import Benchmark
 NOT_FINITE = float("nan")
 
 
-def ticking_clock() -> Clock:
-    """A clock of which no two stamps are of the same millisecond, however fast the system is."""
-    return Clock(synchronize=lambda: time.sleep(0.001))
+@dataclass
+class TickingClock(Clock):
+    """A clock that goes on by a millisecond per stamp, whatever the system does; never faster than time."""
+
+    ticks: int = 0
+
+    def elapsed_s(self) -> float:
+        self.synchronize()
+        time.sleep(0.001)
+        self.ticks += 1
+        return self.ticks / 1e3
+
+    def time_ms(self) -> int:
+        self.elapsed_s()
+        return self._wall_ns // 1_000_000 + self.ticks
 
 
 @dataclass
@@ -94,7 +106,7 @@ def run_spec(**changes: Any) -> TrainingJob:
 
 def run_scripted(path: Path, workload: ScriptedWorkload, **changes: Any) -> RunOutcome:
     """Write the log of one scripted run to `path`."""
-    spec, clock = run_spec(**changes), ticking_clock()
+    spec, clock = run_spec(**changes), TickingClock()
     log = RunLogWriter(path, clock)
     monitor = Monitor(clock, spec.timeout_s)
     log.event("cache_clear", True, {"method": "scripted"})

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from log_builder import usual_evals
 from records_builder import (
     process_content,
     profile_content,
@@ -17,7 +18,7 @@ from records_builder import (
     quality_process,
     throughput_content,
 )
-from scripted_workload import ScriptedWorkload, ticking_clock
+from scripted_workload import ScriptedWorkload, TickingClock
 
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
@@ -104,13 +105,13 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
     data, train = benchmark.sections["data"], benchmark.sections["train"]
     workload = ScriptedWorkload(
         benchmark,
-        [*(0.6 for _ in range(12)), 0.9],  # no faster than the reference
+        [*(0.6 for _ in range(usual_evals(benchmark) - 1)), min(1.0, benchmark.quality.target + 0.01)],
         global_batch_size=train["global_batch_size"],
         train_samples=data["train_samples"],
         eval_samples=data["eval_samples"],
     )
     values = {key: value for key, value in spec.items() if key not in ("job_version", "kind")}
-    run_spec, clock = TrainingJob(**values, folder=str(folder)), ticking_clock()
+    run_spec, clock = TrainingJob(**values, folder=str(folder)), TickingClock()
     log = RunLogWriter(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
     describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")
