@@ -53,7 +53,7 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
 
     config = load_data(benchmark)
     if config.kind != "click_log":
-        raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark)}")
+        raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark, data_root)}")
     folder = locate_dataset(config, data_root)
     with dataset_lock(folder):
         if _is_ready(folder, config, may_replace=folder != data_root):

@@ -352,6 +352,7 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Measure in the processes that are missing, and say the result in a few lines."""
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.measurement import measure_set, measured_path
+    from harness.run_sets.runner import resume_command
     from reports.facts.measured_sets import read_measured
     from reports.page.sections.measured import in_unit
     from reports.views.measurement import measured_blocks, measurement_document
@@ -364,8 +365,14 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
             click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
 
     run_set, record = open_run_set(folder)
-    with locked(run_set):
-        measure_set(run_set, record, on_process)
+    try:
+        with locked(run_set):
+            measure_set(run_set, record, on_process)
+    except BaseException as error:
+        if not isinstance(error, HarnessError):
+            kept = f"Finished processes are kept. Complete the measurement with: {resume_command(folder)}"
+            click.echo(kept, err=True)
+        raise
     path = measured_path(run_set, record)
     try:
         measured = read_measured(run_set.folder, record.kind)

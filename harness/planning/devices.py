@@ -41,9 +41,8 @@ def make_devices_plan(
     name, folder = config.benchmark.name, locate_dataset(workload.data, data_root)
     sizes, problem = read_sizes(workload.data, folder)
     if sizes is None:
-        raise DatasetError(
-            f"only its data says how many rows the tables of {name} have: {explain_data(config, folder, problem)}"
-        )
+        why = explain_data(config, folder, data_root, problem)
+        raise DatasetError(f"only its data says how many rows the tables of {name} have: {why}")
     return plan_devices(
         workload.model,
         workload.train,

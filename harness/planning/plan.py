@@ -130,7 +130,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     return Plan(
         config=config,
         data_dir=data_dir,
-        data_problem=explain_data(config, data_dir, data_problem),
+        data_problem=explain_data(config, data_dir, data_root, data_problem),
         is_data_made=data_problem is None or is_generated(workload.data, data_dir),
         is_data_expected=data_root is not None or (data_dir != DEFAULT_ROOT and data_dir.is_dir()),
         schedule=schedule,
@@ -153,13 +153,13 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
     return (dataset.train.num_samples, dataset.eval.num_samples, dataset.train.num_embeddings), None
 
 
-def explain_data(config: RunConfig, data_dir: Path, problem: str | None) -> str | None:
+def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, problem: str | None) -> str | None:
     """Say what is wrong with a dataset, and where there is none the one command that makes it; None where ready."""
     data, is_there = config.workload.data, data_dir.is_dir()
     if problem is None or (is_there and not is_generated(data, data_dir)):
         return problem
     what = "holds no dataset yet" if is_there else "does not exist"
-    return f"{data_dir} {what}. {how_to_get(data, command_name(config.benchmark))}"
+    return f"{data_dir} {what}. {how_to_get(data, command_name(config.benchmark), data_root)}"
 
 
 def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:

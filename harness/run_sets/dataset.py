@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import shlex
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -33,7 +34,7 @@ def ensure_dataset(
 
                 generate(folder, data, num_threads=num_threads, on_progress=on_progress)
     elif not folder.is_dir():
-        raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark)}")
+        raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
     return folder
 
@@ -43,13 +44,14 @@ def is_generated(data: DataConfig, folder: Path) -> bool:
     return data.kind == "click_log" and not (folder / "manifest.json").exists()
 
 
-def how_to_get(data: DataConfig, benchmark: str) -> str:
-    """Say how to get a dataset that is not there; `benchmark` is what names the definition on the command line."""
+def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
+    """Say how to get a dataset that is not there; `benchmark` names the definition, `root` is --data."""
+    where = "" if root is None else f" --data {shlex.quote(str(root))}"
     if data.kind == "click_log":
-        return f"'run' generates it first, as does: dlrmbench data generate {benchmark}"
+        return f"'run' generates it first, as does: dlrmbench data generate {benchmark}{where}"
     if data.kind == "criteo":
         evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""
-        return f"Make it from your files with: dlrmbench data prepare {benchmark} --train FILE…{evaluation}"
+        return f"Make it from your files with: dlrmbench data prepare {benchmark}{where} --train FILE…{evaluation}"
     return "Give the folder of the preprocessed files with --data DIR; its layout is described in the README."
 
 

@@ -80,6 +80,20 @@ def test_what_disturbs_is_said_again_before_a_set_goes_on(
     assert refused is not None and exit_code_of(refused) == ExitCode.ENVIRONMENT, repr(refused)
 
 
+@pytest.mark.parametrize("words", [["-n", 2], ["--throughput", 4]], ids=["runs", "throughput"])
+def test_what_is_interrupted_says_how_it_is_completed(
+    run: Run, words: list[object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupt(*given: object, **options: object) -> WorkerEnd:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("harness.run_sets.runner.launch_worker", interrupt)
+    printed = run("run", *words, "-q").stderr
+    assert (
+        f"are kept. Complete the {'set' if '-n' in words else 'measurement'} with: dlrmbench resume out/" in printed
+    )
+
+
 def test_a_set_that_cannot_be_packaged_says_so_before_it_is_run(run: Run) -> None:
     assert "no submitter is given (--submitter)" in run("run", "-n", 1).stderr
     assert "submitter" not in run("run", "-n", 1, "--submitter", "Example").stderr

@@ -59,9 +59,9 @@ def test_without_the_data_it_is_a_bound_and_says_so(dlrmbench: Command) -> None:
 @pytest.mark.parametrize(
     ("benchmark", "command", "exit_code"),
     [
-        ("dlrm_tiny", "'run' generates it first, as does: dlrmbench data generate dlrm_tiny", 0),
-        ("dlrm_kaggle", "dlrmbench data prepare dlrm_kaggle --train FILE…", 8),
-        ("./ml1m.toml", "dlrmbench data prepare ml1m.toml --train FILE… --eval FILE…", 8),
+        ("dlrm_tiny", "'run' generates it first, as does: dlrmbench data generate dlrm_tiny{}", 0),
+        ("dlrm_kaggle", "dlrmbench data prepare dlrm_kaggle{} --train FILE…", 8),
+        ("./ml1m.toml", "dlrmbench data prepare ml1m.toml{} --train FILE… --eval FILE…", 8),
     ],
 )
 def test_data_that_is_not_there_has_the_one_command_that_makes_it(
@@ -73,7 +73,7 @@ def test_data_that_is_not_there_has_the_one_command_that_makes_it(
         made = plan(dlrmbench, benchmark, "--no-measure", *given, exit_code=expected)
         data = made["data"]
         assert isinstance(data, dict) and data["ready"] is False
-        assert str(data["problem"]).endswith(command)
+        assert str(data["problem"]).endswith(command.format(f" --data {given[1]}" if given else ""))
         named = [problem for problem in made["problems"] if "no data to run on" in problem]  # type: ignore[attr-defined]
         assert named == ([f"no data to run on, 'run' ends with 8: {data['problem']}"] if exit_code else [])
 
