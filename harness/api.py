@@ -21,6 +21,7 @@ from reports.frames import read as results
 
 if TYPE_CHECKING:
     from harness.measure.kinds import MeasurementKind
+    from harness.run_sets.pair import PairRequest
     from harness.run_sets.runner import RunRequest
 
 __all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
@@ -30,13 +31,15 @@ _ASKED = {"throughput": "num_steps", "quality": "num_samples"}
 
 
 def run(
-    benchmark: str | Path = "dlrm_small",
+    benchmark: str | Path | None = None,
     *,
     runs: int | None = None,
     until: float | None = None,
     max_runs: int | None = None,
     seed: int | None = None,
     settings: Mapping[str, Any] | None = None,
+    beside: str | Path | None = None,
+    python: str | Path | None = None,
     throughput: int | None = None,
     quality: int | None = None,
     name: str | None = None,
@@ -48,13 +51,18 @@ def run(
 ) -> Path:
     """Train a benchmark to its target `runs` times, judge, score and report; returns the set's folder below `output`.
 
-    `benchmark` is a name or the path of a definition, `settings` such as {"runtime.threads": 2}; `throughput`
-    measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples, both in at least
-    5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to that fraction,
-    such as 0.03. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
+    2}; `throughput` measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples,
+    both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to
+    that fraction, such as 0.03. The page is `report.html` in the folder. `resume` completes an interrupted set.
+
+    With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
+    is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
+    folder that is returned then holds the two sets `base` and `new`, to be compared.
     """
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
+    from harness.run_sets.pair import start_pair
     from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, refuse_output, resolve_for
     from harness.run_sets.runner import start_set
 
@@ -62,6 +70,14 @@ def run(
         runs, until, max_runs, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
     )
     kind, options = asked.kind()
+    if beside is not None:
+        folder = start_pair(asked.pair(benchmark, beside, python, quiet=quiet))
+        link_latest(folder)
+        _complete(folder, python=_path(python), quiet=quiet)
+        return folder
+    if python is not None:
+        raise HarnessError("python is the interpreter of the set that beside names; give that too.")
+    benchmark = benchmark or "dlrm_small"
     config = resolve_for(kind, str(benchmark), _overrides(settings), name)
     num_runs = num_runs_of(kind, config, runs)
     growth = None if until is None else make_until(config.benchmark, until, num_runs, max_runs)
@@ -128,12 +144,14 @@ def resume(
     runs: int | None = None,
     models: Sequence[str] = (),
     implementations: Sequence[str] = (),
+    python: str | Path | None = None,
     quiet: bool = True,
 ) -> Path:
     """Complete a set, sweep, pair or measurement as it was begun, or have it hold `runs`; returns `folder`.
 
     Finished runs are kept. `models` and `implementations` are those of the set that are not dlrmbench's own, which
-    run only where they are given again. A set that other code began is gone on with, after a warning of Python's.
+    run only where they are given again, as does `python`, the interpreter of a pair's base. A set that other code
+    began is gone on with, after a warning of Python's.
     """
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import grow
@@ -154,11 +172,11 @@ def resume(
             warnings.warn(other, stacklevel=2)
     if runs is not None:
         grow(folder, runs)
-    _complete(folder, quiet=quiet)
+    _complete(folder, python=_path(python), quiet=quiet)
     return folder
 
 
-def _complete(folder: Path, *, quiet: bool) -> None:
+def _complete(folder: Path, *, python: Path | None = None, quiet: bool) -> None:
     """Run what a set, a sweep, a pair or a measurement lacks, and write its page."""
     from harness.measure.kinds import find_kind
     from harness.run_sets.finish import finish_pair, finish_set
@@ -173,8 +191,10 @@ def _complete(folder: Path, *, quiet: bool) -> None:
         render(folder, output=folder / "report.html")
         return
     if is_pair(folder):
-        finish_pair(folder, complete_pair(folder, quiet=quiet))
+        finish_pair(folder, complete_pair(folder, python=python, quiet=quiet))
         return
+    if python is not None:
+        raise HarnessError(f"python is for a pair of run(beside=...), and {folder} is none. Leave it out.")
     run_set, record = open_run_set(folder)
     if find_kind(record.kind).is_scored:
         complete_and_grow(folder, quiet=quiet, on_growth=lambda num_runs: None)
@@ -236,6 +256,33 @@ class _Asked:
             return find_kind(name), {_ASKED[name]: value}
         return find_kind("training"), {}
 
+    def pair(
+        self, benchmark: str | Path | None, beside: str | Path, python: str | Path | None, *, quiet: bool
+    ) -> "PairRequest":
+        """Make the request that the command line would make for a pair. Raises HarnessError."""
+        from harness.run_sets.pair import PairRequest
+
+        kind, options = self.kind()
+        if self.until is not None:
+            raise HarnessError("beside makes `runs` pairs; leave until and max_runs out.")
+        return PairRequest(
+            source=Path(beside),
+            python=_path(python),
+            benchmark=None if benchmark is None else str(benchmark),
+            overrides=_overrides(self.settings),
+            name=self.name,
+            kind=kind.name if options else None,
+            asked=options or None,
+            num_runs=self.runs,
+            base_seed=self.seed,
+            division=self.division,
+            timeout_s=self.timeout,
+            data_root=_path(self.data),
+            output=Path(self.output),
+            command=_command("run", benchmark, {"beside": beside, "python": python, **asdict(self)}),
+            quiet=quiet,
+        )
+
     def request(
         self,
         verb: str,
@@ -277,9 +324,9 @@ def _read_settings(settings: Mapping[str, Any]) -> Iterator[Override]:
         yield Override(key=key, value=list(value) if isinstance(value, tuple) else value, source="settings")
 
 
-def _command(verb: str, benchmark: str | Path, asked: Mapping[str, Any]) -> list[str]:
+def _command(verb: str, benchmark: str | Path | None, asked: Mapping[str, Any]) -> list[str]:
     """Return the command line that does the same."""
-    words = ["dlrmbench", verb, str(benchmark)]
+    words = ["dlrmbench", verb, *([] if benchmark is None else [str(benchmark)])]
     for name, value in asked.items():
         if name == "settings":
             words += [word for key, given in value.items() for word in ("--set", f"{key}={_text(given)}")]

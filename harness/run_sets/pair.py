@@ -93,16 +93,13 @@ def start_pair(request: PairRequest) -> Path:
     source = _open_source(request)
     record, kind, base = source.record, source.kind, source.config
     new = _resolve_new(request, source)
-    for config in (base, new):
+    for config in (base, new) if request.python is None else (new,):  # the other one is asked itself
         refuse_impossible(config.workload)
     refuse_output(request.output)
-    prepared = _prepare(request, source, base), _prepare(request, source, new)
-    given = {name: entry for name, entry in given_fields(record).items() if name != "division"}
     installation = None
     if request.python is not None:
-        division = given_fields(record)["division"] if "division" in record.submission else None
-        asked = given if division is None else {**given, "division": division}
-        installation = ask_installation(request.python, base.benchmark, base.tables, asked)
+        installation = ask_installation(request.python, base.benchmark, base.tables, given_fields(record))
+    prepared = _prepare(request, source, base), _prepare(request, source, new)
     created = datetime.now(UTC)
     label = request.name or base.benchmark.name
     folder = unique_folder(request.output, f"beside-{label}-{created:%Y%m%dT%H%M%SZ}")
@@ -110,7 +107,7 @@ def start_pair(request: PairRequest) -> Path:
     asked_runs = RunRequest(
         num_runs=num_runs_of(kind, new, request.num_runs),
         base_seed=draw_base_seed() if request.base_seed is None else request.base_seed,
-        division=record.division,
+        division=record.division if _is_division_given(record) else request.division,
         timeout_s=request.timeout_s or record.timeout_s,
         kind=kind.name,
         options=options,
@@ -136,6 +133,11 @@ def start_pair(request: PairRequest) -> Path:
     )
     write_record(folder / PAIR_FILE, pair)
     return folder
+
+
+def _is_division_given(record: RunSetRecord) -> bool:
+    """Whether somebody chose the set's division; it is the benchmark's own otherwise."""
+    return "division" not in record.submission or record.submission["division"].source != "benchmark"
 
 
 def is_pair(folder: Path) -> bool:

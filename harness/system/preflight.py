@@ -124,7 +124,7 @@ def check_boost(root: Path = ROOT) -> Check:
         warns=is_on is True,
         is_known=is_on is not None,
         why="Boosted clocks depend on temperature and on how many cores work, so later runs can be slower.",
-        remedy="For comparisons switch boost off, or let it warm up and interleave what is compared.",
+        remedy="For comparisons switch boost off, or let it warm up and measure in turns, by 'run --beside'.",
     )
 
 

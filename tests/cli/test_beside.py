@@ -14,6 +14,7 @@ from sweep_builder import FastWorkers, throughput_answer
 from harness.foundation.errors import ExitCode
 from harness.run_sets.finish import worst_of
 from reports.schemas import schema_of
+from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import json_schema
 from rules.records.pair import PairRecord
 
@@ -206,8 +207,6 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(
     assert code == 8 and "holds other data" in err and "Give that with --data" in err
     shipped = Path(shutil.copy(definition, tmp_path / "shipped.toml"))
     shipped.write_text(good.replace("target = 0.8", "target = 0.7"))
-    from rules.benchmarks.loader import load_benchmark
-
     other = load_benchmark(shipped)
     monkeypatch.setattr("harness.run_sets.pair.load_benchmark", lambda name: other)
     code, _, err = run("--beside", "old")
@@ -234,3 +233,19 @@ def test_the_worse_side_is_the_exit_code() -> None:
     assert worst_of([ExitCode.DONE, ExitCode.NOT_CONVERGED]) == ExitCode.NOT_CONVERGED
     assert worst_of([ExitCode.COMPLIANCE, ExitCode.NOT_CONVERGED]) == ExitCode.NOT_CONVERGED
     assert worst_of([]) == ExitCode.DONE
+
+
+def test_a_set_whose_data_is_gone_says_how_to_get_it(run: Command, tmp_path: Path) -> None:
+    make(run, "--throughput", 4)
+    (folder,) = made_in(tmp_path / "results")
+    kaggle = load_benchmark("dlrm_kaggle")
+    shutil.copy(kaggle.path, folder / "extra" / "definition.toml")
+    benchmark = {"name": kaggle.name, "version": kaggle.version, "status": "own"}
+    content = record_of(folder) | {
+        "benchmark": benchmark | {"definition_sha256": kaggle.definition_sha256},
+        "dataset": {"dir": str(tmp_path / "gone"), "dataset_sha256": None},
+    }
+    (folder / "extra" / "run_set.json").write_text(json.dumps(content))
+    code, _, err = run("--beside", "old")
+    assert code == 8 and "the dataset is not here" in err and "dlrmbench data prepare" in err
+    assert len(made_in(tmp_path / "results")) == 1

@@ -177,3 +177,16 @@ def test_the_example_of_the_page_runs(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "page.html").is_file()
     assert re.search(r"throughput +\d+\.\d+ +inconclusive", done.stdout), done.stdout
+
+
+def test_a_pair_is_two_sets_in_turns_with_a_comparison(workers: FastWorkers, tmp_path: Path) -> None:
+    output = tmp_path / "results"
+    base = api.run("dlrm_tiny", throughput=20, settings={"runtime.threads": 1}, output=output)
+    pair = api.run(beside=base, settings={"runtime.threads": 2}, seed=5, output=output)
+    assert [spec["tables"]["runtime"]["threads"] for spec in workers.launches[5:]] == [1, 2, 2, 1, 1, 2, 2, 1, 1, 2]
+    assert api.compare(pair / "base", pair / "new")["overall_verdict"].tolist() == ["faster"]
+    assert (pair / "report.html").is_file() and (output / "latest").resolve() == pair.resolve()
+    words = shlex.split(json.loads((pair / "pair.json").read_text())["command"])
+    assert words[:3] == ["dlrmbench", "run", "--beside"] and "runtime.threads=2" in words
+    with pytest.raises(HarnessError, match="give that too"):
+        api.run("dlrm_tiny", python=sys.executable, output=output)
