@@ -16,10 +16,11 @@ from harness.measure.quality import QualityJob, train_and_evaluate
 from harness.measure.read_data import hash_read_data, refuse_other_data
 from harness.measure.throughput import ThroughputJob, measure_throughput
 from harness.run_sets.finish import exit_code_of_set, finish_set
+from harness.run_sets.folder import record_interrupted
 from harness.run_sets.runner import job_members
 from reference_models.data.store import read_files
 from reference_models.data.store.dataset import OpenedDataset
-from reference_models.data.store.manifest import ARRAYS, digest_of_files, read_manifest
+from reference_models.data.store.manifest import ARRAYS, digest_of_files, file_sha256, read_manifest
 from reference_models.data.store.read_files import BLOCK_BYTES, ReadFiles, blocks
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
@@ -114,7 +115,7 @@ def test_a_forged_manifest_is_refused_before_any_run(small: SmallSet) -> None:
     path = small.data_dir / "manifest.json"
     content = read_manifest(small.data_dir)
     for name, entry in content["files"].items():
-        entry["sha256"] = read_files.hashlib.sha256((small.data_dir / name).read_bytes()).hexdigest()
+        entry["sha256"] = file_sha256(small.data_dir / name)
     content["dataset_sha256"] = digest_of_files({name: file["sha256"] for name, file in content["files"].items()})
     path.write_text(json.dumps(content))
     with pytest.raises(DatasetError, match="the benchmark's definition says"):
@@ -131,6 +132,36 @@ def test_without_a_pin_the_digest_is_held_against_that_of_the_log(
     assert exit_code_of_set(facts) == 3
     assert found(facts.verdict) == ["the run read other data than the log names"]
     assert "the run read other data than the log names" in page.read_text(encoding="utf-8")
+
+
+def test_a_run_that_was_killed_before_it_had_hashed_is_said_to_be_unproven(small: SmallSet) -> None:
+    """Its log was complete, so it is no run that may be made again; what it read is not known."""
+
+    class KilledError(Exception):
+        """As if by kill -9."""
+
+    def kill(*arguments: object) -> None:
+        raise KilledError
+
+    small.train(0)
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(KilledError):
+        patch.setattr("harness.measure.training.hash_read_data", kill)
+        small.train(1)
+    assert small.run_set.recover(1)
+    small.train(2)
+    verdict = judged(small.folder)
+    (finding,) = [finding for finding in verdict.findings if finding.code == "RS118"]
+    assert (verdict.outcome, finding.severity) == ("valid", "warning")
+    assert finding.found == "1 run of 3 without read_data"
+
+
+def test_a_set_that_is_completed_on_other_data_is_invalid(small: SmallSet) -> None:
+    """After an interrupted attempt, which is kept, as `resume` and growth go on."""
+    small.train(0)
+    record_interrupted(small.run_set.new_attempt(1), index=1, reason="killed", exit_code=-9)
+    keeping_times(small.data_dir, easier_eval)
+    small.train(1)
+    assert "the run read other data than the definition pins" in found(judged(small.folder))
 
 
 def swapped_in_place(data_dir: Path) -> Callable[[], None]:
