@@ -42,15 +42,16 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.system.code import code_sha256
 from reference_models.dlrm.spec import SPEC
 from reports.render.markdown import render_markdown
+from rules.benchmarks.loader import load_benchmark
 from rules.records.calibration import BaselineSummary, CalibrationRecord
 from rules.records.codec import decode
 
-DEFINITION = Path(__file__).parents[2] / "rules" / "benchmarks" / "dlrm_tiny.toml"
+DEFINITION = load_benchmark("dlrm_tiny@1").path
 
 
 @pytest.fixture(scope="module")
 def mine(tmp_path_factory: pytest.TempPathFactory) -> Entry:
-    """dlrm_tiny with so few samples that an epoch takes no time."""
+    """Version 1 of dlrm_tiny with so few samples that an epoch takes no time."""
     changes = {"train_samples": "train_samples = 5120", "eval_samples": "eval_samples = 500"}
     changes |= {"global_batch_size": "global_batch_size = 64", "sha256": ""}
     lines = []
@@ -258,6 +259,7 @@ def test_what_is_left_counts_all_parts(mine: Entry, tmp_path: Path, monkeypatch:
 
     monkeypatch.setattr("harness.calibration.calibrate.complete_runs", complete)
     monkeypatch.setattr("harness.calibration.calibrate.measure_oracle", lambda entry: 0.9)
+    assert count_runs(mine, plan_calibration(mine)) == 3 * 5 * 2 + 20 + 60 + 20 + 3 * 6
     plan = plan_calibration(mine, num_runs=3, num_confirming_runs=5, num_workers=1)
     left: list[int] = []
     store = RunStore(tmp_path, problem_digest(mine))
@@ -290,7 +292,8 @@ def test_an_interrupted_calibration_names_the_command_that_goes_on(
     err = capsys.readouterr().err
     assert leaving.value.code == 130
     assert f"kept in {tmp_path / 'out' / 'runs.jsonl'}. Go on with the same command: dlrmbench calibrate" in err
-    assert "at most 148 epochs to train" in err
+    entry = load_entry("dlrm_tiny")
+    assert f"at most {count_runs(entry, plan_calibration(entry))} epochs to train" in err
 
 
 def test_a_baseline_near_the_target_breaks_condition_b(mine: Entry) -> None:
