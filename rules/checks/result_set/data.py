@@ -8,7 +8,7 @@ from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import RunLog
-from rules.logs.text import plural
+from rules.logs.text import plural, show
 from rules.records.codec import decode
 from rules.records.dataset import ReadDatasetRecord
 from rules.records.run import RunRecord
@@ -97,7 +97,7 @@ def _judge_copy(copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | N
     for file in copy.files:
         if file.opened != file.hashed:
             yield Problem(
-                f"{file.name} was changed while the run was under way",
+                f"{show(file.name)} was changed while the run was under way",
                 place,
                 found=_times(file.hashed.mtime_ns, file.hashed.ctime_ns),
                 expected=_times(file.opened.mtime_ns, file.opened.ctime_ns) + ", as when it was opened",
