@@ -106,7 +106,7 @@ def test_the_jobs_read_only_and_keep_what_was_measured() -> None:
     assert gitlab["artifacts"]["when"] == "always" and gitlab["artifacts"]["paths"] == ["benchmark"]
 
 
-@pytest.mark.parametrize(("line", "values"), zip(shell_lines(), ("512,1024", "512"), strict=True))
+@pytest.mark.parametrize(("line", "values"), list(zip(shell_lines(), ("512,1024", "512"), strict=True)))
 def test_a_slower_commit_fails_the_job_and_both_are_installed_apart(
     line: str, values: str, job: Job, tmp_path: Path
 ) -> None:
