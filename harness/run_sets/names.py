@@ -3,7 +3,7 @@
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
@@ -57,11 +57,15 @@ def refuse_missing(paths: Iterable[Path]) -> None:
         results = results_folder()
         known = dict.fromkeys(name for folder in sets_of(results) for name in (*names_of(folder), folder.name))
         near = [name for name in known if word in name] or get_close_matches(word, known, n=3)
-        hint = f" Did you mean {', '.join(map(repr, map(printable, near[:3])))}?" if near else ""
-        raise InputError(
-            f"{printable(word)}: no such file or directory, and no set of that name in {printable(str(results))}."
-            f"{hint or ' Give a path, or the name of a set there.'}"
-        )
+        hint = f"Did you mean {_listed(near)}?" if near else "Give a path, or the name of a set there"
+        if not near:
+            hint += f": {_listed(names_to_give(results))}." if known else "."
+        where = printable(str(results))
+        raise InputError(f"{printable(word)}: no such file or directory, and no set of that name in {where}. {hint}")
+
+
+def _listed(names: Sequence[str]) -> str:
+    return ", ".join(map(repr, map(printable, names[:3]))) + (" …" if len(names) > 3 else "")
 
 
 def _is_missing(path: Path) -> bool:

@@ -67,7 +67,7 @@ def test_a_name_that_nothing_has_says_where_it_was_looked_for_and_what_is_near(
 
 def test_a_part_of_a_name_is_near_it(command: Any, results: Path) -> None:
     assert "Did you mean 'new', 'dlrm_tiny-new-20260102T000000Z-2'?" in command("score", "ne")[2]
-    assert "Give a path, or the name of a set there." in command("score", "q")[2]
+    assert "Give a path, or the name of a set there: 'base', 'new', " in command("score", "q")[2]
 
 
 def test_a_path_that_is_no_name_is_looked_for_as_a_path_only(command: Any, results: Path) -> None:
