@@ -1,6 +1,7 @@
 """`run --beside`: a set's configuration again and a new one, in turns, with equal seeds; two sets, one comparison."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -198,7 +199,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(
     (folder,) = made_in(tmp_path / "results")
     definition, record = folder / "extra" / "definition.toml", folder / "extra" / "run_set.json"
     good, content = definition.read_text(), json.loads(record.read_text())
-    definition.write_text(good.replace("target = 0.8", "target = 0.7"))
+    definition.write_text(re.sub(r"(?m)^target = .*$", "target = 0.7", good))
     code, _, err = run("--beside", "old")
     assert code == 8 and "differs from the definition that the set was made with" in err
     definition.write_text(good)
@@ -206,7 +207,7 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(
     code, _, err = run("--beside", "old")
     assert code == 8 and "holds other data" in err and "Give that with --data" in err
     shipped = Path(shutil.copy(definition, tmp_path / "shipped.toml"))
-    shipped.write_text(good.replace("target = 0.8", "target = 0.7"))
+    shipped.write_text(re.sub(r"(?m)^target = .*$", "target = 0.7", good))
     other = load_benchmark(shipped)
     monkeypatch.setattr("harness.run_sets.pair.load_benchmark", lambda name: other)
     code, _, err = run("--beside", "old")
