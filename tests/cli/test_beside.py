@@ -247,6 +247,6 @@ def test_a_set_whose_data_is_gone_says_how_to_get_it(run: Command, tmp_path: Pat
         "dataset": {"dir": str(tmp_path / "gone"), "dataset_sha256": None},
     }
     (folder / "extra" / "run_set.json").write_text(json.dumps(content))
-    code, _, err = run("--beside", "old")
+    code, _, err = run("--beside", folder)
     assert code == 8 and "the dataset is not here" in err and "dlrmbench data prepare" in err
     assert len(made_in(tmp_path / "results")) == 1
