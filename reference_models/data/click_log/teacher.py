@@ -7,8 +7,9 @@ says anything about the label without the other, and no model without interactio
 other than 0 gives up some of that: models that must find the interactions first then find them sooner.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Literal
 
 import numpy as np
 from msgspec import Meta
@@ -23,6 +24,8 @@ from reference_models.process.errors import ConfigError
 CLASS_BITS = 5
 NUM_CLASSES = 1 << CLASS_BITS
 LATENT_DIM = 4
+MIN_MATCHED_IDS = NUM_CLASSES
+"""Of features that a matching pairs: those with fewer ids have too few latent classes for a term to be learned."""
 Scale = Annotated[float, Meta(ge=0, le=100)]
 
 
@@ -42,6 +45,9 @@ class TeacherConfig:
     """Of what the numbers say."""
     num_interactions: Count
     """Pairs of features that interact."""
+    pairing: Literal["random", "matching"] = "random"
+    """Which pairs: any, or no feature in two of them and none of fewer than 32 ids. Pairs that share a feature
+    compete for its embeddings, and which of them wins is left to the initial weights."""
     latent_mean: Annotated[float, Meta(ge=-10, le=10)] = 0.0
     """What is added to every coordinate of the centred class vectors."""
 
@@ -51,10 +57,12 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
     teacher = read_section("data.parameters", data.parameters, TeacherConfig)
     if not (teacher.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
         raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
-    num_pairs = data.num_sparse * (data.num_sparse - 1) // 2
+    num_pairs, of = data.num_sparse * (data.num_sparse - 1) // 2, f"{data.num_sparse} features"
+    if teacher.pairing == "matching":
+        num_matched = len(_matched_features(data.num_embeddings or ()))
+        num_pairs, of = num_matched // 2, f"a matching of {num_matched} features with {MIN_MATCHED_IDS} ids or more"
     if teacher.num_interactions > num_pairs:
-        expected = f"at most the {num_pairs} pairs of {data.num_sparse} features"
-        raise refuse("data.parameters", data.parameters, "num_interactions", expected)
+        raise refuse("data.parameters", data.parameters, "num_interactions", f"at most the {num_pairs} pairs of {of}")
     for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
         if count is None or count > MAX_SPLIT_SAMPLES:
             raise ConfigError(f"data.{split}_samples is {count!r}, expected a whole number up to 2**40.")
@@ -138,7 +146,7 @@ def build_teacher(data: DataConfig) -> Teacher:
         bias=np.float32(config.bias),
         sparse=tuple(sparse),
         dense=dense,
-        interactions=_interactions(derive_key(seed, 6), config, vectors),
+        interactions=_interactions(derive_key(seed, 6), config, data.num_embeddings, vectors),
     )
 
 
@@ -160,15 +168,28 @@ def _class_vectors(key: int, class_mass: NDArray[np.float64]) -> list[NDArray[np
     return [_centred(tables.normals(derive_key(key, d), NUM_CLASSES), class_mass) for d in range(LATENT_DIM)]
 
 
-def _interactions(
-    key: int, config: TeacherConfig, vectors: list[list[NDArray[np.float64]]]
-) -> tuple[Interaction, ...]:
-    pairs = [(i, j) for i in range(len(vectors)) for j in range(i + 1, len(vectors))]
+def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
+    return [f for f, num_ids in enumerate(num_embeddings) if num_ids >= MIN_MATCHED_IDS]
+
+
+def draw_pairs(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, int]]:
+    """Draw the features of each interaction; `parse_teacher` has seen to it that there are enough."""
+    num_sparse = len(num_embeddings)
+    if config.pairing == "matching":
+        features = _matched_features(num_embeddings)
+        drawn = [features[i] for i in np.argsort(hash_range(key, 0, len(features)), kind="stable")]
+        return [(drawn[i], drawn[i + 1]) for i in range(0, 2 * config.num_interactions, 2)]
+    pairs = [(i, j) for i in range(num_sparse) for j in range(i + 1, num_sparse)]
     order = np.argsort(hash_range(key, 0, len(pairs)), kind="stable")
+    return [pairs[int(index)] for index in order[: config.num_interactions]]
+
+
+def _interactions(
+    key: int, config: TeacherConfig, num_embeddings: Sequence[int], vectors: list[list[NDArray[np.float64]]]
+) -> tuple[Interaction, ...]:
     scale = config.interaction_scale / np.sqrt(np.float64(max(1, config.num_interactions) * LATENT_DIM))
     found = []
-    for index in order[: config.num_interactions]:
-        left, right = pairs[int(index)]
+    for left, right in draw_pairs(key, config, num_embeddings):
         term = np.zeros((NUM_CLASSES, NUM_CLASSES))
         for a, b in zip(vectors[left], vectors[right], strict=True):
             term = term + (a[:, None] * b[None, :] + config.latent_mean * (a[:, None] + b[None, :]))
