@@ -275,7 +275,7 @@ def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for i in range(5):
         workload = ScriptedWorkload(
             benchmark,
-            [0.6, 0.7, 0.9],
+            [0.6, 0.7, benchmark.quality.target],
             global_batch_size=benchmark.sections["train"]["global_batch_size"],
             train_samples=data["train_samples"],
             eval_samples=data["eval_samples"],

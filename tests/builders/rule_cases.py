@@ -239,7 +239,7 @@ LOG_CASES: dict[str, LogCase] = {
         index=-1,
         also=frozenset({"QU103"}),
     ),
-    "QU105": own(lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=0.9), keys.EVAL_ACCURACY, index=1),
+    "QU105": own(lambda records: with_record(records, keys.EVAL_ACCURACY, 1, value=1.0), keys.EVAL_ACCURACY, index=1),
     "QU106": official(
         lambda records: with_record(records, keys.EVAL_ACCURACY, -1, metadata={"epoch_num": 1.05}),
         keys.EVAL_ACCURACY,

@@ -19,7 +19,13 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import click_probabilities, generate, oracle_scores, tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, MAX_SPLIT_SAMPLES, derive_key, hash_range
 from reference_models.data.click_log.generator import ChunkMaker
-from reference_models.data.click_log.teacher import NUM_CLASSES, build_teacher, parse_teacher
+from reference_models.data.click_log.teacher import (
+    MIN_MATCHED_IDS,
+    NUM_CLASSES,
+    build_teacher,
+    draw_pairs,
+    parse_teacher,
+)
 from reference_models.data.registry import parse_data
 from reference_models.data.store.manifest import FILES
 from reference_models.data.store.store import open_store, verify
@@ -37,6 +43,7 @@ FIRST_SAMPLES_SHA256 = {
     "dlrm_tiny@1": "f0b7baec935afe335b59bbdc275b9fac353d8dc174582df83c54ad3a5ce47603",
     "dlrm_small@1": "09dd67e7e63a768f70c54f231c7c34d36707a25ba0a089dd0d5d8d2c8661526d",
     "dlrm_dcnv2_small@1": "b8fba2773816900a17568688460b711773167193c1ad907d50ac0f979cb67ab5",
+    "dlrm_tiny@2": "2aee1063ba62689f25fe2fce1bfe5430f60956b79b3b2d0e4704402ec86b65e2",
 }
 SMALL: dict[str, Any] = {
     "kind": "click_log",
@@ -218,6 +225,34 @@ def test_interactions_say_nothing_on_their_own() -> None:
         assert np.abs(left @ term)[right > 0].max() < 1e-5
 
 
+@settings(deadline=None)
+@given(
+    num_embeddings=st.lists(st.integers(1, 80), min_size=2, max_size=30),
+    seed=st.integers(0, 2**31),
+    share=st.floats(0, 1),
+)
+def test_a_matching_has_no_feature_twice_and_none_of_few_ids(
+    num_embeddings: list[int], seed: int, share: float
+) -> None:
+    enough = [feature for feature, num_ids in enumerate(num_embeddings) if num_ids >= MIN_MATCHED_IDS]
+    num_interactions = round(share * (len(enough) // 2))
+    config = replace(parse_teacher(DATA), pairing="matching", num_interactions=num_interactions)
+    pairs = draw_pairs(derive_key(seed, 6), config, num_embeddings)
+    features = [feature for pair in pairs for feature in pair]
+    assert len(pairs) == num_interactions
+    assert len(set(features)) == len(features)
+    assert set(features) <= set(enough)
+
+
+def test_more_pairs_of_a_matching_keep_those_that_are_there() -> None:
+    config, num_embeddings = replace(parse_teacher(DATA), pairing="matching"), [100] * 8
+    drawn = [
+        draw_pairs(derive_key(3), replace(config, num_interactions=number), num_embeddings) for number in (1, 2, 4)
+    ]
+    assert drawn[0] == drawn[2][:1]
+    assert drawn[1] == drawn[2][:2]
+
+
 def _class_masses(feature: Any) -> np.ndarray[Any, Any]:
     mass = tables.slice_masses(len(feature.effect), feature.first_id, feature.num_ids)
     return np.bincount(feature.latent_class, weights=mass, minlength=NUM_CLASSES)
@@ -306,6 +341,11 @@ def test_hashes_are_uniform_and_keys_differ() -> None:
         ({"zipf_exponent": 1.1}, r"data.parameters.zipf_exponent is 1.1, expected a multiple of 0.125"),
         ({"zipf_exponent": "1"}, r"data.parameters.zipf_exponent is '1', expected a number"),
         ({"num_interactions": 7}, r"num_interactions is 7, expected at most the 6 pairs of 4 features"),
+        ({"pairing": "all"}, r"data.parameters.pairing is 'all'"),
+        (
+            {"pairing": "matching", "num_interactions": 2},
+            r"num_interactions is 2, expected at most the 1 pairs of a matching of 2 features with 32 ids or more",
+        ),
         ({"effect_scale": -1}, r"data.parameters.effect_scale is -1"),
         ({"dense_scale": None}, r"data.parameters.dense_scale is None"),
         ({"effect_scales": 1}, r"unknown key data.parameters.effect_scales. Did you mean 'effect_scale'"),

@@ -9,7 +9,7 @@ import pytest
 from comparison_builder import draw_logs, make_run, make_side, simulated_verdicts
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from log_builder import make_records, write_set
+from log_builder import make_records, usual_evals, write_set
 from msgspec.structs import astuple, replace
 
 from reports.comparison.comparison import compare_all, compare_sides
@@ -363,8 +363,8 @@ def test_throughput_alone_is_compared_alone_and_never_with_runs() -> None:
 
 def write_tiny(root: Path, *, throughput: float, start: int = 1) -> Path:
     many = [
-        make_records(TINY, num_evals=10 + i % 3, seed=start + i, start_ms=1_790_000_000_000 + i * 100_000,
-                     throughput=throughput * (1 + 0.001 * (i % 4)))
+        make_records(TINY, num_evals=usual_evals(TINY) - 1 + i % 3, seed=start + i,
+                     start_ms=1_790_000_000_000 + i * 100_000, throughput=throughput * (1 + 0.001 * (i % 4)))
         for i in range(5)
     ]  # fmt: skip
     return write_set(root, TINY, many)
