@@ -62,7 +62,7 @@ def test_each_link_of_the_pages_leads_somewhere(page: str, link: str) -> None:
 
 
 def test_the_readme_can_be_read_in_one_go() -> None:
-    assert len(README.splitlines()) <= 400
+    assert len(README.splitlines()) <= 350
 
 
 @pytest.mark.parametrize("script", re.findall(r"`python (tests/performance/\w+\.py)", "".join(TEXTS.values())))
