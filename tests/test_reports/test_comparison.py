@@ -105,7 +105,7 @@ def test_a_slower_step_is_called_slower_in_throughput_with_its_cause() -> None:
     assert comparison.is_regression
     assert sentence(comparison) == (
         "Not decided. Measured 1.050x slower; anything from 1.012x faster to 1.12x slower fits. "
-        f"Such runs show a difference of 8.5 % or more in 80 % of cases. {whole.runs_needed_low} to "
+        f"Such runs show a difference of 8.6 % or more in 80 % of cases. {whole.runs_needed_low} to "
         f"{whole.runs_needed_high} runs per side should decide, if it is as measured. "
         "Decided: throughput, 1.050x slower."
     )
