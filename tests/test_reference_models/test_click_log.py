@@ -45,6 +45,7 @@ FIRST_SAMPLES_SHA256 = {
     "dlrm_dcnv2_small@1": "b8fba2773816900a17568688460b711773167193c1ad907d50ac0f979cb67ab5",
     "dlrm_tiny@2": "2aee1063ba62689f25fe2fce1bfe5430f60956b79b3b2d0e4704402ec86b65e2",
     "dlrm_small@2": "15b55f8f3490e8a3607738df7432ad9d91d1efab0b87566aa0208c9238870c2a",
+    "dlrm_dcnv2_small@2": "9bb2ede2be55f3e7dcc5a3cbff97bdaac7aac482725c082c5f36aa7b5dafa650",
 }
 SMALL: dict[str, Any] = {
     "kind": "click_log",
