@@ -96,6 +96,8 @@ def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
 def load_data(name_or_path: str | Path) -> DataConfig:
     """Load a benchmark's data alone, which needs no model. Raises DefinitionError."""
     benchmark = load_benchmark(name_or_path)
+    if benchmark.status == "official" and not has_implementation(benchmark):
+        raise _no_implementation(benchmark)
     try:
         return parse_data(benchmark.sections["data"])
     except ConfigError as error:
@@ -135,13 +137,7 @@ def parse_workload(
     if model is not None:
         refuse_model_file(benchmark, model)
     elif not has_implementation(benchmark):
-        raise DefinitionError(
-            f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
-            "logs can be checked, scored, compared and reported."
-            if benchmark.status == "official"
-            else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}. A model of "
-            "your own is in an installed package, or given as --model PATH.py:OBJECT."
-        )
+        raise _no_implementation(benchmark)
     try:
         return WorkloadConfig(
             model_name=model or benchmark.model,
@@ -152,3 +148,13 @@ def parse_workload(
         )
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None
+
+
+def _no_implementation(benchmark: Benchmark) -> DefinitionError:
+    return DefinitionError(
+        f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
+        "logs can be checked, scored, compared and reported."
+        if benchmark.status == "official"
+        else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}. A model of "
+        "your own is in an installed package, or given as --model PATH.py:OBJECT."
+    )
