@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.data.store.dataset import OpenedDataset
+from reference_models.fused.choice import MatmulChoice
 
 T = TypeVar("T")
 
@@ -22,6 +23,8 @@ class WorkloadSpec:
     runtime: RuntimeConfig
     data_dir: Path
     seed: int
+    matmul: MatmulChoice | None = None
+    """How an implementation with a choice computes its matrix products; without one, each is torch.mm's."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,0 +1,164 @@
+"""Which kernel computes which matrix product of a training step, as it was measured on a CPU. Torch-free.
+
+A choice is made once, by timing (`reference_models.fused.timing`), and is part of a run's configuration from then on:
+with the same choice a run repeats bit for bit. Products that a choice does not list are torch.mm's.
+"""
+
+import hashlib
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
+
+import msgspec
+from msgspec import Meta
+
+from reference_models.process.errors import ConfigError
+
+Kind = Literal["forward", "data_gradient", "weight_gradient", "pairs", "pairs_gradient"]
+"""y = x W' + b, dx = dy W, dW = dy' x; all products of a sample's vectors in pairs, and their gradient."""
+Precision = Literal["fp32", "bf16"]
+"""Of the operands."""
+Form = Literal["mm", "mm_transposed", "onednn", "onednn_transposed", "mm_fp32"]
+"""torch.mm and its relatives (MKL in fp32, oneDNN in bf16); oneDNN's linear operator, which fuses what follows; both
+for the transposed result, which is then copied; torch.mm in fp32 with bf16 operands and result, which are copied."""
+FORMS: tuple[Form, ...] = get_args(Form)
+DEFAULT_FORM: Form = "mm"
+"""What is valid for every product, type and device."""
+
+_Size = Annotated[int, Meta(ge=1, le=2**40)]
+_Name = Annotated[str, Meta(max_length=200)]
+_MAX_BYTES = 4 << 20
+
+
+class _Value(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A value of a file: typed, bounded, unchangeable."""
+
+
+class Product(_Value, frozen=True, kw_only=True):
+    """One matrix product: all that may decide which kernel is the fastest."""
+
+    kind: Kind
+    num_samples: _Size
+    num_in: _Size
+    """Of the layer, also where a gradient goes back from `num_out` to it. For `pairs` the vectors' dimension."""
+    num_out: _Size
+    """Of the layer. For `pairs` the number of vectors."""
+    precision: Precision = "fp32"
+    has_bias: bool = False
+    has_relu: bool = False
+    adds: bool = False
+    """Whether the result is added to a tensor."""
+    is_transposed: bool = False
+    """Whether the weight is stored [in, out] instead of [out, in]."""
+
+    @property
+    def label(self) -> str:
+        """Name it in a few words, such as "forward 2048 x 512 -> 256 + bias, ReLU"."""
+        extras = [("+ bias", self.has_bias), ("ReLU", self.has_relu), ("added", self.adds),
+                  ("stored transposed", self.is_transposed), (self.precision, self.precision != "fp32")]  # fmt: skip
+        sizes = f"{self.kind.replace('_', ' ')} {self.num_samples} x {self.num_in} -> {self.num_out}"
+        return ", ".join([sizes, *(text for text, applies in extras if applies)]).replace(", + ", " + ")
+
+    @property
+    def flop(self) -> int:
+        """Count multiplications and additions."""
+        rows = self.num_out if self.kind.startswith("pairs") else 1
+        return 2 * self.num_samples * self.num_in * self.num_out * rows
+
+
+class ChosenProduct(_Value, frozen=True, kw_only=True):
+    """A product, the form that computes it, and the median seconds of every form that was tried."""
+
+    product: Product
+    form: Form
+    seconds: dict[Form, Annotated[float, Meta(ge=0, le=1e6)]] = {}
+
+
+class MatmulChoice(_Value, frozen=True, kw_only=True):
+    """The forms of a step's products, and where and how they were timed."""
+
+    num_threads: _Size
+    precision: Precision
+    torch_version: _Name
+    cpu: _Name
+    products: Annotated[tuple[ChosenProduct, ...], Meta(max_length=10_000)]
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of what is chosen, in any order: products and forms, not how long they took."""
+        forms = sorted(
+            msgspec.json.encode((chosen.product, chosen.form), order="deterministic") for chosen in self.products
+        )
+        return hashlib.sha256(b"\n".join(forms)).hexdigest()
+
+    def forms(self) -> dict[Product, Form]:
+        """Return each product's form."""
+        return {chosen.product: chosen.form for chosen in self.products}
+
+
+@runtime_checkable
+class ChoosesMatmul(Protocol):
+    """A workload whose products can be computed in several ways."""
+
+    def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
+        """Time every product of the step, and of evaluation, in every form at hand; call it after `build`.
+
+        The threads are those that torch has now. A form of `previous` is replaced only by one that is 5 % faster.
+        Weights, optimizer, generators and what the workload computes afterwards are not changed.
+        """
+
+    def use_matmul(self, choice: MatmulChoice | None) -> None:
+        """Compute by this choice from the next step on, as if the spec had held it."""
+
+
+def encode_choice(choice: MatmulChoice) -> str:
+    """Write a choice as JSON text, which `decode_choice` reads."""
+    return msgspec.json.format(msgspec.json.encode(choice), indent=1).decode() + "\n"
+
+
+def decode_choice(content: bytes | str, place: str) -> MatmulChoice:
+    """Read a choice from anybody's JSON. Raises ConfigError naming `place`, the member and what was expected."""
+    if len(content) > _MAX_BYTES:
+        raise ConfigError(f"{place}: a choice of matrix products has at most {_MAX_BYTES >> 20} MiB.")
+    try:
+        choice = msgspec.json.decode(content, type=MatmulChoice)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise ConfigError(
+            f"{place} is no choice of matrix products: {error}. Expected what a run set records as its choice."
+        ) from None
+    return _check(choice, place)
+
+
+def convert_choice(content: Mapping[str, Any], place: str) -> MatmulChoice:
+    """Make a choice of a JSON object that was read already. Raises ConfigError as `decode_choice` does."""
+    try:
+        choice = msgspec.convert(content, MatmulChoice)
+    except (msgspec.ValidationError, UnicodeEncodeError, RecursionError) as error:
+        raise ConfigError(f"{place} is no choice of matrix products: {error}.") from None
+    return _check(choice, place)
+
+
+def read_choice(path: Path) -> MatmulChoice:
+    """Read a file of `encode_choice`. Raises ConfigError for its content, OSError where it cannot be read."""
+    with path.open("rb") as file:
+        return decode_choice(file.read(_MAX_BYTES + 1), str(path))
+
+
+def _check(choice: MatmulChoice, place: str) -> MatmulChoice:
+    seen: set[Product] = set()
+    for index, chosen in enumerate(choice.products):
+        if chosen.product in seen:
+            raise ConfigError(f"{place}: products[{index}]: {chosen.product.label} is listed twice, expected once.")
+        if chosen.product.precision not in ("fp32", choice.precision):
+            raise ConfigError(
+                f"{place}: products[{index}] is of {chosen.product.precision}, expected fp32 or {choice.precision}, "
+                "the choice's precision."
+            )
+        seen.add(chosen.product)
+    return choice
+
+
+def missing_products(choice: MatmulChoice, products: Collection[Product]) -> list[Product]:
+    """List those that a choice does not list, and that torch.mm computes therefore."""
+    listed = choice.forms()
+    return [product for product in products if product not in listed]

@@ -1,0 +1,80 @@
+"""A choice of matrix products is read from anybody's file, and says what it chose in a digest."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from reference_models.fused.choice import (
+    ChosenProduct,
+    MatmulChoice,
+    Product,
+    convert_choice,
+    decode_choice,
+    encode_choice,
+    read_choice,
+)
+from reference_models.process.errors import ConfigError
+
+FORWARD = Product(kind="forward", num_samples=2048, num_in=512, num_out=256, has_bias=True, has_relu=True)
+GRADIENT = Product(kind="weight_gradient", num_samples=2048, num_in=512, num_out=256)
+
+
+def choice(*chosen: ChosenProduct, precision: str = "fp32") -> MatmulChoice:
+    return MatmulChoice(num_threads=2, precision=precision, torch_version="2.13.0", cpu="a CPU", products=chosen)
+
+
+BOTH = choice(
+    ChosenProduct(product=FORWARD, form="onednn", seconds={"mm": 0.02, "onednn": 0.01}),
+    ChosenProduct(product=GRADIENT, form="mm_transposed", seconds={"mm_transposed": 0.01}),
+)
+
+
+def test_a_file_is_read_as_it_was_written(tmp_path: Path) -> None:
+    path = tmp_path / "matmul.json"
+    path.write_text(encode_choice(BOTH), encoding="utf-8")
+    assert read_choice(path) == BOTH
+    assert convert_choice(msgspec.to_builtins(BOTH), "record") == BOTH
+    assert read_choice(path).forms() == {FORWARD: "onednn", GRADIENT: "mm_transposed"}
+
+
+def test_the_digest_is_of_products_and_forms_alone() -> None:
+    slower = choice(*(msgspec.structs.replace(chosen, seconds={"mm": 1.0}) for chosen in reversed(BOTH.products)))
+    other = choice(msgspec.structs.replace(BOTH.products[0], form="mm"), BOTH.products[1])
+    assert slower.digest == BOTH.digest != other.digest
+    assert len(BOTH.digest) == 64
+
+
+def test_labels_are_short_sentences_of_what_differs() -> None:
+    assert FORWARD.label == "forward 2048 x 512 -> 256 + bias, ReLU"
+    low = msgspec.structs.replace(GRADIENT, precision="bf16", is_transposed=True)
+    assert low.label == "weight gradient 2048 x 512 -> 256, stored transposed, bf16"
+    pairs = Product(kind="pairs", num_samples=10, num_in=16, num_out=27)
+    assert (GRADIENT.flop, pairs.flop) == (2 * 2048 * 512 * 256, 2 * 10 * 27 * 27 * 16)
+
+
+TEXT = encode_choice(BOTH)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ("", "no choice of matrix products"),
+        ("[]", "Expected `object`, got `array`"),
+        ("[" * 10_000, "no choice of matrix products"),
+        (b"\xff\xfe", "no choice of matrix products"),
+        (TEXT.replace('"onednn"', '"fastest"', 1), r"Invalid enum value 'fastest'.*\$\.products"),
+        (TEXT.replace('"num_threads": 2', '"num_threads": 0'), r"`int` >= 1.*num_threads"),
+        (TEXT.replace('"num_threads"', '"threads"'), "unknown field `threads`"),
+        (TEXT.replace('"num_in": 512', f'"num_in": {2**70}', 1), "num_in"),
+        (TEXT.replace('"precision": "fp32"', '"precision": "int4"', 1), "int4"),
+        (TEXT.replace("0.02", "-1", 1), "seconds"),
+        (encode_choice(choice(BOTH.products[0], BOTH.products[0])), r"products\[1\].*listed twice"),
+        (encode_choice(choice(ChosenProduct(product=msgspec.structs.replace(FORWARD, precision="bf16"), form="mm"))),
+         r"products\[0\] is of bf16, expected fp32"),
+        (b" " * (5 << 20), "at most 4 MiB"),
+    ],
+)  # fmt: skip
+def test_what_is_no_choice_is_refused_with_its_place(content: str | bytes, message: str) -> None:
+    with pytest.raises(ConfigError, match=rf"(?s)a/file.*{message}"):
+        decode_choice(content, "a/file")
