@@ -10,6 +10,7 @@ from torch import nn
 
 from reference_models.config.sections import TrainConfig
 from reference_models.process.errors import ConfigError
+from reference_models.training.eager import SGD, Adagrad, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
 
@@ -47,7 +48,7 @@ class LearningRatePolicy:
         return max(MIN_LEARNING_RATE, self.base * math.pow(remaining / self.decay_steps, self.decay_power))
 
 
-class SparseAdagrad(torch.optim.Optimizer):
+class SparseAdagrad(EagerOptimizer):
     """Adagrad over the rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
 
     sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
@@ -100,7 +101,7 @@ def build_optimizers(
     """Build one optimizer for the tables' sparse gradients, one for all other weights, both as `train` says."""
     dense = build_dense_optimizer(train, dense_parameters)
     if train.opt_name == "sgd":
-        return [torch.optim.SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
+        return [SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
     options = adagrad_options(train)
     return [SparseAdagrad(embedding_parameters, rowwise=train.opt_name == "rowwise_adagrad", **options), dense]
 
@@ -108,8 +109,8 @@ def build_optimizers(
 def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
     """Build torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
     if train.opt_name == "sgd":
-        return torch.optim.SGD(parameters, lr=train.opt_base_learning_rate)
-    return torch.optim.Adagrad(parameters, **adagrad_options(train))
+        return SGD(parameters, lr=train.opt_base_learning_rate)
+    return Adagrad(parameters, **adagrad_options(train))
 
 
 def adagrad_options(train: TrainConfig) -> dict[str, Any]:

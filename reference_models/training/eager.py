@@ -1,0 +1,31 @@
+"""torch.optim's SGD and Adagrad without torch's compiler, whose import takes longer than a small run.
+
+torch.optim wraps methods for torch.compile, and the first call of a wrapper imports the compiler (1.2 s). Nothing
+here is compiled, so these are the functions inside the wrappers, as functools.wraps names them; where a version of
+torch wraps nothing, they are the methods themselves.
+"""
+
+from inspect import unwrap
+
+import torch
+
+
+class EagerOptimizer(torch.optim.Optimizer):
+    """An optimizer whose own methods import no compiler; to be the first of several bases."""
+
+    add_param_group = unwrap(torch.optim.Optimizer.add_param_group)
+    load_state_dict = unwrap(torch.optim.Optimizer.load_state_dict)
+    state_dict = unwrap(torch.optim.Optimizer.state_dict)
+    zero_grad = unwrap(torch.optim.Optimizer.zero_grad)
+
+
+class SGD(EagerOptimizer, torch.optim.SGD):
+    """torch.optim.SGD: its groups, state and numbers. Not differentiable."""
+
+    step = torch.no_grad()(unwrap(torch.optim.SGD.step))
+
+
+class Adagrad(EagerOptimizer, torch.optim.Adagrad):
+    """torch.optim.Adagrad: its groups, state and numbers. Not differentiable."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
