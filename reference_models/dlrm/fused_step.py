@@ -12,7 +12,7 @@ from reference_models.dlrm.phases import Phase
 from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
-from reference_models.fused.merged_embedding import MergedEmbedding, merge_accumulators, split_tables
+from reference_models.fused.merged_embedding import MergedEmbedding, join_accumulators, split_tables
 from reference_models.training.phases import Enter, ignore_phase
 
 
@@ -51,7 +51,7 @@ class FusedDLRM(DLRM):
     @torch.no_grad()
     def merge_embedding(self, optimizer: torch.optim.Optimizer) -> MergedEmbedding:
         """Merge the tables and their optimizer's state, each in one piece."""
-        accumulator = merge_accumulators(optimizer, self.embedding_parameters())
+        accumulator = join_accumulators(optimizer, self.embedding_parameters())
         return MergedEmbedding(self.merged_weight, accumulator, self.num_embeddings, self.multi_hot)
 
     @torch.no_grad()

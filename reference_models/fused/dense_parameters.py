@@ -62,9 +62,11 @@ def adopt_linear(
 
 
 def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer, *, transposes: bool = False) -> DenseParameter:
-    """Take over a module's parameter as it is, or its [out, in] as [in, out]."""
-    parameter = _allocate(tuple(weight.t().shape if transposes else weight.shape), weight, optimizer)
-    _move(weight, parameter, optimizer, torch.Tensor.t if transposes else lambda storage: storage)
+    """Take over a module's parameter where it is, or its [out, in] as [in, out]."""
+    if not transposes:
+        return DenseParameter(weight.data, optimizer.state.get(weight, {}).get("sum"))
+    parameter = _allocate(tuple(weight.t().shape), weight, optimizer)
+    _move(weight, parameter, optimizer, torch.Tensor.t)
     return parameter
 
 

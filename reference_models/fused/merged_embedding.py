@@ -17,14 +17,24 @@ def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[t
     return list(torch.split(storage, list(num_embeddings)))
 
 
-def merge_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
-    """Move Adagrad's sums of all tables into one tensor, of which `optimizer` then holds views. None for SGD."""
+def join_tables(tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return the merged [sum(rows), ...] of which `tables` are all the views, in order; None where they are not."""
+    first = tables[0].detach()
+    memory, rows = first.untyped_storage().data_ptr(), 0
+    for table in tables:
+        begins = table.untyped_storage().data_ptr() == memory and table.storage_offset() == rows * first[0].numel()
+        if not begins or not table.is_contiguous() or table.shape[1:] != first.shape[1:]:
+            return None
+        rows += len(table)
+    return first.as_strided((rows, *first.shape[1:]), first.stride())
+
+
+def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.Tensor]) -> torch.Tensor | None:
+    """Return Adagrad's sums of all tables in the one tensor of which `optimizer` holds views. None for SGD."""
     if "sum" not in optimizer.state.get(tables[0], {}):
         return None
-    first: torch.Tensor = optimizer.state[tables[0]]["sum"]
-    merged = first.new_empty(sum(map(len, tables)), first.shape[1])
-    for table, view in zip(tables, split_tables(merged, list(map(len, tables))), strict=True):
-        optimizer.state[table]["sum"] = view.copy_(optimizer.state[table]["sum"])
+    merged = join_tables([optimizer.state[table]["sum"] for table in tables])
+    assert merged is not None, "the sums of merged tables are merged"
     return merged
 
 

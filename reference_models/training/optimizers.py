@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from reference_models.config.sections import TrainConfig
+from reference_models.fused.merged_embedding import join_tables, split_tables
 from reference_models.process.errors import ConfigError
 from reference_models.training.eager import SGD, Adagrad, EagerOptimizer
 
@@ -52,7 +53,8 @@ class SparseAdagrad(EagerOptimizer):
     """Adagrad over the rows that a sparse gradient touches; the same numbers as torch.optim.Adagrad.
 
     sum += g^2; p -= lr / (1 + (step - 1) * lr_decay) * g / (sqrt(sum) + eps), rows coalesced first. With
-    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm).
+    `rowwise` one accumulator per row: sum += mean_j g_j^2 (RWSAdagrad of facebookresearch/dlrm). Sums are in one
+    tensor where the tables are.
     """
 
     def __init__(
@@ -65,9 +67,14 @@ class SparseAdagrad(EagerOptimizer):
         }  # fmt: skip
         super().__init__(params, defaults)
         for group in self.param_groups:
-            for p in group["params"]:
-                self.state[p]["step"] = 0
-                self.state[p]["sum"] = torch.full_like(p[:, :1] if rowwise else p, initial_accumulator_value)
+            tables = group["params"]
+            merged = join_tables(tables)
+            likes = [table.detach() for table in (tables if merged is None else [merged])]
+            sums = [torch.full_like(like[:, :1] if rowwise else like, initial_accumulator_value) for like in likes]
+            if merged is not None:
+                sums = split_tables(sums[0], list(map(len, tables)))
+            for p, total in zip(tables, sums, strict=True):
+                self.state[p] = {"step": 0, "sum": total}
 
     @torch.no_grad()
     def step(self, closure: Callable[[], float] | None = None) -> float | None:  # type: ignore[override]
