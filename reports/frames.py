@@ -7,14 +7,14 @@ from pathlib import Path
 import pandas as pd
 
 from reports.comparison.comparison import CONFIDENCE, compare_sides
-from reports.comparison.export import comparison_frame
+from reports.comparison.export import factor_rows
+from reports.comparison.records import FactorRow
 from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
-from reports.tables.columns import record_frame
 from reports.tables.documents import is_document, join_documents, read_document
-from reports.tables.frames import evaluations_frame, findings_frame, runs_frame, sets_frame
+from reports.tables.frames import evaluations_frame, findings_frame, record_frame, runs_frame, sets_frame
 from reports.tables.measurements import MeasurementRow, measurement_rows
 from reports.tables.rows import document_of
 from reports.text.formatting import distinct_labels
@@ -112,4 +112,4 @@ def compare(
     first, others = sides_to_compare(Path(base), [Path(path) for path in news])
     repeats = find_repeats([first, *others])
     compared = compare_sides(first, others, min_effect=min_effect, confidence=confidence, repeats=repeats)
-    return comparison_frame(compared)
+    return record_frame(FactorRow, factor_rows(compared))

@@ -104,10 +104,9 @@ def compare(
     from harness.run_sets.names import refuse_missing
     from reports.comparison.comparability import SAME_SET
     from reports.comparison.comparison import compare_sides
-    from reports.comparison.export import comparison_document, comparison_frame
+    from reports.comparison.export import comparison_document
     from reports.comparison.repeats import find_repeats, given_repeats
     from reports.comparison.sources import read_sides, sides_to_compare
-    from reports.tables.columns import frame_csv
     from reports.views.comparison import comparison_blocks
 
     refuse_missing((base, *news))
@@ -120,7 +119,11 @@ def compare(
     if form == "json":
         show_json(comparison_document(comparisons))
     elif form == "csv":
-        click.echo(frame_csv(comparison_frame(comparisons)), nl=False)
+        from reports.comparison.export import factor_rows
+        from reports.comparison.records import FactorRow
+        from reports.tables.frames import frame_csv, record_frame
+
+        click.echo(frame_csv(record_frame(FactorRow, factor_rows(comparisons))), nl=False)
     else:
         show(comparison_blocks(comparisons), form)
     refused = [comparison for comparison in comparisons if comparison.refusal is not None]
@@ -222,16 +225,17 @@ def history(folder: Path, limit: int, form: str) -> int:
     Each with its benchmark, configuration, system, verdict, score, throughput, and the code that made it. Sets that
     cannot be read are listed as broken. Nothing is kept elsewhere: the directory is the history.
     """
-    from reports.comparison.history import history_frame, read_history
-    from reports.comparison.records import HistoryDocument
-    from reports.tables.columns import frame_csv
+    from reports.comparison.history import read_history
+    from reports.comparison.records import HistoryDocument, PastSet
     from reports.views.history import history_blocks
 
     past, num_found = read_history(folder, limit=limit)
     if form == "json":
         show_json(HistoryDocument(num_found=num_found, run_sets=past))
     elif form == "csv":
-        click.echo(frame_csv(history_frame(past)), nl=False)
+        from reports.tables.frames import frame_csv, record_frame
+
+        click.echo(frame_csv(record_frame(PastSet, past)), nl=False)
     else:
         show(history_blocks(past, num_found), form)
     return ExitCode.DONE

@@ -99,9 +99,7 @@ def report(
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
     """Write the tables alone: all that an exported file can be turned into, and all that Parquet holds."""
     from reports.page.report import write_whole
-    from reports.tables.columns import frame_csv
     from reports.tables.documents import json_text, read_documents
-    from reports.tables.frames import runs_frame, write_parquet
 
     if output_format not in ("json", "csv", "parquet"):
         raise click.UsageError(
@@ -112,10 +110,17 @@ def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: s
         raise click.UsageError("parquet is three files: give --output a directory for them.")
     document = read_documents(paths, second_opinion=second_opinion)
     if output_format == "parquet" and output is not None:
+        from reports.tables.frames import write_parquet
+
         for path in write_parquet(document, output):
             click.echo(path)
         return
-    text = frame_csv(runs_frame(document)) if output_format == "csv" else json_text(document)
+    if output_format == "csv":
+        from reports.tables.frames import frame_csv, runs_frame
+
+        text = frame_csv(runs_frame(document))
+    else:
+        text = json_text(document)
     if output is None or str(output) == "-":
         click.echo(text, nl=False)
     else:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-import pandas as pd
 
 from reports.comparison.band import DRIFT_REACH, band_source, far_words
 from reports.comparison.factor import factor_of, ratio_text
@@ -13,7 +12,7 @@ from reports.comparison.wording import difference_text, effect_text, sentence, v
 from reports.document.glossary import standing_line
 from reports.facts.facts import Standing
 from reports.statistics.intervals import MIN_RUNS, Interval
-from reports.tables.columns import record_frame, shared_members
+from reports.tables.columns import shared_members
 from reports.text.formatting import percent, plural
 
 
@@ -27,10 +26,9 @@ def comparison_document(comparisons: Sequence[Comparison]) -> ComparisonDocument
     )
 
 
-def comparison_frame(comparisons: Sequence[Comparison]) -> pd.DataFrame:
+def factor_rows(comparisons: Sequence[Comparison]) -> list[FactorRow]:
     """One row per factor of each comparison; one row of a refused one."""
-    rows = [_row(comparison, factor) for comparison in comparisons for factor in comparison.factors or (None,)]
-    return record_frame(FactorRow, rows)
+    return [_row(comparison, factor) for comparison in comparisons for factor in comparison.factors or (None,)]
 
 
 def _row(comparison: Comparison, factor: FactorComparison | None) -> FactorRow:

@@ -6,13 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from reports.comparison.records import PastSet
 from reports.facts.measured_sets import find_measured
 from reports.facts.records import commit_of
 from reports.statistics.intervals import log_summary
-from reports.tables.columns import record_frame
 from reports.text.formatting import epoch_ms, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.errors import DefinitionError, InputError
@@ -43,11 +40,6 @@ def read_history(folder: Path, *, limit: int | None = None) -> tuple[tuple[PastS
     found.sort(key=lambda entry: _moment(entry[1]), reverse=True)
     shown = found if limit is None else found[:limit]
     return tuple(_past(path, record, sets.get(path, [])) for path, record in shown), len(found)
-
-
-def history_frame(past: Sequence[PastSet]) -> pd.DataFrame:
-    """One row per set, as PastSet has them."""
-    return record_frame(PastSet, past)
 
 
 def _record(path: Path) -> RunSetRecord | str:

@@ -11,9 +11,7 @@ from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
-from reports.tables.columns import frame_csv
 from reports.tables.documents import json_text
-from reports.tables.frames import runs_frame
 from reports.tables.rows import document_of
 
 
@@ -24,6 +22,8 @@ def export_json(sets: Sequence[SetFacts]) -> str:
 
 def export_csv(sets: Sequence[SetFacts]) -> str:
     """One row per run. Text that a spreadsheet would take for a formula gets a leading apostrophe."""
+    from reports.tables.frames import frame_csv, runs_frame  # here, since the page needs no pandas
+
     return frame_csv(runs_frame(document_of(sets)))
 
 

@@ -1,15 +1,12 @@
-"""The columns that records have, and data frames made of records."""
+"""The columns that records have; `reports.tables.frames` makes data frames of them."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 import msgspec
-import pandas as pd
 from msgspec import inspect
-
-from reports.render.csv import inert
 
 _DTYPES: Mapping[Any, str] = {
     inspect.IntType: "Int64", inspect.FloatType: "float64", inspect.StrType: "string", inspect.BoolType: "boolean",
@@ -28,11 +25,6 @@ class Column:
     values: tuple[str, ...] = ()
     low: float | None = None
     high: float | None = None
-
-    @property
-    def pandas_dtype(self) -> Any:
-        """Missing is pd.NA in Int64, boolean and string, NaN in float64 and category, NaT in a moment."""
-        return pd.CategoricalDtype(list(self.values)) if self.dtype == "category" else self.dtype
 
 
 @cache
@@ -68,32 +60,3 @@ def _column(name: str, wrapped: inspect.Type) -> Column:
 def shared_members(source: object, record: type[msgspec.Struct]) -> dict[str, Any]:
     """What `source` says of the members of a record, by name: those that both have."""
     return {name: getattr(source, name) for name in record.__struct_fields__ if hasattr(source, name)}
-
-
-def make_frame(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
-    """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
-    cells = list(zip(*rows, strict=True)) or [()] * len(columns)
-    return pd.DataFrame(
-        {
-            column.name: pd.Series(map(_encodable, values), dtype=column.pandas_dtype)
-            for column, values in zip(columns, cells, strict=True)
-        }
-    )
-
-
-def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
-    """A frame of records, which may have more fields than `record`, whose columns it has."""
-    columns = columns_of(record)
-    return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
-
-
-def frame_csv(frame: pd.DataFrame) -> str:
-    """A frame as CSV at full precision. Text that a spreadsheet would take for a formula gets an apostrophe first."""
-    texts = frame.select_dtypes(["string", "category"])
-    safe = {str(name): texts[name].astype(object).map(inert, na_action="ignore") for name in texts}
-    return frame.assign(**safe).to_csv(index=False, lineterminator="\n")
-
-
-def _encodable(value: Any) -> Any:
-    """Text with what is no Unicode, such as the bytes of a strange file name, escaped; all else as it is."""
-    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value

@@ -1,13 +1,18 @@
-"""Typed frames of a document: one row per configuration, run, evaluation and finding; Parquet of them."""
+"""Data frames: of any records, and of a document's configurations, runs, evaluations, findings; as CSV and Parquet.
+
+Who asks for frames imports this module, and pandas with it; nothing else does.
+"""
 
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pandas as pd
 
 from reports.facts.facts import SetFacts
-from reports.tables.columns import Column, columns_of, make_frame, record_frame
+from reports.render.csv import inert
+from reports.tables.columns import Column, columns_of
 from reports.tables.records import EvaluationRow, FindingRow, ReportDocument, RunRow, SetRow
 from reports.text.whole import drafted
 
@@ -16,6 +21,40 @@ SET_COLUMNS = columns_of(SetRow)
 RUN_COLUMNS = (CONFIGURATION, *columns_of(RunRow))
 EVALUATION_COLUMNS = (CONFIGURATION, *columns_of(EvaluationRow))
 FINDING_COLUMNS = (CONFIGURATION, *columns_of(FindingRow))
+
+
+def make_frame(columns: Sequence[Column], rows: Iterable[Sequence[Any]]) -> pd.DataFrame:
+    """A frame of rows that have a value, or None, per column; dtypes are the columns', also without rows."""
+    cells = list(zip(*rows, strict=True)) or [()] * len(columns)
+    return pd.DataFrame(
+        {
+            column.name: pd.Series(map(_encodable, values), dtype=_dtype(column))
+            for column, values in zip(columns, cells, strict=True)
+        }
+    )
+
+
+def record_frame(record: type[msgspec.Struct], rows: Iterable[msgspec.Struct]) -> pd.DataFrame:
+    """A frame of records, which may have more fields than `record`, whose columns it has."""
+    columns = columns_of(record)
+    return make_frame(columns, [[getattr(row, column.name) for column in columns] for row in rows])
+
+
+def frame_csv(frame: pd.DataFrame) -> str:
+    """A frame as CSV at full precision. Text that a spreadsheet would take for a formula gets an apostrophe first."""
+    texts = frame.select_dtypes(["string", "category"])
+    safe = {str(name): texts[name].astype(object).map(inert, na_action="ignore") for name in texts}
+    return frame.assign(**safe).to_csv(index=False, lineterminator="\n")
+
+
+def _encodable(value: Any) -> Any:
+    """Text with what is no Unicode, such as the bytes of a strange file name, escaped; all else as it is."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _dtype(column: Column) -> Any:
+    """Missing is pd.NA in Int64, boolean and string, NaN in float64 and category, NaT in a moment."""
+    return pd.CategoricalDtype(list(column.values)) if column.dtype == "category" else column.dtype
 
 
 def sets_frame(document: ReportDocument) -> pd.DataFrame:

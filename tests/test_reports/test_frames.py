@@ -24,9 +24,9 @@ from reports.facts.facts import gather
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.schemas import DOCUMENTS, schema_of
-from reports.tables.columns import Column, frame_csv, make_frame
+from reports.tables.columns import Column
 from reports.tables.documents import document_from, json_text
-from reports.tables.frames import RUN_COLUMNS, evaluations_frame, runs_frame, sets_frame
+from reports.tables.frames import RUN_COLUMNS, evaluations_frame, frame_csv, make_frame, runs_frame, sets_frame
 from reports.tables.records import EvaluationLists, ReportDocument, RunMember, SetMember
 from reports.tables.reference import FRAMES, README, render_reference
 from rules.benchmarks.loader import load_benchmark
