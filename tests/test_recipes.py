@@ -149,7 +149,7 @@ def test_a_kind_of_measurement(tree: Tree, data_root: Path) -> None:
     recipe = RECIPES["A kind of measurement"]
     tree.follow(recipe)
     registries = {"rules/records/kinds.py", "harness/measure/kinds.py"}
-    assert tree.touched() == {*recipe.shown, *registries, "harness/cli/measurements.py"}
+    assert tree.touched() == {*recipe.shown, *registries, "harness/cli/shared/measurements.py"}
     assert set(recipe.shown) == {"rules/records/copying.py", "harness/measure/copying.py"}
     assert [len(added_lines(recipe.changes[path])) for path in sorted(registries)] == [1, 1]
     (run,) = recipe.commands

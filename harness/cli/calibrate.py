@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA, MODEL, completing, trainable
-from harness.cli.output import show
+from harness.cli.shared.options import DATA, MODEL, completing, trainable
+from harness.cli.shared.output import show
 
 if TYPE_CHECKING:
     from harness.calibration.runs import CalibrationResult

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import ResultPath, distinct
-from harness.cli.output import echo_others, form_option, show, show_json, show_opinions
+from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.output import echo_others, form_option, show, show_json, show_opinions
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.status_line import StatusLine
 from rules.logs.text import printable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import ResultPath, distinct
-from harness.cli.output import echo_others_at, form_option, show, show_json
+from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.output import echo_others_at, form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:

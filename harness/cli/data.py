@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.options import DATA, completing, trainable
+from harness.cli.shared.options import DATA, completing, trainable
 from harness.foundation.status_line import StatusLine
 
 if TYPE_CHECKING:

@@ -8,8 +8,8 @@ from typing import Any
 
 import click
 
-from harness.cli.options import MODEL, benchmarks, completing
-from harness.cli.output import form_option, show, show_json
+from harness.cli.shared.options import MODEL, benchmarks, completing
+from harness.cli.shared.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 

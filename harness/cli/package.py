@@ -4,8 +4,8 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import ResultPath, distinct
-from harness.cli.output import echo_others, show
+from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.output import echo_others, show
 from harness.foundation.errors import ExitCode
 
 

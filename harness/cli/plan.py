@@ -6,8 +6,8 @@ from typing import Any, TypeVar, Unpack
 import click
 from click.core import ParameterSource
 
-from harness.cli.options import BENCHMARK, Configured, Size, collect_overrides, configuration
-from harness.cli.output import form_option, show, show_json
+from harness.cli.shared.options import BENCHMARK, Configured, Size, collect_overrides, configuration
+from harness.cli.shared.output import form_option, show, show_json
 from reference_models.distributed.placement import Devices
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from harness.cli.options import DATA, QUIET, Size, completing, trainable
+from harness.cli.shared.options import DATA, QUIET, Size, completing, trainable
 from harness.config.catalog import load_data
 from harness.foundation.status_line import StatusLine
 from harness.run_sets.dataset import dataset_lock

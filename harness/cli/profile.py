@@ -6,7 +6,7 @@ from typing import Unpack
 
 import click
 
-from harness.cli.options import (
+from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
     Configured,
@@ -15,7 +15,7 @@ from harness.cli.options import (
     output_option,
     warn_of_system,
 )
-from harness.cli.output import form_option, show
+from harness.cli.shared.output import form_option, show
 from harness.foundation.errors import HarnessError
 
 

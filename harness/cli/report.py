@@ -7,8 +7,8 @@ from typing import Literal
 
 import click
 
-from harness.cli.options import ResultPath, distinct
-from harness.cli.output import echo_others, show_opinions
+from harness.cli.shared.options import ResultPath, distinct
+from harness.cli.shared.output import echo_others, show_opinions
 from harness.foundation.status_line import StatusLine
 
 _DEFAULT_PAGE = Path("report.html")

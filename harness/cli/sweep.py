@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Unpack
 
 import click
 
-from harness.cli.measurements import Measured, asked_kind, measurements
-from harness.cli.options import (
+from harness.cli.shared.measurements import Measured, asked_kind, measurements
+from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
     STRICT_ENV,
@@ -18,7 +18,7 @@ from harness.cli.options import (
     output_option,
     warn_of_system,
 )
-from harness.cli.output import form_option, show, show_json
+from harness.cli.shared.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:

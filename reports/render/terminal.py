@@ -1,6 +1,6 @@
 """Blocks as lines of a terminal: tables aligned by what it shows, text wrapped, nothing that could move its cursor.
 
-`harness.cli.output` prints them. Figures are left to the page.
+`harness.cli.shared.output` prints them. Figures are left to the page.
 """
 
 import unicodedata

@@ -13,8 +13,8 @@ from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
-from harness.cli.options import Size
 from harness.cli.prepare import prepare, spread_values
+from harness.cli.shared.options import Size
 
 ROOT = Path(__file__).parents[2]
 DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"

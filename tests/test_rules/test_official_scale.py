@@ -12,7 +12,7 @@ from mlperf_logging import compliance_checker
 from official_opinion import ask_official_checker
 from submission_builder import DCNV2, set_folder, write_submission
 
-from harness.cli.output import show_opinions
+from harness.cli.shared.output import show_opinions
 from harness.foundation.status_line import StatusLine
 from rules.checks.verdict import Verdict
 from rules.judge import second_opinion

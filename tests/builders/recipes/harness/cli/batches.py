@@ -2,8 +2,8 @@
 
 import click
 
-from harness.cli.options import BENCHMARK
-from harness.cli.output import form_option, show
+from harness.cli.shared.options import BENCHMARK
+from harness.cli.shared.output import form_option, show
 
 
 @click.command()

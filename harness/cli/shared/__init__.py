@@ -1,0 +1,1 @@
+"""What the verbs share: their options, and how they print."""
