@@ -1,0 +1,1 @@
+"""Serving: queries answered within a latency limit, on a virtual clock and under MLPerf LoadGen."""
