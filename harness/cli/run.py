@@ -351,7 +351,7 @@ def complete_pair_and_show(
 def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Measure in the processes that are missing, and say the result in a few lines."""
     from harness.run_sets.folder import locked, open_run_set
-    from harness.run_sets.measurement import measure_set, measured_path
+    from harness.run_sets.measurement import is_measured, measure_set, measured_path
     from harness.run_sets.runner import resume_command
     from reports.facts.measured_sets import read_measured
     from reports.page.sections.measured import in_unit
@@ -367,11 +367,14 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     run_set, record = open_run_set(folder)
     try:
         with locked(run_set):
+            kept = sum(is_measured(run_set, record, index) for index in range(record.num_runs))
+            if kept and not quiet:
+                click.echo(f"{kept} of {record.num_runs} processes had measured before and are kept", err=True)
             measure_set(run_set, record, on_process)
     except BaseException as error:
         if not isinstance(error, HarnessError):
-            kept = f"Finished processes are kept. Complete the measurement with: {resume_command(folder)}"
-            click.echo(kept, err=True)
+            command = resume_command(folder)
+            click.echo(f"Finished processes are kept. Complete the measurement with: {command}", err=True)
         raise
     path = measured_path(run_set, record)
     try:

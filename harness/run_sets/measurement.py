@@ -20,11 +20,15 @@ from rules.records.run_set import RunSetRecord
 
 
 def measure_set(run_set: RunSet, record: RunSetRecord, on_process: Callable[[int, Measurement], None]) -> Measurement:
-    """Measure in `num_runs` fresh processes and gather what they found. Raises HarnessError."""
+    """Measure in those of `num_runs` fresh processes that are missing, and gather what all found.
+
+    `on_process` is called with each new one's place and what it found. Raises HarnessError.
+    """
     for index in range(record.num_runs):
-        on_process(index, measure_process(run_set, record, index))
-        whole = gather_processes(run_set, record)
-    return whole
+        if not is_measured(run_set, record, index):
+            on_process(index, measure_process(run_set, record, index))
+            gather_processes(run_set, record)
+    return gather_processes(run_set, record)
 
 
 def measure_process(

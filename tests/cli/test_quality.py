@@ -149,9 +149,12 @@ def test_an_interrupted_measurement_is_resumed(run: Run, workers: FastWorkers, t
     workers.fail = lambda spec: len(workers.launches) == 3
     assert exit_code_of(run("run", "--quality", "1000").exception or OSError()) == ExitCode.RESOURCES
     workers.fail = lambda spec: False
-    again = CliRunner().invoke(cli, ["resume", str(only_folder(tmp_path)), "-q"])
+    again = CliRunner().invoke(cli, ["resume", str(only_folder(tmp_path))])
     assert again.exit_code == 0, again.output
     assert "quality, measured; not a score" in again.output
+    assert "2 of 5 processes had measured before and are kept" in again.stderr
+    shown = [line for line in again.stderr.splitlines() if line.startswith("process ")]
+    assert [line.split(":")[0] for line in shown] == ["process 3", "process 4", "process 5"]
     assert len(workers.launches) == 3 + 3
     record = decode(only_folder(tmp_path) / "extra" / "quality.json", QualityRecord)
     assert isinstance(record, QualityRecord) and len(record.processes) == 5
