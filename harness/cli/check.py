@@ -40,7 +40,10 @@ _RULESET = click.option(
     text="Output form; sarif and junit are what code hosts and build servers read.",
 )  # fmt: skip
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
-@click.option("--explain", metavar="CODE", help="Explain one rule instead, such as QU102.")
+@click.option(
+    "--explain", metavar="CODE",
+    help="Explain one rule instead, such as QU102; or list those of a family, such as QU, or all.",
+)  # fmt: skip
 @click.option("-v", "--verbose", is_flag=True, help="Show every finding and every part instead of the worst.")
 @click.option(
     "--fail-on",
@@ -68,17 +71,20 @@ def check(
     MLPerf's benchmarks that recommend nothing, with exit code 8 where there is nothing else.
     """
     from harness.system.resources import usable_cores
-    from reports.views.verdict import MAX_PLACES, explain_rule, verdict_blocks, verdicts_csv
+    from reports.views.verdict import MAX_PLACES, explain_rule, rules_table, verdict_blocks, verdicts_csv
     from rules.checks.verdict import relocate
     from rules.judge.checker import MANY_LOGS, check_paths
     from rules.judge.document import verdicts_to_json
-    from rules.judge.families import find_rule
+    from rules.judge.families import find_rule, list_rules
 
     if explain is not None:
-        show(explain_rule(find_rule(explain)))
+        listed = list_rules(explain)
+        show(rules_table(listed) if listed else explain_rule(find_rule(explain)))
         return ExitCode.DONE
     if not paths:
-        raise click.UsageError("Give a log or a directory to check, or a rule with --explain CODE.")
+        raise click.UsageError(
+            "Give a log or a directory to check, or a rule with --explain CODE; '--explain all' lists them."
+        )
     line = StatusLine()
     with spooled_input(paths) as given:
         inventories = [take_inventory(path, benchmark_file) for path in distinct(given)]

@@ -64,6 +64,12 @@ def explain_rule(rule: Rule[Any]) -> tuple[Block, ...]:
     )
 
 
+def rules_table(rules: Iterable[Rule[Any]]) -> tuple[Block, ...]:
+    """Rules, a row each."""
+    rows = [(rule.code, rule.severity, rule.title) for rule in rules]
+    return (text_table(("code", "severity", "rule"), rows, id_="rules"),)
+
+
 def _worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
     return sorted(verdicts, key=lambda v: (_ORDER.index(v.outcome), -v.count("error"), -v.count("warning")))
 

@@ -1,15 +1,16 @@
 """All rules, by the level that they judge: the families of codes one after the other."""
 
 from collections.abc import Iterator
+from difflib import get_close_matches
 from types import ModuleType
 from typing import Any
 
 from rules.checks.result_set import convergence, data, files, logs, pair, power, records, seeds, system_desc, times
-from rules.checks.rule import Rule
+from rules.checks.rule import Rule, family_of
 from rules.checks.run_log import cadence, definition, hyperparameters, quality, structure, timing
 from rules.checks.submission import layout, shared_runs
 from rules.checks.verdict import Level
-from rules.errors import DefinitionError, did_you_mean
+from rules.errors import DefinitionError
 
 
 def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
@@ -17,6 +18,8 @@ def _rules_of(*families: ModuleType) -> Iterator[Rule[Any]]:
     return (value for family in families for value in vars(family).values() if isinstance(value, Rule))
 
 
+ALL = "ALL"
+_MAX_NEAR = 3
 RULES: dict[Level, tuple[Rule[Any], ...]] = {
     "log": (
         *_rules_of(structure, definition, hyperparameters, timing, cadence, quality),
@@ -38,8 +41,25 @@ RULES: dict[Level, tuple[Rule[Any], ...]] = {
 
 
 def find_rule(code: str) -> Rule[Any]:
-    """Return the rule of a code. Raises DefinitionError with a suggestion."""
+    """Return the rule of a code. Raises DefinitionError that names the nearest codes and how to list them."""
+    by_code = {rule.code: rule for rule in all_rules()}
+    word = code.upper()
+    if word not in by_code:
+        near = get_close_matches(word, by_code, n=_MAX_NEAR)
+        meant = f" Did you mean {' or '.join(near)}?" if near else ""
+        raise DefinitionError(
+            f"unknown rule {code!r}.{meant} 'dlrmbench check --explain all' lists them, '--explain QU' those of one "
+            "family."
+        )
+    return by_code[word]
+
+
+def list_rules(word: str) -> tuple[Rule[Any], ...]:
+    """Return the rules of a family by its two letters, or of 'all', in the order of codes; none of another word."""
+    return tuple(rule for rule in all_rules() if word.upper() in (ALL, family_of(rule.code)))
+
+
+def all_rules() -> tuple[Rule[Any], ...]:
+    """Return every rule of every level once, in the order of codes."""
     by_code = {rule.code: rule for rules in RULES.values() for rule in rules}
-    if code.upper() not in by_code:
-        raise DefinitionError(f"unknown rule {code!r}.{did_you_mean(code.upper(), list(by_code))}")
-    return by_code[code.upper()]
+    return tuple(by_code[code] for code in sorted(by_code))

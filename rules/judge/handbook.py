@@ -11,7 +11,8 @@ from rules.judge.families import RULES
 _HEAD = """# The rules
 
 What `dlrmbench check` judges by: {num_rules} rules in {num_families} families. This page is made from the rules
-(`python -m rules.judge.handbook > rules/README.md`); `dlrmbench check --explain CODE` shows one of them.
+(`python -m rules.judge.handbook > rules/README.md`); `dlrmbench check --explain CODE` shows one of them,
+`--explain all` lists them.
 
 ## How to read a finding
 

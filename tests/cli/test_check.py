@@ -186,6 +186,13 @@ def test_every_rule_is_explained(one: Any, command: Any) -> None:
     assert says_another or "severity=" not in body
 
 
+def test_rules_are_listed_with_their_titles(command: Any) -> None:
+    code, out, _ = command("check", "--explain", "all")
+    assert code == 0
+    assert all(one.code in out and one.severity in out for rules in RULES.values() for one in rules)
+    assert command("check", "--explain", "qu")[1].count("\n") < out.count("\n") / 3
+
+
 def test_second_opinion_is_shown_and_can_be_skipped(command: Any, tmp_path: Path) -> None:
     path = write_log(tmp_path / "result_0.txt", make_records(DCNV2, ours=False))
     assert "second opinion: mlperf_logging 4.1.68 (compliance)" in " ".join(command("check", path)[1].split())

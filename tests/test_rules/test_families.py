@@ -3,7 +3,7 @@
 import pytest
 
 from rules.errors import DefinitionError
-from rules.judge.families import RULES, find_rule
+from rules.judge.families import RULES, all_rules, find_rule, list_rules
 
 
 def test_codes_are_unique_and_every_rule_explains_itself() -> None:
@@ -27,3 +27,17 @@ def test_required_rules_are_judged_before() -> None:
 def test_unknown_code_suggests_one() -> None:
     with pytest.raises(DefinitionError, match="QU102"):
         find_rule("QU1O2")
+
+
+@pytest.mark.parametrize("code", ["XX999", "", "QU1O2"])
+def test_unknown_code_says_how_to_list_and_lists_few_itself(code: str) -> None:
+    with pytest.raises(DefinitionError, match="--explain all") as raised:
+        find_rule(code)
+    assert sum(rule.code in str(raised.value) for rule in all_rules()) <= 3
+
+
+def test_a_family_and_all_are_listed_in_order() -> None:
+    assert [rule.code for rule in list_rules("all")] == sorted({rule.code for rule in all_rules()})
+    listed = [rule.code for rule in list_rules("qu")]
+    assert "QU102" in listed and all(code.startswith("QU") for code in listed)
+    assert not list_rules("QU102") and not list_rules("XX")
