@@ -44,7 +44,15 @@ from harness.run_sets.runner import (
 from harness.run_sets.sweep import OnRun, advance, is_done, is_sweep, take_turns
 from harness.system.code import code_sha256
 from reference_models.registry import parse_place
-from rules.benchmarks.loader import Benchmark, load_benchmark, parse_benchmark, read_toml, shipped_names
+from rules.benchmarks.loader import (
+    Benchmark,
+    list_versions,
+    load_benchmark,
+    parse_benchmark,
+    read_toml,
+    shipped_names,
+    shipped_twin,
+)
 from rules.records.pair import BASE, NEW, SIDES, PairRecord
 from rules.records.run_set import RunSetRecord
 
@@ -261,19 +269,18 @@ _NOT_GIVEN = ("definition", "default")
 
 
 def _refuse_other_definition(run_set: RunSet, record: RunSetRecord, benchmark: Benchmark) -> None:
-    """Refuse a set whose definition was changed, or is not what this version ships by that name."""
+    """Refuse a set whose definition was changed, or is of no version that is shipped by that name."""
     if benchmark.definition_sha256 != record.benchmark.definition_sha256:
         raise HarnessError(
             f"{run_set.definition}: differs from the definition that the set was made with.", ExitCode.INPUT
         )
-    if benchmark.name in shipped_names():
-        shipped = load_benchmark(benchmark.name)
-        if shipped.definition_sha256 != benchmark.definition_sha256:
-            raise HarnessError(
-                f"--beside {run_set.folder}: was made with {benchmark.name} of definition "
-                f"{benchmark.definition_sha256[:12]}, and this version's has {shipped.definition_sha256[:12]}: "
-                "another benchmark, whose times are not compared. Make a set with the present definition first."
-            )
+    if benchmark.name in shipped_names() and shipped_twin(benchmark) is None:
+        raise HarnessError(
+            f"--beside {run_set.folder}: was made with {benchmark.name} of definition "
+            f"{benchmark.definition_sha256[:12]}, which none of the versions here has "
+            f"({list_versions(benchmark.name)}): another benchmark, whose times are not compared. Make a set with "
+            "one of these first."
+        )
 
 
 def _given_code(request: PairRequest) -> Mapping[str, Collection[str]]:

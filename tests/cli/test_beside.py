@@ -11,6 +11,7 @@ import jsonschema
 import pytest
 from made_sets import made_in
 from sweep_builder import FastWorkers, throughput_answer
+from version_builder import next_version
 
 from harness.foundation.errors import ExitCode
 from harness.run_sets.finish import worst_of
@@ -192,9 +193,7 @@ def test_a_folder_of_several_sets_is_no_set(run: Command, tmp_path: Path) -> Non
     assert code == 8 and "no such run set" in err
 
 
-def test_a_set_whose_definition_or_data_is_another_is_refused(
-    run: Command, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_set_whose_definition_or_data_is_another_is_refused(run: Command, tmp_path: Path) -> None:
     make(run, "-n", 1)
     (folder,) = made_in(tmp_path / "results")
     definition, record = folder / "extra" / "definition.toml", folder / "extra" / "run_set.json"
@@ -206,12 +205,27 @@ def test_a_set_whose_definition_or_data_is_another_is_refused(
     record.write_text(json.dumps({**content, "dataset": {**content["dataset"], "dataset_sha256": "0" * 64}}))
     code, _, err = run("--beside", "old")
     assert code == 8 and "holds other data" in err and "Give that with --data" in err
-    shipped = Path(shutil.copy(definition, tmp_path / "shipped.toml"))
-    shipped.write_text(re.sub(r"(?m)^target = .*$", "target = 0.7", good))
-    other = load_benchmark(shipped)
-    monkeypatch.setattr("harness.run_sets.pair.load_benchmark", lambda name: other)
+    definition.write_text(re.sub(r"(?m)^target = .*$", "target = 0.7", good))
+    digest = load_benchmark(definition).definition_sha256
+    record.write_text(json.dumps({**content, "benchmark": {**content["benchmark"], "definition_sha256": digest}}))
     code, _, err = run("--beside", "old")
-    assert code == 2 and f"this version's has {other.definition_sha256[:12]}: another benchmark" in err
+    assert code == 2 and f"{digest[:12]}, which none of the versions here has (1 and 2, the current one)" in err
+
+
+@pytest.mark.parametrize("kind", [(), ("--throughput", 4)])
+def test_a_set_of_an_older_version_is_measured_again_by_that_version(
+    kind: tuple[object, ...], run: Command, tmp_path: Path
+) -> None:
+    make(run, *kind)
+    digest = record_of(tmp_path / "results" / "latest")["benchmark"]["definition_sha256"]
+    with next_version(tmp_path / "shipped") as (older, current):
+        assert digest == older.definition_sha256 != current.definition_sha256 or kind
+        code, out, err = run("--beside", "old", "--threads", 2)
+    assert code == 0, err
+    assert "new against base" in out
+    sides = [record_of(pair_of(tmp_path) / side)["benchmark"] for side in ("base", "new")]
+    assert [side["definition_sha256"] for side in sides] == [digest] * 2
+    assert {side["version"] for side in sides} == {older.version}
 
 
 def test_code_that_only_the_set_names_runs_where_it_is_given_again(run: Command, tmp_path: Path) -> None:
