@@ -105,7 +105,7 @@ def test_other_data_of_equal_sizes_and_times_makes_a_set_invalid(change: Change,
     assert differs == "the runs did not read the same data"
     pinned = read_manifest(small.data_dir)["dataset_sha256"]
     finding = next(finding for finding in verdict.findings if finding.message == other)
-    assert finding.expected == f"{pinned[:12]}…" and "data verify" in finding.remedy
+    assert finding.expected == f"{pinned[:12]}…" and f"'dlrmbench data verify {small.data_dir}'" in finding.remedy
     assert "run_1" in finding.path
 
 

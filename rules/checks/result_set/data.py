@@ -1,5 +1,6 @@
 """What our own runs read: the digests that each attempt measured, against those that its log and definition name."""
 
+import shlex
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,22 +9,24 @@ from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import RunLog
-from rules.logs.text import plural, show
+from rules.logs.text import plural, printable, show
 from rules.records.codec import decode
 from rules.records.dataset import ReadDatasetRecord
 from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 
 _AGAIN = (
-    "Compare the dataset with its manifest ('dlrmbench data verify BENCHMARK'), make it again ('dlrmbench data"
-    " generate' or 'data prepare'), and run again."
+    "Compare the dataset with its manifest ('dlrmbench data verify {folder}'), make it again ('dlrmbench data"
+    " generate' or 'data prepare') where it differs, and run again."
 )
+_MAX_FOLDER = 1000
 
 
 @rule(
     "RS118",
     "the runs read the data that their logs name",
     source="none: this harness hashes, after run_stop, the files that a run had open, into its run.json",
-    remedy=_AGAIN,
+    remedy=_AGAIN.format(folder="DIR"),
     applies=has_records,
 )
 def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
@@ -37,6 +40,7 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     assert root is not None
     unproven: list[RunLog] = []
     in_blocks: list[tuple[Path, ReadDatasetRecord]] = []
+    again = _how_to_mend(root)
     seen: dict[str, tuple[str, str]] = {}
     for log in subject.logs:
         place = record_of(root, Path(log.path))
@@ -49,9 +53,12 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
         name = place.relative_to(root)
         hashed_of = {rank for copy in record.read_data for rank in copy.ranks}
         if missing := sorted({part.rank for part in record.ranks} - hashed_of):
-            yield Problem("what some ranks read was not hashed", place, found=f"nothing of rank {missing[0]}")
+            yield Problem(
+                "what some ranks read was not hashed", place, found=f"nothing of rank {missing[0]}", remedy=again
+            )
         for copy in record.read_data:
-            yield from _judge_copy(copy, place, _named_digest(subject, log) if copy.scope == "whole" else None)
+            named = _named_digest(subject, log) if copy.scope == "whole" else None
+            yield from _judge_copy(copy, place, named, again)
             if copy.scope == "blocks":
                 in_blocks.append((place, copy))
             first, where = seen.setdefault(copy.scope, (copy.sha256, str(name)))
@@ -61,6 +68,7 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
                     place,
                     found=f"SHA-256 {copy.sha256[:12]}…",
                     expected=f"{first[:12]}… as in {where}",
+                    remedy=again,
                 )
     if in_blocks:
         place, copy = in_blocks[0]
@@ -92,7 +100,16 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
     return (named, "the log names") if isinstance(named, str) else None
 
 
-def _judge_copy(copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | None) -> Iterator[Problem]:
+def _how_to_mend(root: Path) -> str:
+    """What to do about the dataset, in whose folder the set's record says that the runs read it."""
+    record = decode(root / "extra" / "run_set.json", RunSetRecord)
+    folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
+    return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")
+
+
+def _judge_copy(
+    copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | None, remedy: str
+) -> Iterator[Problem]:
     """Judge one copy of the dataset as some ranks of a run read it."""
     for file in copy.files:
         if file.opened != file.hashed:
@@ -101,6 +118,7 @@ def _judge_copy(copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | N
                 place,
                 found=_times(file.hashed.mtime_ns, file.hashed.ctime_ns),
                 expected=_times(file.opened.mtime_ns, file.opened.ctime_ns) + ", as when it was opened",
+                remedy=remedy,
             )
     if named is not None and copy.sha256 != named[0]:
         yield Problem(
@@ -108,6 +126,7 @@ def _judge_copy(copy: ReadDatasetRecord, place: Path, named: tuple[str, str] | N
             place,
             found=f"SHA-256 {copy.sha256[:12]}…",
             expected=f"{named[0][:12]}…",
+            remedy=remedy,
         )
 
 
