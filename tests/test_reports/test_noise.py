@@ -19,7 +19,7 @@ from reports.facts.measured_sets import read_measured
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
 from reports.facts.sides import Side, side_of
 from reports.page.exports import export_markdown
-from reports.page.figures.noise import find_bands, runs_noise, size_text
+from reports.page.figures.noise import find_bands, runs_noise, shares_words, size_text
 from reports.page.gathered import gather_everything
 from reports.page.report import render_report
 from reports.render.terminal import render_terminal
@@ -95,6 +95,17 @@ def test_the_parts_of_the_spread_are_named() -> None:
         assert shares is not None
         assert getattr(shares, largest) == pytest.approx(1)
         assert shares.convergence + shares.speed + shares.overhead == pytest.approx(1)
+
+
+def test_a_part_that_works_against_the_others_is_said_in_words() -> None:
+    """The longer a run takes by its samples, the smaller is here what its evaluations take of it."""
+    run_set = make_side("a", EPOCHS, [1e4] * 5, overheads=[1.1 - 0.05 * epoch for epoch in EPOCHS])
+    shares = noise_of(run_set.samples, min_effect=0.03, bands=BANDS).shares
+    assert shares is not None and shares.overhead < -0.02
+    assert shares_words(shares) == (
+        f"{100 * shares.convergence:.0f} % convergence, 0 % speed, less {-100 * shares.overhead:.0f} % evaluation "
+        "and overhead, which worked against the others"
+    )
 
 
 def test_a_measurement_alone_is_one_test_of_its_own_scale() -> None:

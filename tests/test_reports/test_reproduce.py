@@ -1,6 +1,7 @@
 """Reproduce: the commands and files of a set's page, which whoever copies them gets the same runs from."""
 
 import html
+import json
 import re
 import shlex
 import shutil
@@ -10,6 +11,7 @@ from pathlib import Path
 import pytest
 from log_builder import make_runs
 from pinned_definition import DEFINITION
+from records_builder import read_data
 from report_builder import write_run_set
 
 from reports.facts.facts import gather
@@ -43,6 +45,31 @@ def test_the_command_to_copy_makes_the_same_runs(
 ) -> None:
     root = write_run_set(tmp_path / "set", changes={"command": command, "base_seed": 77, **changes})
     assert reproduced(root) == [expected]
+
+
+@pytest.mark.parametrize(
+    ("changes", "shown"),
+    [
+        ([{}] * 5, {"measured": "d"}),
+        ([{"sha256": "e" * 64}] * 5, {"measured": "e", "of its manifest, another": "d"}),
+        ([{}, {"sha256": "e" * 64}, {}, {}, {}], {"measured": "de", "of its manifest, another": "d"}),
+        ([{"scope": "blocks", "sha256": "e" * 64}] * 5, {"of blocks, measured": "e"}),
+        ([None] * 5, {"of its manifest, not measured": "d"}),
+    ],
+)
+def test_the_digest_of_the_dataset_is_the_measured_one(
+    tmp_path: Path, changes: list[dict[str, str] | None], shown: dict[str, str]
+) -> None:
+    root = write_run_set(tmp_path / "set")
+    for index, change in enumerate(changes):
+        copies = [] if change is None else [read_data("d" * 64) | change]
+        for path in root.glob(f"extra/run_{index}/attempt_*/run.json"):
+            path.write_text(json.dumps(json.loads(path.read_text()) | {"read_data": copies}))
+    page = render_report(Gathered(sets=gather([root], second_opinion=False)))
+    facts = dict(re.findall(r"<dt>Dataset: sha256(.*?)</dt><dd><code>(.*?)</code>", page))
+    assert {name.lstrip(", "): value for name, value in facts.items()} == {
+        name: ", ".join(letter * 64 for letter in letters) for name, letters in shown.items()
+    }
 
 
 @pytest.fixture

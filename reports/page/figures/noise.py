@@ -31,6 +31,8 @@ from rules.scoring.results import RunResult
 _MIN_EFFECT = FACTORS["time_to_train"].min_effect
 _MAX_NAMES = 12
 _FOUND = "found in 80 % of cases"
+_UNSEEN = 0.005
+"""A share that is printed as 0 %."""
 
 
 ASSUMED = Band()
@@ -155,7 +157,7 @@ def _statistics(number: int, what: str) -> str:
 def _lead(facts: SetFacts, noise: Noise) -> str:
     spread, texts = facts.summary("time_to_train_s"), []
     if noise.shares is not None:
-        texts.append(f"The spread of the times (CV {_varies(spread)}) is {_made_of(noise.shares)}.")
+        texts.append(f"The spread of the times (CV {_varies(spread)}) is {shares_words(noise.shares)}.")
     if noise.time is not None:
         turns = noise.time.in_turns
         in_turns = "" if turns is None else f"; in turns, with shared seeds, of {size_text(turns)}"
@@ -172,14 +174,17 @@ def _lead(facts: SetFacts, noise: Noise) -> str:
     return " ".join(texts) or "The logs do not say what the times are made of."
 
 
-def _made_of(shares: Shares) -> str:
-    """'96 % convergence, 3 % speed, 1 % evaluation and overhead'."""
+def shares_words(shares: Shares) -> str:
+    """'96 % convergence, 3 % speed, 1 % evaluation and overhead'; 'less 2 % …' of what works against the others."""
     parts = (
         (shares.convergence, "convergence"),
         (shares.speed, "speed"),
         (shares.overhead, "evaluation and overhead"),
     )
-    return ", ".join(f"{percent(share, 0)} {name}" for share, name in parts)
+    added = [f"{percent(share, 0)} {name}" for share, name in parts if share >= -_UNSEEN]
+    less = [f"{percent(-share, 0)} {name}" for share, name in parts if share < -_UNSEEN]
+    against = f", less {' and '.join(less)}, which worked against the others" if less else ""
+    return f"{', '.join(added)}{against}"
 
 
 def _table_of_one(facts: SetFacts, noise: Noise, id_: str) -> Table:
@@ -243,7 +248,7 @@ def _notes(found: Sequence[tuple[SetFacts, Noise]], bands: Sequence[Band]) -> li
         more = f" and {len(few) - _MAX_NAMES} more" if len(few) > _MAX_NAMES else ""
         notes.append(f"{text} {', '.join(few[:_MAX_NAMES])}{more}.")
     parts = [(shares.convergence, shares.speed, shares.overhead) for _, noise in found if (shares := noise.shares)]
-    if any(share < -0.005 for shares in parts for share in shares):
+    if len(found) > 1 and any(share < -_UNSEEN for shares in parts for share in shares):
         notes.append("A negative share works against the others.")
     known = [noise.num_runs for _, noise in found if noise.time or noise.throughput]
     return [*notes, *([assumptions(min(known), bands)] if known else [])]

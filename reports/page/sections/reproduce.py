@@ -33,6 +33,7 @@ from rules.records.run_set import RunSetRecord
 
 MAX_OPEN = 3
 MAX_VALUES = 300
+_SCOPES = {"whole": "Dataset: sha256, measured", "blocks": "Dataset: sha256 of blocks, measured"}
 
 
 def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
@@ -134,8 +135,8 @@ def _facts(member: SetFacts) -> tuple[Fact, ...]:
             *(Fact(name="Code sha256", value=code, is_code=True) for code in member.codes),
             Fact(name="Base seed", value=str(record.base_seed), is_code=True),
         ]
-        found = (("dir", record.dataset.dir), ("dataset_sha256", record.dataset.dataset_sha256))
-        facts += [Fact(name=f"Dataset: {key}", value=value or MISSING, is_code=True) for key, value in found]
+        facts.append(Fact(name="Dataset: dir", value=record.dataset.dir or MISSING, is_code=True))
+        facts += _dataset_digests(member, record.dataset.dataset_sha256)
     if first is not None:
         facts.append(Fact(name="Definition sha256", value=printable(first.definition_sha256), is_code=True))
         if record is None:
@@ -143,6 +144,22 @@ def _facts(member: SetFacts) -> tuple[Fact, ...]:
         facts.append(Fact(name="Training samples", value=count(first.train_samples)))
         facts.append(Fact(name="Evaluation samples", value=count(first.eval_samples)))
     return tuple(facts)
+
+
+def _dataset_digests(member: SetFacts, of_manifest: str | None) -> Iterator[Fact]:
+    """What the runs' processes hashed after they had read it; the manifest's digest where it is another, or alone."""
+    copies = [copy for run in member.runs if run.record for copy in run.record.read_data]
+    of_scope = {
+        scope: tuple(dict.fromkeys(copy.sha256 for copy in copies if copy.scope == scope)) for scope in _SCOPES
+    }
+    for scope, digests in of_scope.items():
+        more = f" and {len(digests) - MAX_OPEN} more" if len(digests) > MAX_OPEN else ""
+        if digests:
+            yield Fact(name=_SCOPES[scope], value=f"{', '.join(digests[:MAX_OPEN])}{more}", is_code=True)
+    if not copies:
+        yield Fact(name="Dataset: sha256, of its manifest, not measured", value=of_manifest or MISSING, is_code=True)
+    elif of_manifest is not None and of_scope["whole"] not in ((), (of_manifest,)):
+        yield Fact(name="Dataset: sha256, of its manifest, another", value=of_manifest, is_code=True)
 
 
 def _files(facts: SetFacts, id_: str) -> Table:
