@@ -13,11 +13,11 @@ from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
+from reports.facts.origin import labels_of
 from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import evaluations_frame, findings_frame, record_frame, runs_frame, sets_frame
 from reports.tables.measurements import MeasurementRow, measurement_rows
 from reports.tables.rows import document_of
-from reports.text.formatting import distinct_labels
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import real_path
@@ -96,7 +96,7 @@ def _labels_by_folder(
     names = {real_path(found.folder): found.label for found in measured}
     others = sorted(names.keys() - known.keys())
     used = tuple(taken)
-    labels = distinct_labels((*used, *(names[folder] for folder in others)))[len(used) :]
+    labels = labels_of([*((label, None) for label in used), *((names[path], path) for path in others)])[len(used) :]
     return known | dict(zip(others, labels, strict=True))
 
 

@@ -21,11 +21,12 @@ from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
 from reports.facts.facts import SetFacts
+from reports.facts.growth import growth_words
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
 from reports.statistics.ratios import Difference, Verdict, decide, holm_levels
-from reports.text.formatting import percent, plural, printable
+from reports.text.formatting import plural, printable
 
 CONFIDENCE = 0.95
 _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
@@ -308,10 +309,10 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
                 f"{name}: {missing} of {side.num_runs} runs did not reach the target and have no time; compared are "
                 f"the {side.num_converged} that did"
             )
-        if side.grown_to is not None:
+        if side.growth is not None:
             notes.append(
-                f"{name}: this set grew until its mean was known to {percent(side.grown_to)}; intervals that take "
-                "its number of runs as given hold in 92 to 95 % of such sets where they say 95 %"
+                f"{name}: this set {growth_words(side.growth)}; intervals that take its number of runs as given hold "
+                "in 92 to 95 % of such sets where they say 95 %"
             )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")

@@ -9,10 +9,11 @@ from msgspec.structs import asdict
 
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import measured_side, read_measured
+from reports.facts.origin import labels_of
 from reports.facts.sides import Side, converged_samples, logged_settings, side_of
 from reports.tables.documents import is_document, read_document
 from reports.tables.records import ReportDocument, RunMember, SetMember
-from reports.text.formatting import distinct_labels, printable
+from reports.text.formatting import printable
 from rules.errors import InputError
 from rules.records.kinds import IN_PROCESSES
 from rules.scoring.results import Evaluation, RunResult
@@ -145,6 +146,6 @@ def sides_to_compare(base: Path, news: Sequence[Path]) -> tuple[Side, tuple[Side
 
 
 def distinct(sides: Sequence[Side]) -> tuple[Side, ...]:
-    """The sides with labels of their own: repeated ones are numbered."""
-    labels = distinct_labels(side.label for side in sides)
+    """The sides with labels of their own."""
+    labels = labels_of([(side.label, side.folder) for side in sides])
     return tuple(replace(side, label=label) for side, label in zip(sides, labels, strict=True))

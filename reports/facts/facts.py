@@ -11,10 +11,12 @@ from pathlib import Path
 from typing import Literal
 
 from reports.facts.grid import clock_step, mean_step, samples_step, time_step
+from reports.facts.growth import Growth, growth_of
+from reports.facts.origin import labels_of
 from reports.facts.records import Attempt, SetRecords, read_set_records
 from reports.statistics.growth import growth_interval
 from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary, time_interval
-from reports.text.formatting import distinct_labels, printable
+from reports.text.formatting import printable
 from rules.benchmarks.loader import load_benchmark, shipped_names
 from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
@@ -121,10 +123,9 @@ class SetFacts:
         return log_summary(overhead_ratio(run.result) for run in self.converged)
 
     @property
-    def grown_to(self) -> float | None:
-        """Return the width of its interval at which the set stopped growing; None where its length was given."""
-        until = self.records.run_set.until if self.records.run_set else None
-        return until.width if until else None
+    def growth(self) -> Growth | None:
+        """How a set ended that was to grow until it is precise; None where its number of runs was given."""
+        return growth_of(self.result, self.records.run_set.until if self.records.run_set else None)
 
     @property
     def codes(self) -> tuple[str, ...]:
@@ -256,8 +257,8 @@ def standing_of(status: Status, result_set: ResultSet, result: BenchmarkResult) 
 
 
 def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
-    """A short name per set: the run set's folder, or organisation, system and round; counted where they repeat."""
-    return distinct_labels(map(_label, result_sets))
+    """A short name per set: the run set's folder, or organisation, system and round; made distinct by `labels_of`."""
+    return labels_of([(_label(result_set), result_set.root) for result_set in result_sets])
 
 
 def _label(result_set: ResultSet) -> str:

@@ -1,15 +1,18 @@
-"""What a set has in common with others: repetitions of one configuration, and what it took turns with."""
+"""What a set has in common with others: repetitions of one configuration, what it took turns with, its pair."""
 
+from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
-from reports.text.formatting import printable
+from reports.text.formatting import distinct_labels, printable
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage, decode
+from rules.records.pair import SIDES
 from rules.records.run_set import RunSetRecord
 from rules.records.sweep import SweepRecord
 from rules.tree.result_set import real_path
 
-SWEEP_FILE = "sweep.json"
+SWEEP_FILE, PAIR_FILE = "sweep.json", "pair.json"
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
@@ -41,3 +44,22 @@ def turns_of(folder: Path) -> str | None:
         return None
     names = {configuration.folder for configuration in sweep.configurations}
     return printable(above, 1000) if real_path(folder).name in names else None
+
+
+def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
+    """Labels that differ, of sets by their names and folders: of several pairs, a side is called by its pair too.
+
+    'beside-small-20261122T101500Z/base' then; any other name that is there already gets a number.
+    """
+    repeated = {label for label, number in Counter(label for label, _ in places).items() if number > 1}
+    return distinct_labels(
+        f"{pair}/{label}" if label in repeated and (pair := _pair_of(folder)) else label for label, folder in places
+    )
+
+
+def _pair_of(folder: Path | None) -> str | None:
+    """The name of the pair that a folder is one side of."""
+    if folder is None or folder.name not in SIDES:
+        return None
+    above = real_path(folder).parent
+    return printable(above.name, 80) if (above / PAIR_FILE).is_file() else None

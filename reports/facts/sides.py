@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reports.facts.facts import SetFacts, Status
 from reports.facts.grid import clock_step, samples_step, time_step
+from reports.facts.growth import Growth
 from reports.facts.origin import repetition_key
 from reports.facts.records import code_setting, settings_of
 from reports.text.formatting import printable
@@ -59,8 +60,8 @@ class Side:
     round: str | None = None
     num_tolerated: int = 1
     outcome: str | None = None
-    grown_to: float | None = None
-    """The width of its interval at which the set stopped growing; None where the number of runs was given."""
+    growth: Growth | None = None
+    """How a set ended that was to grow until it is precise; None where the number of runs was given."""
     folder: Path | None = None
     """The folder of a set or measurement of this harness; None of anyone else's, and of an export."""
     turns: str | None = None
@@ -96,7 +97,7 @@ def side_of(facts: SetFacts) -> Side:
         round=result.round,
         num_tolerated=result.num_runs_dropped,
         outcome=facts.verdict.outcome,
-        grown_to=facts.grown_to,
+        growth=facts.growth,
         folder=facts.result_set.root,
         repetition=repetition_key(facts.records.run_set),
     )

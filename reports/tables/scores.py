@@ -66,7 +66,8 @@ class ScoreRecord(Row, kw_only=True, frozen=True):
     interval_high_s: Number
     interval_confidence: Annotated[Share, meaning("share of sets whose interval holds that mean, at least")]
     interval_coverage: Annotated[Share, meaning("that share exactly; null where it depends on the times")]
-    grown_to: Annotated[Amount, meaning("half width of the interval that the set was grown to, as a fraction")]
+    grown_to: Annotated[Amount, meaning("half width of the interval at which a set of --until ends, as a fraction")]
+    grown_after: Annotated[Whole, meaning("runs after which it was that narrow; null where it was not, or not asked")]
     no_interval_reason: Text
     dropped: tuple[str, ...]
     samples_to_converge: FactorMean | None

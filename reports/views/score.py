@@ -10,6 +10,7 @@ from reports.comparison.factor import overhead_share
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
 from reports.facts.grid import smoothed_samples
+from reports.facts.growth import growth_of
 from reports.facts.noise import Noise, Smallest
 from reports.facts.origin import repetition_key
 from reports.facts.records import read_run_set
@@ -60,7 +61,7 @@ def describe_score(
     is_whole = result.olympic_mean_s is not None and len(times_s) == len(result.runs)
     record = read_run_set(result_set.root, []) if result_set.root is not None else None
     until = record.until if record is not None else None
-    bounds = interval_of(result, until) if is_whole else None
+    bounds, growth = interval_of(result, until) if is_whole else None, growth_of(result, until)
     return ScoreRecord(
         path=printable(str(result_set.folder)),
         benchmark=result.benchmark,
@@ -78,6 +79,7 @@ def describe_score(
         interval_confidence=bounds.confidence if bounds is not None else None,
         interval_coverage=bounds.coverage if bounds is not None else None,
         grown_to=until.width if until is not None else None,
+        grown_after=growth.after if growth is not None else None,
         no_interval_reason=None if bounds is not None else _why_no_interval(result, len(times_s)),
         dropped=tuple(_name(result.runs[index]) for index in result.dropped),
         samples_to_converge=_summary([run.samples_to_converge for run in converged]),
@@ -240,7 +242,10 @@ def _bounds(record: ScoreRecord) -> str:
         return f"none: {record.no_interval_reason}" if record.no_interval_reason else ""
     low, high = duration(record.interval_low_s), duration(record.interval_high_s)
     of = f" of {record.num_runs} runs" if (record.num_runs or 0) > (record.num_runs_required or 0) else ""
-    of += f" grown to {percent(record.grown_to)}" if record.grown_to is not None else ""
+    if record.grown_to is not None:
+        width, after = percent(record.grown_to), record.grown_after
+        short = f", not known to {width}" if after is None else f", known to {width} after {after}"
+        of += f" grown to {width}" if after == record.num_runs else short
     return f"{low} to {high} (geometric mean{of}, at least {percent(record.interval_confidence, 0)})"
 
 

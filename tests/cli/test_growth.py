@@ -178,15 +178,29 @@ def test_a_set_grows_until_its_mean_is_known(command: Run, run: Run, workers: Un
     assert "grew until its mean time to train was known" in (folder / "report.html").read_text()
     num_launches = len(workers.launches)
     assert command("resume", folder, "-q").exit_code == 0 and len(workers.launches) == num_launches
+    assert made["grown_after"] == record.num_runs
+    longer = command("resume", folder, "--runs", record.num_runs + 2, "-q")
+    assert f"known to 3.0 % after {record.num_runs}, at least" in " ".join(longer.output.split())
+    page = (folder / "report.html").read_text().replace("\xa0", " ")
+    assert f"known to 3.0 % after {record.num_runs}." in page and "grew until" not in page
+    assert score(command, folder)["grown_after"] == record.num_runs
 
 
 def test_a_set_that_never_becomes_precise_ends_at_its_most_runs(
-    run: Run, workers: UnevenWorkers, tmp_path: Path
+    command: Run, run: Run, workers: UnevenWorkers, tmp_path: Path
 ) -> None:
     workers.factor = 3.0
     done = run("--until", "0.01", "--max-runs", 7, "-q")
     assert done.exit_code == 0, done.output
-    assert open_run_set(the_set(tmp_path))[1].num_runs == 7
+    folder = the_set(tmp_path)
+    assert open_run_set(folder)[1].num_runs == 7
+    assert "geometric mean of 7 runs, not known to 1.0 %, at least" in " ".join(done.output.split())
+    page = (folder / "report.html").read_text().replace("\xa0", " ")
+    assert "ended with 7 runs, before its mean time to train was known to 1.0 %" in page and "grew until" not in page
+    assert score(command, folder)["grown_after"] is None
+    assert run("--seed", 6, "--name", "given", "-q").exit_code == 0
+    compared = command("compare", folder, "out/latest")
+    assert "ended with 7 runs" in " ".join(compared.output.split()) and "grew until" not in compared.output
 
 
 def test_a_set_that_is_asked_for_runs_ends_there_precise_or_not(

@@ -88,6 +88,18 @@ def test_each_folder_is_shown_once_and_each_name_is_its_own(tmp_path: Path) -> N
     assert [one.index for one in sets] == [0, 1]
 
 
+def test_the_sides_of_several_pairs_are_called_by_their_pair(tmp_path: Path) -> None:
+    for folder in ("beside-a", "beside-b"):
+        for name in ("base", "new"):
+            write_run_set(tmp_path / folder / name)
+        (tmp_path / folder / "pair.json").write_text("{}")
+    assert [facts.label for facts in gather([tmp_path / "beside-a"])] == ["base", "new"]
+    both = [f"beside-{pair}/{name}" for pair in "ab" for name in ("base", "new")]
+    assert [facts.label for facts in gather([tmp_path])] == both
+    (tmp_path / "beside-b" / "pair.json").unlink()
+    assert [facts.label for facts in gather([tmp_path])] == [*both[:2], "base", "new"]
+
+
 def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"no result_\*\.txt"):
         gather([tmp_path])

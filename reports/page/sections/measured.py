@@ -1,6 +1,6 @@
 """Kinds of measurement apart from throughput: table, notes and section, from the record's metadata."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -13,6 +13,7 @@ from reports.comparison.wording import change_text, sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
+from reports.facts.sides import Side
 from reports.page.figures.noise import find_bands, measured_assumptions, measured_noise, size_text
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
@@ -126,14 +127,18 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     beside = ", and nothing here is compared with one" if is_throughput else ""
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
-    comparisons, shown = _compare(measured), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
-    found_bands = find_bands([measured_side(found) for found in measured])
+    sides = _named_sides(measured)
+    comparisons, shown = _compare(measured, sides), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
+    found_bands = find_bands(list(sides.values()))
     bands = dict(zip((found.folder for found in measured), found_bands, strict=True))
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
         (
-            (Column(name="Measurement", help="benchmark, system"), _name_cell),
+            (
+                Column(name="Measurement", help="benchmark, system"),
+                lambda found: _name_cell(found, sides[found.folder]),
+            ),
             ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
             *shown[:1],
             (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.folder])),
@@ -155,14 +160,20 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
 
 
-def _compare(measured: Sequence[MeasuredSet]) -> dict[Path, Comparison]:
+def _named_sides(measured: Sequence[MeasuredSet]) -> dict[Path, Side]:
+    """The side that each measurement makes, by folder, with a label of its own."""
+    sides = distinct([measured_side(found) for found in measured])
+    return {found.folder: side for found, side in zip(measured, sides, strict=True)}
+
+
+def _compare(measured: Sequence[MeasuredSet], sides: Mapping[Path, Side]) -> dict[Path, Comparison]:
     """Each measurement against the first of its benchmark, by folder; all of a benchmark are one family of tests."""
     by_benchmark: dict[str | None, list[MeasuredSet]] = {}
     for found in measured:
         by_benchmark.setdefault(found.benchmark, []).append(found)
     compared: dict[Path, Comparison] = {}
     for of_one in by_benchmark.values():
-        base, *news = distinct([measured_side(found) for found in of_one])
+        base, *news = (sides[found.folder] for found in of_one)
         folders = [found.folder for found in of_one[1:]]
         compared |= dict(zip(folders, compare_sides(base, news) if news else (), strict=True))
     return compared
@@ -191,9 +202,9 @@ def _smallest_cell(found: MeasuredSet, band: Band) -> Cell:
     return Cell(text=size_text(smallest.apart), sub=f"{turns} in turns")
 
 
-def _name_cell(found: MeasuredSet) -> Cell:
+def _name_cell(found: MeasuredSet, side: Side) -> Cell:
     about = ", ".join(printable(part, 80) for part in (found.benchmark, found.system) if part)
-    return Cell(text=found.label, sub=about)
+    return Cell(text=side.label, sub=about)
 
 
 def _mean_cell(found: MeasuredSet) -> Cell:

@@ -11,6 +11,7 @@ from reports.document.blocks import Block, Bullets, Cell, Column, Fact, Facts, P
 from reports.document.glossary import MARKS, registered, standing_line
 from reports.document.page import Badge, PageSection
 from reports.facts.facts import Order, SetFacts
+from reports.facts.growth import growth_words
 from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
@@ -318,10 +319,10 @@ def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[st
             "sets: in 95 % where times vary freely, in less where they take few and lopsided values of that grid."
         )
     notes += [
-        f"{facts.label} grew until its mean time to train was known to {percent(facts.grown_to)}: a set whose runs "
-        f"decide its end has too short an interval, so that of its {len(facts.runs)} runs is made at 97.5 %."
+        f"{facts.label} {growth_words(growth)}. A set whose runs decide its end has too short an interval, so "
+        f"that of its {plural(growth.num_runs, 'run')} is made at 97.5 %."
         for facts in group
-        if facts.grown_to and facts.interval
+        if (growth := facts.growth) and facts.interval
     ]
     if any(facts.result.olympic_mean_s is not None and facts.interval is None for facts in group):
         notes.append(

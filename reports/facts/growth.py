@@ -1,0 +1,48 @@
+"""How a set that was to grow until its mean was known ended: precise, or at its most runs, or by a run without a
+time."""
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from reports.facts.grid import time_step
+from reports.statistics.growth import end_of_growth
+from reports.text.formatting import percent, plural
+from rules.records.run_set import UntilRecord
+from rules.scoring.results import BenchmarkResult
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Growth:
+    """A set of `num_runs` that was to grow until its mean was known to `width`, a fraction.
+
+    `after` is the number of runs by which it was; None where it is not.
+    """
+
+    width: float
+    num_runs: int
+    after: int | None
+
+
+def growth_of(result: BenchmarkResult, until: UntilRecord | None) -> Growth | None:
+    """Return how the set's growth ended; None of a set whose number of runs was given."""
+    if until is None:
+        return None
+    times_s = [run.time_to_train_s for run in result.runs if run.converged and run.time_to_train_s]
+    after = 0
+    if len(times_s) == len(result.runs) > 0 and all(math.isfinite(time_s) for time_s in times_s):
+        steps = np.asarray([[time_step(run) for run in result.runs]], dtype=np.float64)
+        logs = np.log(np.asarray([times_s], dtype=np.float64))
+        after = int(end_of_growth(logs, steps, until.width, until.min_runs)[0])
+    return Growth(width=until.width, num_runs=len(result.runs), after=after or None)
+
+
+def growth_words(growth: Growth) -> str:
+    """'grew until its mean time to train was known to 3.0 %', or what is true instead; the set is its subject."""
+    known = f"mean time to train was known to {percent(growth.width)}"
+    if growth.after is None:
+        return f"ended with {plural(growth.num_runs, 'run')}, before its {known}"
+    if growth.after < growth.num_runs:
+        return f"holds the {plural(growth.num_runs, 'run')} that were asked for; its {known} after {growth.after}"
+    return f"grew until its {known}"
