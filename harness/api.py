@@ -42,6 +42,7 @@ def run(
     python: str | Path | None = None,
     throughput: int | None = None,
     quality: int | None = None,
+    keep_weights: bool = False,
     name: str | None = None,
     division: str | None = None,
     timeout_s: float | None = None,
@@ -54,7 +55,8 @@ def run(
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
     2}; `throughput` measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples,
     both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to
-    that fraction, such as 0.03. The page is `report.html` in the folder. `resume` completes an interrupted set.
+    that fraction, such as 0.03; `keep_weights` keeps what each run ends with. The page is `report.html` in the
+    folder. `resume` completes an interrupted set.
 
     With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
@@ -70,6 +72,8 @@ def run(
         runs, until, max_runs, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
     )
     kind, options = asked.kind()
+    if keep_weights and (beside is not None or not kind.is_scored):
+        raise HarnessError("keep_weights is for runs to the target of one set; leave it out.")
     if beside is not None:
         folder = start_pair(asked.pair(benchmark, beside, python, quiet=quiet))
         link_latest(folder)
@@ -85,8 +89,10 @@ def run(
     refuse_output(Path(output))
     prepared = prepare(config, _path(data), quiet=quiet)
     fitted = kind.fit(options, [prepared.size])
-    request = asked.request("run", benchmark, {}, kind, fitted, num_runs, quiet=quiet)
-    folder = start_set(config, prepared, replace(request, until=growth)).folder
+    more = {"keep_weights": keep_weights or None}
+    request = asked.request("run", benchmark, more, kind, fitted, num_runs, quiet=quiet)
+    request = replace(request, until=growth, keep_weights=keep_weights)
+    folder = start_set(config, prepared, request).folder
     link_latest(folder)
     _complete(folder, quiet=quiet)
     return folder
@@ -330,6 +336,9 @@ def _command(verb: str, benchmark: str | Path | None, asked: Mapping[str, Any]) 
     for name, value in asked.items():
         if name == "settings":
             words += [word for key, given in value.items() for word in ("--set", f"{key}={_text(given)}")]
+            continue
+        if value is True:
+            words.append(f"--{name.replace('_', '-')}")
             continue
         for each in value if isinstance(value, list) else [] if value is None else [value]:
             words += [f"--{name.replace('_', '-')}", str(each)]

@@ -54,6 +54,9 @@ class RunOptions(Configured, Measured):
 @click.option("--max-runs", type=click.IntRange(min=1), help="Most runs that --until makes.  [default: 30]")
 @measurements
 @click.option(
+    "--keep-weights", is_flag=True, help="Keep the weights that each run ends with, in extra/run_<i>/weights."
+)
+@click.option(
     "--run-index",
     type=click.IntRange(min=0),
     help="Be one rank of this run, in a world that torchrun or srun started; -o is then the set itself.",
@@ -74,6 +77,7 @@ def run(
     timeout_s: float | None,
     width: float | None,
     max_runs: int | None,
+    keep_weights: bool,
     run_index: int | None,
     beside: Path | None,
     python: Path | None,
@@ -85,6 +89,8 @@ def run(
     """Train BENCHMARK to its quality target, as many times as it asks for; then check, score and report.
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
+
+    Weights of --keep-weights are written after run_stop, off the clock; packages hold none.
 
     With --beside SET, a run set or a measurement, -n pairs of runs are made in turns: SET's configuration again, in
     --python OTHER's environment and code where that is given, and the new one: SET's with the options given here, or
@@ -108,6 +114,10 @@ def run(
     from reports.text.formatting import plural
 
     kind, options = asked_kind(given, timeout_s)
+    if keep_weights and (beside is not None or not kind.is_scored):
+        raise click.UsageError(
+            "--keep-weights is for runs to the target of one set; a measurement trains nothing whole."
+        )
     if beside is not None:
         if width is not None or max_runs is not None or run_index is not None:
             raise click.UsageError("--beside makes -n pairs itself; leave --until, --max-runs and --run-index out.")
@@ -163,6 +173,7 @@ def run(
         output=output,
         command=["dlrmbench", *sys.argv[1:]],
         quiet=quiet,
+        keep_weights=keep_weights,
     )
     if run_index is not None:
         from harness.run_sets.external import run_in_world

@@ -11,7 +11,7 @@ import sys
 import threading
 import traceback
 from collections.abc import Callable, Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from pathlib import Path
 from types import FrameType
 from typing import Any, NoReturn
@@ -34,7 +34,9 @@ JOB_VERSION = 1
 def write_job(kind: MeasurementKind, job: Job) -> Path:
     """Write the file that a child is started with, in the job's folder."""
     path = Path(job.folder) / SPEC_FILE
-    content = {key: value for key, value in asdict(job).items() if key != "folder"}
+    # What asks for nothing, by default, is left out, so that an installation of before that member can do the job.
+    optional = {member.name for member in fields(job) if member.default is None or member.default is False}
+    content = {key: value for key, value in asdict(job).items() if key != "folder" and (value or key not in optional)}
     write_json(path, {"job_version": JOB_VERSION, "kind": kind.name, **content})
     return path
 

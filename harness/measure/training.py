@@ -10,17 +10,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
+from msgspec import structs
+
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
+from harness.measure.weights import keep_weights
 from harness.system.energy import EnergyMeter
 from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
-from reference_models.process.errors import NotFiniteError
+from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
 from reference_models.registry import find_model, is_model
-from reference_models.training.workload import MeasuresTraffic, Workload
+from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
@@ -46,6 +49,7 @@ class TrainingJob(Job):
     submission_platform: str
     submission_status: str
     timeout_s: float | None
+    keep_weights: bool = False
 
 
 class _GiveUp(Exception):  # noqa: N818 (an outcome, not an error)
@@ -184,6 +188,8 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     dataset = open_dataset(Path(spec.data_dir), config.data)
     dataset.read_files.look()  # for a workload that does not say what it reads
     workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
+    if spec.keep_weights:
+        refuse_without_weights(workload, config.code_label)
     clock = Clock()
     log = RunLogWriter(folder / "log.txt" if world.rank == 0 else None, clock)
     meter = EnergyMeter(config.runtime.device)
@@ -195,6 +201,12 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
     energy = meter.stop()
     log.close()
+    ended = describe_end(spec, benchmark, dataset.dataset_sha256, config.code_label, outcome, monitor)
+    kept = None
+    # Before the ranks' traffic is measured, which trains on.
+    if isinstance(workload, HoldsWeights) and spec.keep_weights and (weights := workload.weights()) is not None:
+        on_event({"event": "weights"})
+        kept = keep_weights(folder.parent, weights, ended)
     read_data = hash_read_data(workload, dataset, world, on_event)
     ranks = world.gather(describe_rank(workload, world))
     exchange = None
@@ -207,7 +219,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "run_index": spec.run_index,
         "attempt": spec.attempt,
         "seed": spec.seed,
-        "status": "success" if outcome.status == keys.SUCCESS else "not_converged",
+        "status": ended["status"],
         "reason": outcome.reason,
         "exit_code": 0,
         "started_utc": started.isoformat(timespec="milliseconds"),
@@ -218,12 +230,49 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
         "cache_clear": asdict(cache),
         "blocks": monitor.blocks,
         "evaluations": monitor.evaluations,
-        "log_sha256": hashlib.sha256((folder / "log.txt").read_bytes()).hexdigest(),
+        "log_sha256": ended["log_sha256"],
         "ranks": ranks if world.size > 1 else [],
         "exchange": exchange,
         "read_data": read_data or (),
+        "weights": None if kept is None else structs.asdict(kept),
     }
     return convert(content, RunRecord)
+
+
+def refuse_without_weights(workload: Workload, name: str) -> None:
+    """Raise ConfigError, before the run, for an implementation that does not hand out its weights."""
+    if not isinstance(workload, HoldsWeights):
+        raise ConfigError(
+            f"implementation {name!r} does not hand out its weights (it has no method `weights`), so --keep-weights "
+            "cannot keep them. Leave it out."
+        )
+
+
+def describe_end(
+    spec: TrainingJob,
+    benchmark: Benchmark,
+    dataset_sha256: str | None,
+    implementation: str,
+    outcome: RunOutcome,
+    monitor: Monitor,
+) -> dict[str, Any]:
+    """Describe whose weights they are that the run ended with, as their manifest does; its log is closed."""
+    log, trained = Path(spec.folder) / "log.txt", outcome.samples_count
+    return {
+        "benchmark": benchmark.name,
+        "benchmark_version": benchmark.version,
+        "definition_sha256": benchmark.definition_sha256,
+        "dataset_sha256": dataset_sha256,
+        "implementation": implementation,
+        "run_index": spec.run_index,
+        "seed": spec.seed,
+        "status": "success" if outcome.status == keys.SUCCESS else "not_converged",
+        "samples_count": trained,
+        "quality": next(
+            (last["quality"] for last in monitor.evaluations[-1:] if last["samples_count"] == trained), None
+        ),
+        "log_sha256": hashlib.sha256(log.read_bytes()).hexdigest() if log.is_file() else None,
+    }
 
 
 def describe_rank(workload: Workload, world: World) -> dict[str, Any]:

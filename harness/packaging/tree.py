@@ -11,6 +11,7 @@ from pathlib import Path
 from harness.foundation.errors import HarnessError
 from harness.packaging.code import Files
 from rules.logs.text import printable
+from rules.records.weights import WEIGHTS_FOLDER
 from rules.tree.result_set import real_path
 
 SUMS_FILE = "SHA256SUMS"
@@ -116,6 +117,8 @@ def _place_and_reason(path: Path, root: Path) -> tuple[str, str]:
         end = parts.index("extra") + 1
         if path.name == "log.txt":
             return str(inner.parent), "an attempt that did not become a result"
+        if path.parent.name == WEIGHTS_FOLDER:
+            return f"{inner.parent}/", "weights, which no submission holds"
         return f"{Path(*parts[:end])}/", "the harness's own records"
     if path.name == "scaling.json":
         return str(inner), "the review's factor, which the checkers find anew"

@@ -16,7 +16,7 @@ from harness.run_sets.prepare import refuse_output, refuse_threads
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
-from reference_models.costs import ModelCosts
+from reference_models.costs import FLOAT_BYTES, ModelCosts
 from reference_models.data.registry import DEFAULT_ROOT, locate_dataset, open_dataset
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
@@ -292,6 +292,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "schedule": None if plan.schedule is None else asdict(plan.schedule),
         "counts": None if plan.counts is None else asdict(plan.counts),
         "modelled_memory_bytes": plan.memory_bytes,
+        "kept_weights_bytes": None if plan.counts is None else plan.counts.num_parameters * FLOAT_BYTES,
         "available_memory_bytes": plan.resources.available_memory_bytes,
         "modelled_run_s": None if plan.time is None else plan.time.run_s,
         "modelled_run_method": None if plan.time is None else plan.time.method,
@@ -331,6 +332,9 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     if made.memory_bytes is not None:
         here = num_bytes(made.resources.available_memory_bytes)
         rows.append(("memory", f"{num_bytes(made.memory_bytes)} of {here} available", "modelled"))
+    if made.counts is not None:
+        size = num_bytes(made.counts.num_parameters * FLOAT_BYTES)
+        rows.append(("weights of a run", f"{size} of disk", "computed; kept by --keep-weights alone"))
     if made.time is not None:
         rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
     config = [(key, _short(value["value"]), value["source"]) for key, value in made.config.values().items()]

@@ -17,6 +17,7 @@ from typing import Any
 
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError, exit_code_of, message_of
+from harness.foundation.files import read_record
 from harness.launch.consistency import agree, refuse_difference
 from harness.launch.heartbeat import Heartbeat
 from harness.launch.launcher_env import adopt_slurm
@@ -26,7 +27,14 @@ from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, locked, open_run_set, record_interrupted
 from harness.run_sets.prepare import Prepared
 from harness.run_sets.progress import RunProgress
-from harness.run_sets.runner import RunRequest, describe_other_code, make_training_job, start_set
+from harness.run_sets.runner import (
+    RunRequest,
+    describe_other_code,
+    explain_lost_weights,
+    lost_code,
+    make_training_job,
+    start_set,
+)
 from harness.system.code import describe_code
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
@@ -55,10 +63,14 @@ def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, ind
             shared if isinstance(shared, str) else _train(world, TrainingJob(**shared), prepared, quiet=request.quiet)
         )
         world.barrier()
+        ended = None
         if isinstance(begun, BegunRun):
             begun.run_set.recover(index)
+            ended = read_record(Path(begun.job.folder) / "run.json", RunRecord)
             summary = f"run {index}: {summary}, in {folder}. After the last run: dlrmbench resume {folder}"
     world.leave()
+    if ended is not None and (reason := explain_lost_weights(ended)):
+        raise HarnessError(f"run {index} {reason}", lost_code(ended))
     return summary if world.rank == 0 else ""
 
 
@@ -108,6 +120,7 @@ def _asked(config: RunConfig, request: RunRequest, index: int) -> dict[str, Any]
         "--name": config.label,
         "--division": request.division,
         "--timeout": request.timeout_s,
+        "--keep-weights": request.keep_weights,
         **{key: entry["value"] for key, entry in config.values().items()},
     }
 

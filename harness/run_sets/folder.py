@@ -3,11 +3,13 @@
 <set>/systems/<system>.json
 <set>/results/<system>/<benchmark>/result_<i>.txt
 <set>/extra/run_set.json, definition.toml, run_<i>/attempt_<k>/{spec.json,log.txt,run.json,stderr.txt}
+<set>/extra/run_<i>/weights/{manifest.json,<tensor>.npy}, of run --keep-weights
 """
 
 import fcntl
 import os
 import re
+import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,6 +23,7 @@ from rules.logs import keys
 from rules.logs.log import RunLog, read_log
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
+from rules.records.weights import DRAFT_FOLDER
 
 RUN_SET_FILE = "run_set.json"
 _ATTEMPT = re.compile("attempt_(0|[1-9][0-9]{0,8})")
@@ -75,8 +78,9 @@ class RunSet:
         """Bring the records of run `index` in line with its files; True when the run is complete.
 
         An attempt whose log is finished but was not yet renamed is committed; any other attempt without a
-        record is recorded as interrupted.
+        record is recorded as interrupted. Weights that were not written to their end are removed.
         """
+        shutil.rmtree(self.extra / f"run_{index}" / DRAFT_FOLDER, ignore_errors=True)
         for attempt in self.attempts(index):
             log_path = attempt / "log.txt"
             if not self.result(index).exists() and log_path.exists() and is_finished(read_log(log_path)):

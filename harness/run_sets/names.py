@@ -1,4 +1,4 @@
-"""Sets of a results folder by name, as scripts give them: the folder's, what --name gave, or `latest`."""
+"""Sets of a results folder, and weights in them, by name: the folder's, what --name gave, or `latest`."""
 
 import os
 import re
@@ -8,11 +8,13 @@ from contextlib import suppress
 from difflib import get_close_matches
 from pathlib import Path
 
+from harness.foundation.errors import ExitCode, HarnessError
 from rules.benchmarks.loader import shipped_names, workload_names
 from rules.errors import InputError
 from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.run_set import RunSetRecord
+from rules.records.weights import MANIFEST_FILE, WEIGHTS_FOLDER
 
 LATEST = "latest"
 _DEFAULT = "results"
@@ -111,3 +113,50 @@ def names_of(folder: Path) -> tuple[str, ...]:
     label = folder.name[: match.start()].removeprefix(f"{benchmark}-")
     is_named = _DIGEST.fullmatch(label) and benchmark not in (*shipped_names(), *workload_names())
     return (label, benchmark) if is_named else (label,)
+
+
+def find_weights(text: str) -> Path:
+    """Find the weights that SET or SET:RUN names: a run set's folder or name, and a run, by default the first that
+    has weights.
+
+    Raises HarnessError: exit 2 for what is no SET:RUN, 8 where there are no weights.
+    """
+    folder, run = _find_set(text)
+    found = sorted(folder.glob(f"extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"), key=_run_index)
+    indices = [_run_index(path) for path in found]
+    if run is None and found:
+        return found[0].parent
+    if run in indices:
+        return found[indices.index(run)].parent
+    have = f"of its runs {', '.join(map(str, indices))} have some" if indices else "none of its runs has any"
+    what = "it" if run is None else f"run {run}"
+    raise HarnessError(
+        f"{folder}: there are no weights of {what}: {have}. 'dlrmbench run --keep-weights' keeps them.",
+        ExitCode.INPUT,
+    )
+
+
+def _find_set(text: str) -> tuple[Path, int | None]:
+    """Split SET:RUN, unless a folder has the whole of it as its name."""
+    if (folder := _named(text)) is not None:
+        return folder, None
+    name, colon, run = text.rpartition(":")
+    if colon and (folder := _named(name)) is not None:
+        if not (run.isascii() and run.isdigit() and len(run) < 10):
+            raise HarnessError(f"weights {text!r}: {run!r} is no run's number. Give SET:RUN, with runs from 0.")
+        return folder, int(run)
+    raise HarnessError(f"weights {text!r}: no such run set. Give its folder or name, or SET:RUN.", ExitCode.INPUT)
+
+
+def _named(text: str) -> Path | None:
+    if Path(text).is_dir():
+        return Path(text)
+    found = find_named(text, results_folder()) if text else []
+    if len(found) > 1:
+        raise HarnessError(f"weights {text!r}: the name of several sets, {', '.join(map(str, found))}. Give one.")
+    return found[0] if found else None
+
+
+def _run_index(manifest: Path) -> int:
+    number = manifest.parents[1].name.removeprefix("run_")
+    return int(number) if number.isascii() and number.isdigit() and len(number) < 10 else 10**9

@@ -16,8 +16,9 @@ from harness.measure.kinds import MeasurementKind
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.preflight import run_checks
-from harness.system.resources import read_resources
+from harness.system.resources import free_disk_bytes, read_resources
 from reference_models.config.sections import parse_runtime
+from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
 from reference_models.registry import (
     label_of,
@@ -26,6 +27,7 @@ from reference_models.registry import (
     refuse_impossible_runtime,
     without_digest,
 )
+from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.loader import parse_benchmark, read_toml
 from rules.records.run_set import PreflightCheck, RunSetRecord
 
@@ -128,6 +130,20 @@ def refuse_output(output: Path) -> None:
         if not os.access(place, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(place))
         return
+
+
+def refuse_small_disk(config: RunConfig, data_dir: Path, output: Path, num_runs: int) -> None:
+    """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds."""
+    workload = config.workload
+    per_run = workload.costs(open_dataset(data_dir, workload.data).train.num_embeddings).num_parameters * FLOAT_BYTES
+    needed, free = num_runs * per_run, free_disk_bytes(output)
+    if needed > free:
+        raise HarnessError(
+            f"{output}: --keep-weights writes {num_bytes(needed)}, {num_bytes(per_run)} for each of "
+            f"{plural(num_runs, 'run')}, and {num_bytes(free)} are free. Free some space, choose another --output, "
+            "or make fewer runs.",
+            ExitCode.RESOURCES,
+        )
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:

@@ -31,6 +31,9 @@ class RunProgress:
         elif event["event"] == "hash":
             self._line.show(f"{self._label}: hashing the dataset that it read, {event['num_bytes'] / 1e9:.1f} GB")
             return
+        elif event["event"] == "weights":
+            self._line.show(f"{self._label}: writing its weights")
+            return
         self._line.show(self._text())
 
     def finish(self, text: str) -> None:

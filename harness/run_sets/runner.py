@@ -21,7 +21,7 @@ from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.measure.training import KIND, TrainingJob
 from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
 from harness.run_sets.installation import Installation, describe_here
-from harness.run_sets.prepare import Prepared
+from harness.run_sets.prepare import Prepared, refuse_small_disk
 from harness.run_sets.progress import RunProgress
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
@@ -51,6 +51,8 @@ class RunRequest:
     """When the set stops growing, where its number of runs is not given."""
     name: str | None = None
     """Of the set and its folder, where not made of benchmark, configuration and time."""
+    keep_weights: bool = False
+    """Whether each run leaves its weights."""
 
 
 def start_set(
@@ -70,6 +72,8 @@ def start_set(
         about = describe_here(benchmark, config.workload.runtime.device, given)
     else:
         about = installation.about
+    if request.keep_weights:
+        refuse_small_disk(config, prepared.data_dir, request.output, request.num_runs)
     created = datetime.now(UTC)
     name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed
@@ -100,6 +104,7 @@ def start_set(
         "environment": about.environment,
         "code_sha256": about.code_sha256,
         "until": None if request.until is None else structs.asdict(request.until),
+        "keep_weights": request.keep_weights,
         "preflight": [structs.asdict(check) for check in run_checks(prepared.data_dir, request.output)],
     }
     run_set = create_run_set(unique_folder(request.output, name), convert(content, RunSetRecord))
@@ -234,7 +239,10 @@ def _run(
             f"{label} was interrupted: {reason}\nThe attempt is kept in {attempt}. Complete the set with: {command}",
             code,
         )
-    progress.finish(_describe_end(read_record(attempt / "run.json", RunRecord)))
+    ended = read_record(attempt / "run.json", RunRecord)
+    progress.finish(_describe_end(ended))
+    if lost := explain_lost_weights(ended):
+        raise HarnessError(f"{label} {lost} Complete the set with: {command}", lost_code(ended))
 
 
 def _commit_if_finished(run_set: RunSet, index: int, attempt: Path) -> bool:
@@ -253,6 +261,7 @@ def make_training_job(run_set: RunSet, record: RunSetRecord, index: int, attempt
         submission_platform=given.get("platform") or UNSPECIFIED,
         submission_status=LOGGED_STATUS[record.system.fields["status"]],
         timeout_s=record.timeout_s,
+        keep_weights=record.keep_weights,
     )
 
 
@@ -280,6 +289,20 @@ def launch_job(
     path = write_job(kind, job)
     threads = record.num_threads
     return launch_worker(path, num_threads=threads, on_event=on_event, num_ranks=num_ranks, interpreter=interpreter)
+
+
+def explain_lost_weights(ended: RunRecord) -> str | None:
+    """Say why a run that is complete has no weights; None where it has them, or nobody asked."""
+    kept = ended.weights
+    if kept is None or kept.error is None:
+        return None
+    return f"is complete and kept, its weights are not: {kept.error}"
+
+
+def lost_code(ended: RunRecord) -> ExitCode:
+    """Return the exit code of what kept the weights from being written."""
+    code = 0 if ended.weights is None else ended.weights.exit_code
+    return ExitCode(code) if code in set(ExitCode) else ExitCode.RESOURCES
 
 
 def _describe_end(record: RunRecord) -> str:

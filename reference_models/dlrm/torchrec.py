@@ -290,6 +290,23 @@ class TorchRecWorkload(TrainingLoop):
             for table in sorted(types)
         ]
 
+    def weights(self) -> dict[str, torch.Tensor] | None:
+        """Put the shards of all ranks together on rank 0, under the names that `DLRM` has for them."""
+        with quiet_torchrec():
+            state = self._model.state_dict()
+        mine = [
+            (shard.table, shard.first_row, shard.first_column, shard.weight.cpu()) for shard in local_shards(state)
+        ]
+        gathered = self._world.gather(mine)
+        if gathered is None:
+            return None
+        sizes, dim = self._data.train.num_embeddings, self._spec.model.embedding_dim
+        tables = [torch.empty(rows, dim) for rows in sizes]
+        for table, row, column, weight in (shard for shards in gathered for shard in shards):
+            tables[table][row : row + weight.shape[0], column : column + weight.shape[1]] = weight
+        dense = {name.partition("dense.")[2]: value for name, value in state.items() if name.startswith("dense.")}
+        return {**{f"embedding_bags.{index}.weight": table for index, table in enumerate(tables)}, **dense}
+
     def _timed_step(self, batch: Batch) -> float:
         """Time one step that all ranks begin together, in s."""
         self._world.barrier()

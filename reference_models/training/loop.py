@@ -230,6 +230,10 @@ class TrainingLoop(ABC):
     def peak_device_bytes(self) -> int | None:
         return torch.cuda.max_memory_allocated(self._device) if self._device.type == "cuda" else None
 
+    def weights(self) -> Mapping[str, torch.Tensor] | None:
+        weights: Mapping[str, torch.Tensor] = self._model.state_dict()
+        return weights
+
     def state(self) -> dict[str, Any]:
         """Return references, not copies: `model`, `optimizers`, `step`, `rng`."""
         is_cuda = self._device.type == "cuda"

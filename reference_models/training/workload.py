@@ -3,11 +3,14 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar, runtime_checkable
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar, runtime_checkable
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.data.store.dataset import OpenedDataset
 from reference_models.fused.choice import MatmulChoice
+
+if TYPE_CHECKING:
+    import torch
 
 T = TypeVar("T")
 
@@ -90,6 +93,17 @@ class NamesDataset(Protocol):
 
     def dataset(self) -> OpenedDataset:
         """Return what `build` opened."""
+
+
+@runtime_checkable
+class HoldsWeights(Protocol):
+    """A workload that hands out what it has learnt, to be kept or served."""
+
+    def weights(self) -> Mapping[str, "torch.Tensor"] | None:
+        """Return the weights by the names of the reference's `state_dict` on rank 0, None elsewhere; not copies.
+
+        Every rank calls it, after `build`.
+        """
 
 
 @runtime_checkable

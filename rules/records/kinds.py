@@ -12,6 +12,7 @@ from rules.records.run_set import RunSetRecord, SystemChecks
 from rules.records.study import StudyRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SystemRecord
+from rules.records.weights import WeightsManifest
 
 _MODULES: Mapping[str, str] = {
     "training": "rules.records.run:RunRecord",
@@ -41,4 +42,5 @@ RECORDS: Mapping[str, type[Record]] = {
     "calibration": CalibrationRecord,
     "system": SystemRecord,
     "preflight": SystemChecks,
+    "weights": WeightsManifest,
 }

@@ -5,8 +5,8 @@ from typing import Annotated, Any, ClassVar, Literal
 from msgspec import Meta, field
 
 from rules.records.codec import Amount, Count, Index, Int64, PositiveAmount, PositiveCount, Record, Sha256
-from rules.records.dataset import ReadDatasetRecord
 from rules.records.measure import Column, Measure, Measurement
+from rules.records.weights import KeptWeights
 
 
 class CacheClear(Record, frozen=True, kw_only=True):
@@ -130,6 +130,44 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
     placement: tuple[PlacementRecord, ...] = ()
 
 
+class FileStateRecord(Record, frozen=True, kw_only=True):
+    """Which file it is, and when it was last written. No call sets ctime back, as utime does mtime."""
+
+    device: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
+    inode: Annotated[str, Meta(pattern="^[0-9a-f]{1,16}$")]
+    num_bytes: Count
+    mtime_ns: Int64
+    ctime_ns: Int64
+
+
+class ReadFileRecord(Record, frozen=True, kw_only=True):
+    """One file that the run had open."""
+
+    name: str
+    opened: FileStateRecord
+    """When the run opened it."""
+    hashed: FileStateRecord
+    """After the run, when its bytes had been hashed."""
+    sha256: Sha256
+    """Of the whole file, or of its blocks."""
+
+
+class ReadDatasetRecord(Record, frozen=True, kw_only=True):
+    """The bytes that a run was given, hashed after run_stop through the files that it had open."""
+
+    host: str
+    ranks: Annotated[tuple[Index, ...], Meta(min_length=1)]
+    """Those that had these files open; the first of them hashed them."""
+    scope: Literal["whole", "blocks"]
+    """Blocks at even distances, where the dataset is too large to be hashed whole."""
+    hashed_bytes: Count
+    duration_s: Amount
+    """Of the hashing, which is not timed as part of the run."""
+    sha256: Sha256
+    """Over names and digests of the files: of a whole dataset of this harness its dataset_sha256."""
+    files: Annotated[tuple[ReadFileRecord, ...], Meta(min_length=1)]
+
+
 class RunRecord(Measurement, frozen=True, kw_only=True):
     """One attempt at one run; null means not measured."""
 
@@ -173,6 +211,8 @@ class RunRecord(Measurement, frozen=True, kw_only=True):
     read_data: tuple[ReadDatasetRecord, ...] = ()
     """What was hashed after the run, one for each copy that ranks read. Empty in files of earlier versions, for an
     attempt that was cut off, and for synthetic data."""
+    weights: KeptWeights | None = None
+    """None where nobody asked that they be kept, and for an attempt that was cut off before."""
 
     @property
     def duration_s(self) -> float:

@@ -101,6 +101,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """Of the code that began the set; each run's record has that of the code which ran. None before version 3."""
     until: UntilRecord | None
     """None where the number of runs was given."""
+    keep_weights: bool = False
+    """Whether each run leaves its weights in extra/run_<i>/weights."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

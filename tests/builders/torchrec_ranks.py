@@ -56,6 +56,12 @@ def losses_of(workload: Any, num_steps: int, *, num_ranks: int) -> list[float]:
     return losses
 
 
+def largest_difference(found: dict[str, torch.Tensor], expected: dict[str, torch.Tensor]) -> float:
+    """Of the weights, which must be the same by names and shapes."""
+    assert found.keys() == expected.keys()
+    return max(float((found[name] - weight).abs().max()) for name, weight in expected.items())
+
+
 def say(arguments: list[str]) -> dict[str, Any]:
     """What one command prints, as JSON, without another start of torchrec."""
     from harness.cli import cli
@@ -78,7 +84,9 @@ def main(cases_path: str, out_path: str) -> None:
         key = json.dumps([case["benchmark"], case.get("train", {}), case["num_steps"]])
         if world.rank == 0 and key not in reference:
             workload = find_implementation("dlrm", "reference").load(make_spec(case), SingleProcess())
-            reference[key] = losses_of(workload, case["num_steps"], num_ranks=0), workload.evaluate()
+            losses = losses_of(workload, case["num_steps"], num_ranks=0)
+            weights = {name: weight.clone() for name, weight in (workload.weights() or {}).items()}
+            reference[key] = losses, workload.evaluate(), weights
         runtime = {"implementation": "torchrec", "ranks": world.size, **case.get("runtime", {})}
         try:
             sharded = find_implementation("dlrm", "torchrec").load(make_spec(case, **runtime), world)
@@ -89,12 +97,14 @@ def main(cases_path: str, out_path: str) -> None:
                 "hyperparameters": dict(sharded.hyperparameters()),
                 "types": dict(sharded.sharding_types),
             }
+            weights = {name: weight.clone() for name, weight in (sharded.weights() or {}).items()}
             if case.get("exchange"):
                 result["exchange"] = sharded.measure_traffic(2, with_evaluation=case["exchange"] == "all")
         except ValueError as error:
             result = {"error": str(error)}
         if world.rank == 0:
-            result["reference_losses"], result["reference_quality"] = reference[key]
+            result["reference_losses"], result["reference_quality"], expected = reference[key]
+            result["weights_difference"] = None if "error" in result else largest_difference(weights, expected)
             results.append({**case, **result})
     if world.rank == 0:
         Path(out_path).write_text(json.dumps(results))

@@ -11,8 +11,7 @@ from rules.logs import keys
 from rules.logs.log import RunLog
 from rules.logs.text import plural, printable, show
 from rules.records.codec import decode
-from rules.records.dataset import ReadDatasetRecord
-from rules.records.run import RunRecord
+from rules.records.run import ReadDatasetRecord, RunRecord
 from rules.records.run_set import RunSetRecord
 
 _AGAIN = (
