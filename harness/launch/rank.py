@@ -17,6 +17,7 @@ from harness.measure.job import explain_and_end, measure, read_job, send_to_pare
 from harness.system.code import describe_code
 from reference_models.distributed.process_group import join
 from reference_models.distributed.rendezvous import rendezvous
+from reference_models.training.devices import local_device
 
 COLLECTIVE_TIMEOUT_S = 300.0
 """How long one collective call waits for a rank that still sends its heartbeat."""
@@ -32,9 +33,10 @@ def run_rank(spec_path: Path) -> None:
     _, config = job.parse()
     runtime = config.runtime
     describe_code()
+    device = local_device(runtime.device, runtime.ranks)
     meeting = rendezvous(num_ranks=runtime.ranks)
     with Heartbeat(meeting):
-        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
+        world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
         agree(world, job, config)
         measure(kind, job, world, send_to_parent)
         world.barrier()

@@ -12,7 +12,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.run_sets.dataset import how_to_get, is_generated
-from harness.run_sets.prepare import refuse_output, refuse_threads
+from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES
 from reference_models.config.sections import DataConfig
@@ -261,18 +261,16 @@ def _memory_problems(needed: int | None, held: int) -> list[str]:
 def _refusals(workload: WorkloadConfig) -> list[str]:
     """List what the implementation and the device would refuse."""
     found = []
+    runtime = workload.runtime
     try:
-        refuse_impossible_runtime(workload.model_name, workload.train, workload.runtime)
-        refuse_threads(workload.runtime.threads)
+        refuse_impossible_runtime(workload.model_name, workload.train, runtime)
+        refuse_threads(runtime.threads)
     except (ConfigError, HarnessError) as error:
         found.append(f"{error} The run cannot start.")
-    if workload.runtime.device != "cpu":
-        from reference_models.training.devices import find_device
-
-        try:
-            find_device(workload.runtime.device)
-        except DeviceError as error:
-            found.append(f"{error} The run cannot start.")
+    try:
+        refuse_device(runtime)
+    except DeviceError as error:
+        found.append(f"{error} The run cannot start.")
     return found
 
 

@@ -38,6 +38,7 @@ from harness.run_sets.runner import (
 from harness.system.code import describe_code
 from reference_models.distributed.process_group import ProcessGroup, join
 from reference_models.distributed.rendezvous import rendezvous
+from reference_models.training.devices import local_device
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
 
@@ -49,9 +50,10 @@ def run_in_world(config: RunConfig, prepared: Prepared, request: RunRequest, ind
     adopt_slurm(os.environ)
     describe_code()
     runtime, folder = config.workload.runtime, request.output
+    device = local_device(runtime.device, runtime.ranks)
     meeting = rendezvous(num_ranks=runtime.ranks, on_waiting=_report_waiting)
     with ExitStack() as held, Heartbeat(meeting) as heartbeat:  # the set is locked until the reason is on record
-        world = join(meeting, runtime.device.partition(":")[0], COLLECTIVE_TIMEOUT_S)
+        world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
         refuse_difference(world, _asked(config, request, index))
         begun = _begin(config, prepared, request, index, held) if world.rank == 0 else None
         if isinstance(begun, BegunRun):

@@ -12,12 +12,13 @@ from harness.config.catalog import MODEL_KEY, WorkloadConfig
 from harness.config.run_config import Override, RunConfig, command_name, resolve
 from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.launch.launcher_env import launcher_of_many
 from harness.measure.kinds import MeasurementKind
 from harness.run_sets.dataset import ensure_dataset
 from harness.run_sets.progress import generation_progress
 from harness.system.preflight import run_checks
 from harness.system.resources import free_disk_bytes, read_resources
-from reference_models.config.sections import parse_runtime
+from reference_models.config.sections import RuntimeConfig, parse_runtime
 from reference_models.costs import FLOAT_BYTES
 from reference_models.data.registry import open_dataset
 from reference_models.registry import (
@@ -102,10 +103,18 @@ def refuse_impossible(workload: WorkloadConfig) -> None:
     workload.implementation.require_installed()
     refuse_impossible_runtime(workload.model_name, workload.train, runtime)
     refuse_threads(runtime.threads)
-    if runtime.device != "cpu":
-        from reference_models.training.devices import find_device  # imports torch
+    refuse_device(runtime)
 
-        find_device(runtime.device)
+
+def refuse_device(runtime: RuntimeConfig) -> None:
+    """Raise DeviceError for a device that is not here, and for more ranks on this machine than it has GPUs.
+
+    Ranks that a launcher has started look for themselves when they begin: they may be on several machines.
+    """
+    if runtime.device != "cpu":
+        from reference_models.training.devices import refuse_shared_gpus  # imports torch
+
+        refuse_shared_gpus(runtime.device, 1 if launcher_of_many(os.environ) else runtime.ranks)
 
 
 def refuse_threads(num_threads: int | None) -> None:

@@ -3,10 +3,12 @@
 from datetime import timedelta
 from typing import Any, TypeVar
 
+import torch
 import torch.distributed as dist
 from torch._C._distributed_c10d import PrefixStore
 
 from reference_models.distributed.rendezvous import Rendezvous
+from reference_models.training.devices import use_device
 
 T = TypeVar("T")
 
@@ -42,18 +44,22 @@ class ProcessGroup:
         dist.destroy_process_group()
 
 
-def join(meeting: Rendezvous, device_type: str, timeout_s: float) -> ProcessGroup:
-    """Connect the ranks that have met. `timeout_s` is how long any one collective call may wait for another rank.
+def join(meeting: Rendezvous, device: torch.device, timeout_s: float) -> ProcessGroup:
+    """Connect the ranks that have met, each with its own `device`, which becomes the current one before NCCL starts.
+
+    `timeout_s` is how long any one collective call may wait for another rank.
 
     Raises RuntimeError, here and in every collective call, when a rank is lost.
     """
     timeout = timedelta(seconds=timeout_s)
     meeting.store.set_timeout(timeout)
+    use_device(device)
     dist.init_process_group(
-        backend="cpu:gloo,cuda:nccl" if device_type == "cuda" else "gloo",
+        backend="cpu:gloo,cuda:nccl" if device.type == "cuda" else "gloo",
         store=PrefixStore("group", meeting.store),
         rank=meeting.rank,
         world_size=meeting.size,
         timeout=timeout,
+        device_id=device if device.type == "cuda" else None,
     )
     return ProcessGroup(dist.new_group(backend="gloo", timeout=timeout), timeout)

@@ -1,4 +1,7 @@
-"""From a device's name to the device, and the precision of its matrix products."""
+"""From a device's name to the device, that of each rank, and the precision of its matrix products."""
+
+import os
+from collections.abc import Mapping
 
 import torch
 
@@ -28,6 +31,46 @@ def find_device(name: str) -> torch.device:
     if index >= torch.cuda.device_count():
         raise DeviceError(f"device {name!r}: there are {torch.cuda.device_count()} GPUs, numbered from 0.")
     return torch.device("cuda", index)
+
+
+def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.environ) -> torch.device:
+    """Find the device of this rank of `num_ranks`: of several on a machine each takes the GPU of its LOCAL_RANK.
+
+    A launcher that shows each of its tasks a GPU of its own (srun --gpus-per-task) has numbered them already. Raises
+    DeviceError where two ranks would share a GPU, which NCCL refuses and which would measure neither.
+    """
+    device = find_device(name)
+    if num_ranks == 1 or device.type == "cpu":
+        return device
+    if environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2] == str(torch.cuda.device_count()):
+        return device
+    numbers = {key: environ.get(key, default) for key, default in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"))}
+    for key, text in numbers.items():
+        if not text.isdecimal():
+            raise DeviceError(f"{key} is {text!r} in the environment: expected a whole number.")
+    local_rank, num_here = map(int, numbers.values())
+    refuse_shared_gpus(name, max(num_here, local_rank + 1))
+    return device if ":" in name else torch.device("cuda", local_rank)
+
+
+def refuse_shared_gpus(name: str, num_ranks: int) -> None:
+    """Raise DeviceError where `num_ranks` ranks of this machine cannot each have a GPU of those of `name`."""
+    if find_device(name).type == "cpu":
+        return
+    is_named = ":" in name
+    num_gpus = 1 if is_named else torch.cuda.device_count()
+    if num_ranks > num_gpus:
+        remedy = "Give --device cuda, which gives each rank its own" if is_named else "Use fewer ranks"
+        raise DeviceError(
+            f"device {name!r}: {num_ranks} ranks on this machine, but {num_gpus} GPU{'s' * (num_gpus != 1)} for "
+            f"them. {remedy}, or --device cpu."
+        )
+
+
+def use_device(device: torch.device) -> None:
+    """Make a GPU the current one of this thread: what names no device, events and captures among it, goes there."""
+    if device.type == "cuda":
+        torch.cuda.set_device(device)
 
 
 def set_precision(device: torch.device, precision: str) -> bool:

@@ -16,7 +16,7 @@ from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.process.world import World
-from reference_models.training.devices import find_device, set_precision
+from reference_models.training.devices import local_device, set_precision, use_device
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import (
     LearningRatePolicy,
@@ -56,8 +56,9 @@ class TrainingLoop(ABC):
 
     def build(self) -> None:
         spec = self._spec
+        self._device = local_device(spec.runtime.device, self._world.size)
+        use_device(self._device)
         self._check_world()
-        self._device = find_device(spec.runtime.device)
         self._autocast_bf16 = set_precision(self._device, spec.runtime.precision)
         if spec.runtime.threads is not None:
             torch.set_num_threads(spec.runtime.threads)
