@@ -8,6 +8,7 @@ import pandas as pd
 
 from reports.comparison.comparison import CONFIDENCE, compare_sides
 from reports.comparison.export import factor_rows
+from reports.comparison.noise import describe_sets
 from reports.comparison.records import FactorRow
 from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import sides_to_compare
@@ -17,7 +18,6 @@ from reports.facts.origin import labels_of
 from reports.tables.documents import is_document, join_documents, read_document
 from reports.tables.frames import evaluations_frame, findings_frame, record_frame, runs_frame, sets_frame
 from reports.tables.measurements import MeasurementRow, measurement_rows
-from reports.tables.rows import document_of
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import real_path
@@ -56,7 +56,7 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         second_opinion=second_opinion,
         benchmark_file=None if benchmark_file is None else Path(benchmark_file),
     )
-    document = join_documents([document_of(sets), *exports])
+    document = join_documents([describe_sets(sets), *exports])
     problems = [problem for facts in sets for problem in facts.records.problems]
     problems += [f"{printable(str(other.path))}: {other}" for found in inventories for other in found.others]
     measured = _read_measured(inventories, problems)

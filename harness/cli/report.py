@@ -98,8 +98,9 @@ def report(
 
 def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: str, *, second_opinion: bool) -> None:
     """Write the tables alone: all that an exported file can be turned into, and all that Parquet holds."""
+    from reports.page.exports import read_documents
     from reports.page.report import write_whole
-    from reports.tables.documents import json_text, read_documents
+    from reports.tables.documents import json_text
 
     if output_format not in ("json", "csv", "parquet"):
         raise click.UsageError(

@@ -2,22 +2,36 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 
+from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
-from reports.facts.facts import Order, SetFacts, in_order
+from reports.facts.facts import Order, SetFacts, gather, in_order
 from reports.page.figures.noise import spread_blocks
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
-from reports.tables.documents import json_text
+from reports.tables.documents import is_document, join_documents, json_text, read_document
+from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
 
 
 def export_json(sets: Sequence[SetFacts]) -> str:
     """Everything the tables hold, per configuration; null is not known."""
-    return json_text(document_of(sets))
+    return json_text(describe_sets(sets))
+
+
+def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
+    """Everything at or below `paths`: run sets, anyone's result directories, logs, exported JSON.
+
+    Raises InputError where a path holds nothing of the kind.
+    """
+    documents = [read_document(path) for path in paths if is_document(path)]
+    folders = [path for path in paths if not is_document(path)]
+    parts = [describe_sets(gather(folders, second_opinion=second_opinion))] if folders else []
+    return join_documents([*parts, *documents])
 
 
 def export_csv(sets: Sequence[SetFacts]) -> str:

@@ -8,10 +8,8 @@ from typing import Any, NoReturn
 
 import msgspec
 
-from reports.facts.facts import gather
 from reports.facts.find import brief_label, find_index
 from reports.tables.records import ReportDocument, SetMember
-from reports.tables.rows import document_of
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
@@ -46,17 +44,6 @@ def _split(path: Path) -> tuple[Path, str | None]:
     """A file and the name of a configuration in it; a path that exists has none."""
     file, colon, name = str(path).partition(".json:")
     return (Path(f"{file}.json"), name) if colon and not path.exists() else (path, None)
-
-
-def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
-    """Everything at or below `paths`: run sets, anyone's result directories, logs, exported JSON.
-
-    Raises InputError where a path holds nothing of the kind.
-    """
-    documents = [read_document(path) for path in paths if is_document(path)]
-    folders = [path for path in paths if not is_document(path)]
-    parts = [document_of(gather(folders, second_opinion=second_opinion))] if folders else []
-    return join_documents([*parts, *documents])
 
 
 def read_document(path: Path) -> ReportDocument:

@@ -135,6 +135,20 @@ class SetRow(Row, kw_only=True, frozen=True):
     organization: Annotated[Text, meaning("who submitted it")] = None
     round: Annotated[Text, meaning("official round")] = None
     num_runs_dropped: Annotated[Tally, meaning("runs that Olympic scoring drops at each end")] = None
+    convergence_share: Annotated[
+        Number, meaning("of the variance of log time to train; below 0: works against it")
+    ] = None
+    speed_share: Annotated[Number, meaning("likewise")] = None
+    overhead_share: Annotated[Number, meaning("likewise, of evaluation and overhead; the three add up to 1")] = None
+    smallest_time_apart: Annotated[
+        Amount,
+        meaning("smallest true difference in time to train found in 80 % of cases in a later set, as a fraction"),
+    ] = None
+    smallest_time_in_turns: Annotated[
+        Amount, meaning("likewise, where two sets' runs take turns with shared seeds")
+    ] = None
+    smallest_throughput_apart: Annotated[Amount, meaning("as smallest_time_apart, in throughput")] = None
+    smallest_throughput_in_turns: Annotated[Amount, meaning("as smallest_time_in_turns, in throughput")] = None
 
 
 class EvaluationRow(Row, kw_only=True, frozen=True):

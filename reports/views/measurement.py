@@ -5,12 +5,13 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.noise import find_bands, measured_noise
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Bullets, Prose, facts_part
 from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.noise import Smallest
 from reports.facts.traffic import total_bytes
-from reports.page.figures.noise import find_bands, measured_noise, smallest_words
+from reports.page.figures.noise import smallest_words
 from reports.page.figures.times import bounds_text
 from reports.page.sections.measured import in_unit, measured_columns
 from reports.page.sections.profile import (

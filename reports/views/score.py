@@ -7,6 +7,7 @@ from pathlib import Path
 
 from reports.comparison.band import Band
 from reports.comparison.factor import overhead_share
+from reports.comparison.noise import ASSUMED, find_bands, runs_noise
 from reports.document.blocks import Block, Cell, facts_part, table_of
 from reports.facts.facts import SetFacts, Standing, benchmark_status, interval_of, overhead_ratio, standing_of
 from reports.facts.grid import smoothed_samples
@@ -16,7 +17,7 @@ from reports.facts.origin import repetition_key
 from reports.facts.records import read_run_set
 from reports.facts.sides import Side, side_of
 from reports.page.figures.cost import cost_text, cost_to_train
-from reports.page.figures.noise import ASSUMED, find_bands, runs_noise, smallest_words
+from reports.page.figures.noise import smallest_words
 from reports.render.csv import render_csv
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.tables.columns import shared_members

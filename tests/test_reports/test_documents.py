@@ -13,8 +13,10 @@ from report_builder import write_run_set
 
 from harness.cli import main
 from reports.comparison.comparison import compare_all, compare_sides
+from reports.comparison.noise import describe_sets
 from reports.comparison.sources import one_side, read_sides
 from reports.facts.facts import gather
+from reports.page.exports import read_documents
 from reports.page.gathered import Gathered
 from reports.page.report import render_report
 from reports.schemas import schema_of
@@ -24,7 +26,6 @@ from reports.tables.documents import (
     join_documents,
     json_text,
     read_document,
-    read_documents,
 )
 from reports.tables.frames import evaluations_frame, runs_frame, sets_frame, write_parquet
 from reports.tables.rows import document_of
@@ -69,7 +70,7 @@ def test_json_to_tables_to_json_is_the_same(folder: Path, tmp_path: Path) -> Non
 
 
 def test_tables_from_json_are_those_of_the_directories(folder: Path, tmp_path: Path) -> None:
-    ours, theirs = document_of(gather([folder])), read_documents([export(folder, tmp_path / "export.json")])
+    ours, theirs = describe_sets(gather([folder])), read_documents([export(folder, tmp_path / "export.json")])
     assert ours == theirs
     for frame in (sets_frame, runs_frame, evaluations_frame):
         pd.testing.assert_frame_equal(frame(ours), frame(theirs), check_exact=True)

@@ -44,7 +44,9 @@ DTYPES: dict[str, dict[str, str]] = {
         "global_batch_size num_runs_dropped",
         "float64": "score_s olympic_mean_s low_s high_s confidence coverage rcp_factor epochs_to_converge epochs_cv "
         "throughput_samples_per_s throughput_cv quality_target final_quality learning_rate peak_rss_bytes "
-        "peak_device_bytes",
+        "peak_device_bytes"
+        " convergence_share speed_share overhead_share smallest_time_apart smallest_time_in_turns "
+        "smallest_throughput_apart smallest_throughput_in_turns",
     },
     "runs": {
         "string": "configuration benchmark division run status reason log_sha256 path organization platform",

@@ -13,13 +13,15 @@ from log_builder import START_MS, make_records, make_runs
 from records_builder import process_content, quality_content, quality_process, run_set_content, throughput_content
 from report_builder import Page, write_run_set
 
+from reports import frames
 from reports.comparison.comparison import compare_sides
+from reports.comparison.noise import find_bands, runs_noise
 from reports.facts.facts import gather
 from reports.facts.measured_sets import read_measured
 from reports.facts.noise import noise_of, noise_of_rates, noise_of_values, spread_reach
 from reports.facts.sides import Side, side_of
-from reports.page.exports import export_markdown
-from reports.page.figures.noise import find_bands, runs_noise, shares_words, size_text
+from reports.page.exports import export_json, export_markdown
+from reports.page.figures.noise import shares_words, size_text
 from reports.page.gathered import gather_everything
 from reports.page.report import render_report
 from reports.render.terminal import render_terminal
@@ -219,6 +221,32 @@ def test_sets_that_repeat_one_another_show_how_far_the_system_drifts(
     with pytest.raises(SystemExit):
         main(["score", str(tmp_path / "set0")])
     assert f"{size_text(noise.time.apart)} in a later set" in capsys.readouterr().out
+
+
+def test_frames_and_exports_have_what_the_page_says(tmp_path: Path) -> None:
+    """Bands of repeated sets included; missing where runs are too few."""
+    starts = START_MS
+    for number in range(3):
+        runs = make_runs(TINY, throughput=20_000 * 1.01**number, start_ms=starts)
+        starts = runs[-1][-1]["time_ms"] + 60_000
+        folder = tmp_path / "sets" / str(number)
+        write_run_set(folder, runs=runs, changes={"code_sha256": "c" * 64}, interrupted=False)
+    write_run_set(tmp_path / "few", runs=make_runs(TINY, 2))
+    sets = gather([tmp_path / "sets" / "0"], second_opinion=False)
+    (band,) = find_bands([side_of(facts) for facts in sets])
+    noise = runs_noise(sets[0].result.runs, band)
+    assert band.sets and noise.shares is not None and noise.time is not None and noise.throughput is not None
+    exported = tmp_path / "export.json"
+    exported.write_text(export_json(sets), encoding="utf-8")
+    for path in (tmp_path / "sets" / "0", exported):
+        (row,) = frames.read(path).sets.to_dict("records")
+        shares = [row[f"{name}_share"] for name in ("convergence", "speed", "overhead")]
+        assert shares == [noise.shares.convergence, noise.shares.speed, noise.shares.overhead]
+        assert [row["smallest_time_apart"], row["smallest_time_in_turns"]] == [noise.time.apart, noise.time.in_turns]
+        found = [row["smallest_throughput_apart"], row["smallest_throughput_in_turns"]]
+        assert found == [noise.throughput.apart, noise.throughput.in_turns]
+    (few,) = frames.read(tmp_path / "few").sets.to_dict("records")
+    assert math.isnan(few["convergence_share"]) and math.isnan(few["smallest_time_apart"])
 
 
 def test_a_set_that_is_disturbed_inside_may_as_a_whole_be_off_by_twice_that() -> None:

@@ -3,73 +3,21 @@
 import math
 from collections.abc import Sequence
 
-import numpy as np
-from numpy.typing import NDArray
-
-from reports.comparison.band import DRIFT_REACH, Band, band_source, measure_band
-from reports.comparison.factor import FACTORS, factor_of, factors_of
-from reports.comparison.pairing import compared_values
-from reports.comparison.repeats import find_repeats
+from reports.comparison.band import Band, band_source
+from reports.comparison.factor import factor_of
+from reports.comparison.noise import ASSUMED, MIN_EFFECT, find_bands, runs_noise
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.facts import SetFacts
-from reports.facts.measured_sets import MeasuredSet, measured_side
-from reports.facts.noise import (
-    DRIFT_BAND,
-    Noise,
-    Shares,
-    Smallest,
-    noise_of,
-    noise_of_rates,
-    noise_of_values,
-    spread_reach,
-)
-from reports.facts.sides import Side, converged_samples, side_of
+from reports.facts.measured_sets import MeasuredSet
+from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, spread_reach
+from reports.facts.sides import side_of
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
-from rules.scoring.results import RunResult
 
-_MIN_EFFECT = FACTORS["time_to_train"].min_effect
 _MAX_NAMES = 12
 _FOUND = "found in 80 % of cases"
 _UNSEEN = 0.005
 """A share that is printed as 0 %."""
-
-
-ASSUMED = Band()
-"""Where no sets are known that repeat one another."""
-
-
-def find_bands(sides: Sequence[Side]) -> tuple[Band, ...]:
-    """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
-    it."""
-    repeats = find_repeats(sides)
-    return tuple(measure_band(repeats.of(side, side), factors_of(side.kind)) for side in sides)
-
-
-def runs_noise(runs: Sequence[RunResult], band: Band = ASSUMED) -> Noise:
-    """What a set's runs to the target are worth in a comparison with as many like them.
-
-    A set whose speed varies inside may as a whole be off by more than `band`.
-    """
-    samples = converged_samples(runs)
-    own = _own_reach(compared_values(samples, "throughput"))
-    bands = {name: math.expm1(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
-    return noise_of(samples, min_effect=_MIN_EFFECT, bands=bands)
-
-
-def _own_reach(logs: NDArray[np.float64] | None) -> float:
-    return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
-
-
-def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | None:
-    """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
-    min_effect = factor_of(measured.kind).min_effect
-    if measured.measure.scale == "ratio":
-        rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
-        own = _own_reach(compared_values(measured_side(measured).samples, measured.kind))
-        width = math.expm1(max(band.width(measured.kind), own))
-        return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)
-    return noise_of_values(measured.values, min_effect=min_effect)
 
 
 def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
@@ -110,7 +58,7 @@ def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
     """What the smallest differences of sets of `num_runs` runs rest on, between which drift may do `bands`."""
     return (
         "Found is a true difference that is called faster or slower, by the strictest of Holm's levels over four "
-        f"factors (95 %); none below {percent(_MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
+        f"factors (95 %); none below {percent(MIN_EFFECT, 0)} is. {_statistics(num_runs, 'runs')} {_drift(bands)} "
         "In turns: runs of equal seeds take turns ('dlrmbench run --beside SET'), so that drift meets both alike, "
         "and equal seeds need equal samples, as where the settings change the speed alone."
     )

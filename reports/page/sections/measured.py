@@ -6,6 +6,7 @@ from pathlib import Path
 
 from reports.comparison.band import Band
 from reports.comparison.comparison import compare_sides
+from reports.comparison.noise import find_bands, measured_noise
 from reports.comparison.records import Comparison
 from reports.comparison.sources import distinct
 from reports.comparison.sweep import SweepFacts
@@ -14,7 +15,7 @@ from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.sides import Side
-from reports.page.figures.noise import find_bands, measured_assumptions, measured_noise, size_text
+from reports.page.figures.noise import measured_assumptions, size_text
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
 from reports.statistics.intervals import mean_interval

@@ -1,0 +1,81 @@
+"""What sets and measurements can show by their noise, drift between sets included: for tables, pages and scores."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from msgspec.structs import replace
+from numpy.typing import NDArray
+
+from reports.comparison.band import DRIFT_REACH, Band, measure_band
+from reports.comparison.factor import FACTORS, factor_of, factors_of
+from reports.comparison.pairing import compared_values
+from reports.comparison.repeats import find_repeats
+from reports.facts.facts import SetFacts
+from reports.facts.measured_sets import MeasuredSet, measured_side
+from reports.facts.noise import Noise, Smallest, noise_of, noise_of_rates, noise_of_values
+from reports.facts.sides import Side, converged_samples, side_of
+from reports.tables.records import ReportDocument
+from reports.tables.rows import document_of
+from rules.scoring.results import RunResult
+
+MIN_EFFECT = FACTORS["time_to_train"].min_effect
+ASSUMED = Band()
+"""Where no sets are known that repeat one another."""
+
+
+def find_bands(sides: Sequence[Side]) -> tuple[Band, ...]:
+    """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
+    it."""
+    repeats = find_repeats(sides)
+    return tuple(measure_band(repeats.of(side, side), factors_of(side.kind)) for side in sides)
+
+
+def runs_noise(runs: Sequence[RunResult], band: Band = ASSUMED) -> Noise:
+    """What a set's runs to the target are worth in a comparison with as many like them.
+
+    A set whose speed varies inside may as a whole be off by more than `band`.
+    """
+    samples = converged_samples(runs)
+    own = _own_reach(compared_values(samples, "throughput"))
+    bands = {name: math.expm1(max(band.width(name), own)) for name in ("time_to_train", "throughput")}
+    return noise_of(samples, min_effect=MIN_EFFECT, bands=bands)
+
+
+def _own_reach(logs: NDArray[np.float64] | None) -> float:
+    return DRIFT_REACH * float(logs.std(ddof=1)) if logs is not None and len(logs) > 1 else 0.0
+
+
+def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | None:
+    """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
+    min_effect = factor_of(measured.kind).min_effect
+    if measured.measure.scale == "ratio":
+        rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
+        own = _own_reach(compared_values(measured_side(measured).samples, measured.kind))
+        width = math.expm1(max(band.width(measured.kind), own))
+        return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)
+    return noise_of_values(measured.values, min_effect=min_effect)
+
+
+def describe_sets(sets: Sequence[SetFacts]) -> ReportDocument:
+    """Everything that the tables hold, per configuration, what its runs can show included."""
+    document = document_of(sets)
+    bands = find_bands([side_of(facts) for facts in sets])
+    noises = [runs_noise(facts.result.runs, band) for facts, band in zip(sets, bands, strict=True)]
+    members = zip(document.configurations, noises, strict=True)
+    return replace(document, configurations=tuple(replace(member, **_columns(noise)) for member, noise in members))
+
+
+def _columns(noise: Noise) -> dict[str, float | None]:
+    """As members of SetRow; a difference that is never found is missing."""
+    shares = noise.shares
+    found: dict[str, float | None] = {
+        "convergence_share": shares.convergence if shares else None,
+        "speed_share": shares.speed if shares else None,
+        "overhead_share": shares.overhead if shares else None,
+    }
+    for name, smallest in (("time", noise.time), ("throughput", noise.throughput)):
+        for where in ("apart", "in_turns"):
+            size = getattr(smallest, where) if smallest else None
+            found[f"smallest_{name}_{where}"] = size if size is not None and math.isfinite(size) else None
+    return found
