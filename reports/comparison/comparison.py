@@ -31,6 +31,9 @@ from reports.text.formatting import plural, printable
 CONFIDENCE = 0.95
 _SHOWN_SMALL = ("no difference shown", "below the smallest effect")
 
+_MODEL = "runtime.model"
+"""The file of a model that is not dlrmbench's own, with its digest, as a set's configuration has it."""
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Draft:
@@ -314,6 +317,12 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
                 f"{name}: this set {growth_words(side.growth)}; intervals that take its number of runs as given hold "
                 "in 92 to 95 % of such sets where they say 95 %"
             )
+    models = [dict(side.settings).get(_MODEL, "") for side in (base, new)]
+    if models[0] != models[1]:
+        notes.append(
+            f"{_MODEL} differs: the code of the model is no part of the benchmark's definition, and a model that is "
+            "easier to train takes less time"
+        )
     if pairing.num_shared and not pairing.is_paired:
         shared = plural(pairing.num_shared, "seed is", "seeds are")
         notes.append(f"{shared} shared, too few of the runs to compare them in pairs")

@@ -1,5 +1,6 @@
 """What a comparison says of itself: rejected sides, the interval that decides, its method, different systems."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,6 +41,18 @@ def test_a_set_that_the_rules_reject_is_named_before_any_verdict() -> None:
     assert comparison.invalid_sides == ("new",)
     assert sentence(comparison).startswith("INVALID by the rules: new. ")
     assert not sentence(compare(make_side("a", LUCK, RATES), make_side("b", LUCK, SLOW))).startswith("INVALID")
+
+
+def test_another_model_file_is_named_as_what_may_be_the_reason() -> None:
+    """Its digest is in the configuration and not in the definition, which two such sets share."""
+    sides = [
+        make_side(label, LUCK, RATES, settings=(("runtime.model", f"mine.py:SPEC@{digit * 64}"),))
+        for label, digit in (("a", "1"), ("b", "2"))
+    ]
+    comparison = compare(*sides)
+    assert [change.name for change in comparison.changes] == ["runtime.model"]
+    assert any("runtime.model differs" in note for note in comparison.notes)
+    assert not any("runtime.model" in note for note in compare(sides[0], replace(sides[0], label="b")).notes)
 
 
 @pytest.mark.parametrize(
