@@ -62,6 +62,7 @@ def run(
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
     folder that is returned then holds the two sets `base` and `new`, to be compared.
     """
+    from harness.run_sets.choice import choose
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
     from harness.run_sets.pair import start_pair
@@ -87,7 +88,7 @@ def run(
     growth = None if until is None else make_until(config.benchmark, until, num_runs, max_runs)
     refuse_impossible(config.workload)
     refuse_output(Path(output))
-    prepared = prepare(config, _path(data), quiet=quiet)
+    prepared = choose(config, prepare(config, _path(data), quiet=quiet), known={}, quiet=quiet)
     fitted = kind.fit(options, [prepared.size])
     more = {"keep_weights": keep_weights or None}
     request = asked.request("run", benchmark, more, kind, fitted, num_runs, quiet=quiet)

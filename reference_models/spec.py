@@ -40,6 +40,8 @@ class Implementation:
     """Whether it can be profiled."""
     refuse_ranks: Callable[[TrainConfig, RuntimeConfig], None] | None = None
     """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
+    chooses_matmul: bool = False
+    """Whether on a CPU its workload is a `ChoosesMatmul`, whose products are timed before the first run."""
     process_bytes: int = 0
     """What it adds to a process, beside Python, torch, weights and batches; measured."""
 

@@ -69,6 +69,7 @@ def profile(
         output=output,
         command=["dlrmbench", *sys.argv[1:]],
         kind=KIND.name,
+        quiet=quiet,
     )
 
     def say(doing: str) -> None:

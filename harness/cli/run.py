@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from harness.run_sets.pair import PairRequest
     from rules.records.measure import Measurement
 
-
 PYTHON = click.option(
     "--python", type=click.Path(path_type=Path), metavar="PYTHON",
     help="Interpreter whose dlrmbench runs the base of --beside, such as OTHER/bin/python.  [default: this one]",
@@ -98,6 +97,7 @@ def run(
     after the other differ by whatever the system did meanwhile; a pair does not. 'compare PAIR/base PAIR/new
     --fail-on regression' makes its verdict an exit code.
     """
+    from harness.run_sets.choice import choose
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
@@ -162,6 +162,8 @@ def run(
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     prepared = prepare(config, given["data_root"], quiet=quiet)
+    if run_index is None:
+        prepared = choose(config, prepared, known={}, quiet=quiet)
     request = RunRequest(
         num_runs=runs,
         until=until,

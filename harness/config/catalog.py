@@ -8,6 +8,7 @@ from typing import Any
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
 from reference_models.data.registry import parse_data
+from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError
 from reference_models.registry import (
     MODELS,
@@ -39,10 +40,16 @@ class WorkloadConfig:
     train: TrainConfig
     runtime: RuntimeConfig
 
-    def spec(self, data_dir: Path, seed: int) -> WorkloadSpec:
+    def spec(self, data_dir: Path, seed: int, matmul: MatmulChoice | None = None) -> WorkloadSpec:
         """Return what an implementation builds one run from."""
         return WorkloadSpec(
-            model=self.model, data=self.data, train=self.train, runtime=self.runtime, data_dir=data_dir, seed=seed
+            model=self.model,
+            data=self.data,
+            train=self.train,
+            runtime=self.runtime,
+            data_dir=data_dir,
+            seed=seed,
+            matmul=matmul,
         )
 
     @property

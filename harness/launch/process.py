@@ -49,10 +49,12 @@ def launch_worker(
     on_event: OnEvent = lambda event: None,
     num_ranks: int = 1,
     interpreter: Interpreter | None = None,
+    variables: Mapping[str, str] | None = None,
 ) -> WorkerEnd:
     """Run the job in `spec_path` to its end, in one process or several ranks.
 
-    `interpreter` is another one than this process's. If this call is left by an exception, the worker is stopped
+    `interpreter` is another one than this process's, `variables` is what was chosen for the job, whatever the
+    environment says now. If this call is left by an exception, the worker is stopped
     first.
     """
     several = ["harness.launch.torchrun", str(num_ranks), str(spec_path)]
@@ -67,6 +69,7 @@ def launch_worker(
         "OMP_NUM_THREADS": str(num_threads),
         "MKL_NUM_THREADS": str(num_threads),
         "PYTHONUNBUFFERED": "1",
+        **(variables or {}),
     }
     with stderr_path.open("wb") as stderr:
         process = subprocess.Popen(

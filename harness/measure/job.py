@@ -20,7 +20,7 @@ import msgspec
 
 from harness.foundation.errors import ExitCode, HarnessError, end_process, exit_code_of, is_out_of_memory, message_of
 from harness.foundation.files import read_json, write_json, write_record
-from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
+from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_job_kind
 from harness.system.code import describe_code
 from reference_models.process.errors import own_code_of
 from reference_models.process.world import SingleProcess, World
@@ -49,7 +49,7 @@ def read_job(path: Path) -> tuple[MeasurementKind, Any]:
         raise HarnessError(
             f"{path}: job_version is {version!r}, this version does jobs of {JOB_VERSION}.", ExitCode.INPUT
         )
-    kind = find_kind(content.pop("kind"))
+    kind = find_job_kind(content.pop("kind"))
     return kind, kind.job(**content, folder=str(path.parent))
 
 

@@ -12,7 +12,9 @@ from typing import Any
 
 from harness.config.catalog import WorkloadConfig, parse_recorded
 from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.fused.choice import convert_choice
 from reference_models.process.world import World
+from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import Benchmark, parse_benchmark
 from rules.records.measure import Measurement
 
@@ -28,11 +30,18 @@ class Job:
     data_dir: str
     seed: int
     folder: str
+    matmul: dict[str, Any] | None = None
+    """The forms of the step's matrix products, where they were chosen."""
 
     def parse(self) -> tuple[Benchmark, WorkloadConfig]:
         """Parse the definition. Raises DefinitionError or ConfigError."""
         benchmark = parse_benchmark(self.tables, Path(self.definition_path))
         return benchmark, parse_recorded(benchmark)
+
+    def spec(self, config: WorkloadConfig) -> WorkloadSpec:
+        """Return what an implementation builds the job's workload from. Raises ConfigError."""
+        matmul = None if self.matmul is None else convert_choice(self.matmul, self.definition_path)
+        return config.spec(Path(self.data_dir), self.seed, matmul)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,13 +71,24 @@ KINDS: Mapping[str, str] = {
     "quality": "harness.measure.quality",
 }
 """The module of each kind, imported when it is asked for."""
+_ASIDE: Mapping[str, str] = {"choice": "harness.measure.choice"}
+"""What a process may be asked besides, of which no set is made."""
 
 
 def find_kind(name: str) -> MeasurementKind:
     """Find the kind of that name. Raises HarnessError (exit 8) where this version has none."""
-    if name not in KINDS:
+    return _find(name, KINDS)
+
+
+def find_job_kind(name: str) -> MeasurementKind:
+    """Find the kind of a job, which may be one that no set is of. Raises HarnessError as `find_kind` does."""
+    return _find(name, {**KINDS, **_ASIDE})
+
+
+def _find(name: str, known: Mapping[str, str]) -> MeasurementKind:
+    if name not in known:
         raise HarnessError(
             f"kind of measurement {name!r}: not known to this version, which has {', '.join(KINDS)}.", ExitCode.INPUT
         )
-    kind: MeasurementKind = import_module(KINDS[name]).KIND
+    kind: MeasurementKind = import_module(known[name]).KIND
     return kind

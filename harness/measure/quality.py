@@ -4,7 +4,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any, cast
 
 from harness.measure.clock import Clock
@@ -38,7 +37,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     """
     started = datetime.now(UTC)
     _, config = job.parse()
-    spec = config.spec(Path(job.data_dir), job.seed)
+    spec = job.spec(config)
     dataset = open_dataset(spec.data_dir, config.data)
     workload = cast(EvaluatesMetrics, config.implementation.load(spec, world))
     meter = EnergyMeter(config.runtime.device)

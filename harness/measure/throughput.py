@@ -41,7 +41,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     """
     started = datetime.now(UTC)
     config = hold_in_memory(job.parse()[1], job.warm_up_steps + job.num_steps)
-    spec = config.spec(Path(job.data_dir), job.seed)
+    spec = job.spec(config)
     dataset = open_dataset(spec.data_dir, config.data)
     cache = clear_page_cache([Path(path) for path in dataset.files])
     workload = config.implementation.load(spec, world)

@@ -187,7 +187,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     benchmark, config = spec.parse()
     dataset = open_dataset(Path(spec.data_dir), config.data)
     dataset.read_files.look()  # for a workload that does not say what it reads
-    workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
+    workload = config.implementation.load(spec.spec(config), world)
     if spec.keep_weights:
         refuse_without_weights(workload, config.code_label)
     clock = Clock()

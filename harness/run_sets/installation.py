@@ -57,6 +57,8 @@ class InstallationRecord(Record, frozen=True, kw_only=True):
     definition_sha256: Sha256
     job_version: int
     record_version: int
+    chooses: bool = False
+    """Whether it can choose how steps are computed; an older one cannot, and takes threads alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -85,6 +87,7 @@ def describe_here(benchmark: Benchmark, device: str, given: Mapping[str, Given])
         definition_sha256=benchmark.definition_sha256,
         job_version=JOB_VERSION,
         record_version=VERSION,
+        chooses=True,
     )
 
 

@@ -15,12 +15,15 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from msgspec.structs import replace as change
+
 from harness.config.catalog import parse_recorded
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig, command_name
 from harness.config.seeds import draw_base_seed
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import MeasurementKind, find_kind
+from harness.run_sets.choice import choose
 from harness.run_sets.folder import RunSet, hold_lock, open_run_set
 from harness.run_sets.installation import Installation, ask_installation
 from harness.run_sets.measurement import gather_processes
@@ -107,7 +110,10 @@ def start_pair(request: PairRequest) -> Path:
     installation = None
     if request.python is not None:
         installation = ask_installation(request.python, base.benchmark, base.tables, given_fields(record))
-    prepared = _prepare(request, source, base), _prepare(request, source, new)
+    prepared = _choose(
+        source, base, new, (_prepare(request, source, base), _prepare(request, source, new)), installation,
+        quiet=request.quiet,
+    )  # fmt: skip
     created = datetime.now(UTC)
     label = request.name or base.benchmark.name
     folder = unique_folder(request.output, f"beside-{label}-{created:%Y%m%dT%H%M%SZ}")
@@ -141,6 +147,30 @@ def start_pair(request: PairRequest) -> Path:
     )
     write_record(folder / PAIR_FILE, pair)
     return folder
+
+
+def _choose(
+    source: _Source,
+    base: RunConfig,
+    new: RunConfig,
+    prepared: tuple[Prepared, Prepared],
+    installation: Installation | None,
+    *,
+    quiet: bool,
+) -> tuple[Prepared, Prepared]:
+    """Choose how both compute their steps: as SET did where it still fits, alike where both are of one shape."""
+    recorded = source.record.choice
+    known = {} if recorded is None else {recorded.key: recorded}
+    of_new = choose(new, prepared[1], known=known, quiet=quiet)
+    if installation is None or installation.about.chooses:
+        return choose(base, prepared[0], known=known, installation=installation, quiet=quiet), of_new
+    too_old = f"the dlrmbench of {installation.python} is too old for it"
+    of_base = choose(
+        base, prepared[0], known=known, installation=installation, quiet=quiet, measure=lambda *question: too_old
+    )
+    if of_base.choice is not None:
+        of_base = replace(of_base, choice=change(of_base.choice, matmul=None, matmul_source=None))
+    return of_base, of_new
 
 
 def _is_division_given(record: RunSetRecord) -> bool:

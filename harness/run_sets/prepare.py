@@ -30,7 +30,7 @@ from reference_models.registry import (
 )
 from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.loader import parse_benchmark, read_toml
-from rules.records.run_set import PreflightCheck, RunSetRecord
+from rules.records.run_set import ChoiceRecord, PreflightCheck, RunSetRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +41,8 @@ class Prepared:
     num_threads: int
     size: tuple[int, int]
     """Global batch size and training samples."""
+    choice: ChoiceRecord | None = None
+    """How steps are computed, where that was chosen by timing."""
 
 
 def prepare(config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepared:

@@ -7,6 +7,7 @@ from typing import Any
 from harness.config.run_config import RunConfig
 from harness.foundation.errors import HarnessError
 from harness.measure.profile.job import KIND
+from harness.run_sets.choice import choose
 from harness.run_sets.folder import RUN_SET_FILE, RunSet, locked, open_run_set
 from harness.run_sets.measurement import launch
 from harness.run_sets.prepare import Prepared
@@ -17,11 +18,15 @@ PROFILE_FILE = "profile.json"
 
 
 def find_or_start_set(config: RunConfig, prepared: Prepared, request: RunRequest) -> tuple[RunSet, RunSetRecord]:
-    """Open the run set that `output` is, where it is one of the same configuration; else a new one below it."""
+    """Open the run set that `output` is, where it is one of the same configuration; else a new one below it.
+
+    A new one chooses how its steps are computed; the other one has chosen.
+    """
     if (request.output / "extra" / RUN_SET_FILE).is_file():
         run_set, record = open_run_set(request.output)
         refuse_other_configuration(request.output, config, prepared.num_threads, record)
         return run_set, record
+    prepared = choose(config, prepared, known={}, quiet=request.quiet)
     return open_run_set(start_set(config, prepared, request).folder)
 
 
@@ -30,7 +35,7 @@ def refuse_other_configuration(folder: Path, config: RunConfig, num_threads: int
     here = {key: entry["value"] for key, entry in config.values().items() if key != "runtime.threads"}
     there = {key: entry.value for key, entry in record.config.items() if key != "runtime.threads"}
     other = sorted(key for key in here.keys() | there.keys() if here.get(key) != there.get(key))
-    if record.num_threads != num_threads:
+    if record.num_threads != num_threads and (record.choice is None or config.workload.runtime.threads is not None):
         other.append("runtime.threads")
     if other:
         raise HarnessError(

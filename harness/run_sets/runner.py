@@ -8,9 +8,11 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import tomli_w
 from msgspec import structs
 
+from harness.config.matmul import check_matmul
 from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
@@ -19,18 +21,19 @@ from harness.launch.process import Interpreter, WorkerEnd, explain_end, launch_w
 from harness.measure.job import write_job
 from harness.measure.kinds import Job, MeasurementKind, OnEvent, find_kind
 from harness.measure.training import KIND, TrainingJob
-from harness.run_sets.folder import RunSet, create_run_set, locked, open_run_set, record_interrupted
+from harness.run_sets.folder import RUN_SET_FILE, RunSet, create_run_set, locked, open_run_set, record_interrupted
 from harness.run_sets.installation import Installation, describe_here
 from harness.run_sets.prepare import Prepared, refuse_small_disk
 from harness.run_sets.progress import RunProgress
 from harness.system.code import code_sha256
 from harness.system.description import SystemDescription, describe_system, system_slug, write_system_json
 from harness.system.preflight import run_checks
+from harness.system.software import spin_variables
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
 from rules.records.codec import VERSION, convert
 from rules.records.run import RunRecord
-from rules.records.run_set import RunSetRecord, UntilRecord
+from rules.records.run_set import ChoiceRecord, RunSetRecord, UntilRecord
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -98,10 +101,11 @@ def start_set(
         "kind": request.kind,
         "options": dict(request.options),
         "num_threads": prepared.num_threads,
+        "choice": None if prepared.choice is None else msgspec.to_builtins(prepared.choice),
         "dataset": dataset_record(prepared.data_dir),
         "submission": {field: asdict(entry) for field, entry in given.items()},
         "system": structs.asdict(about.system),
-        "environment": about.environment,
+        "environment": with_choice(about.environment, prepared.choice),
         "code_sha256": about.code_sha256,
         "until": None if request.until is None else structs.asdict(request.until),
         "keep_weights": request.keep_weights,
@@ -112,6 +116,14 @@ def start_set(
     write_system_json(run_set.folder / "systems", system, name=about.system.name)
     write_text(run_set.definition, tomli_w.dumps(dict(config.tables)))
     return run_set
+
+
+def with_choice(environment: Mapping[str, Any], choice: ChoiceRecord | None) -> dict[str, Any]:
+    """Return a set's environment with the variables that its choice gives to its runs."""
+    variables = environment.get("variables")
+    if choice is None or not isinstance(variables, Mapping):
+        return dict(environment)
+    return {**environment, "variables": {**variables, **spin_variables(choice.spin_count)}}
 
 
 def unique_folder(output: Path, name: str) -> Path:
@@ -266,14 +278,21 @@ def make_training_job(run_set: RunSet, record: RunSetRecord, index: int, attempt
 
 
 def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path) -> dict[str, Any]:
-    """Collect what a job of any kind is asked, from the set's definition and record."""
+    """Collect what a job of any kind is asked, from the set's definition and record.
+
+    Raises HarnessError (exit 8) where the record's choice of matrix products is none.
+    """
     tables = read_toml(run_set.definition)
+    matmul = None if record.choice is None else record.choice.matmul
+    if matmul is not None:
+        check_matmul(matmul, f"{run_set.extra / RUN_SET_FILE}: choice.matmul")
     return {
         "tables": {**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
         "definition_path": str(run_set.definition),
         "data_dir": record.dataset.dir,
         "seed": record.seeds[index],
         "folder": str(folder),
+        **({} if matmul is None else {"matmul": msgspec.to_builtins(matmul)}),
     }
 
 
@@ -288,7 +307,14 @@ def launch_job(
     num_ranks = record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
     path = write_job(kind, job)
     threads = record.num_threads
-    return launch_worker(path, num_threads=threads, on_event=on_event, num_ranks=num_ranks, interpreter=interpreter)
+    return launch_worker(
+        path,
+        num_threads=threads,
+        on_event=on_event,
+        num_ranks=num_ranks,
+        interpreter=interpreter,
+        variables=None if record.choice is None else spin_variables(record.choice.spin_count),
+    )
 
 
 def explain_lost_weights(ended: RunRecord) -> str | None:

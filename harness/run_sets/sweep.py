@@ -9,7 +9,7 @@ Round k makes run k of every configuration, with the same seed in all. Rounds go
 
 import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -22,13 +22,14 @@ from harness.config.run_config import Override, RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import MeasurementKind, find_kind
+from harness.run_sets.choice import choose
 from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.installation import Installation
 from harness.run_sets.measurement import gather_processes, is_measured, measure_process
 from harness.run_sets.prepare import Prepared, prepare, refuse_impossible, refuse_unprofilable, resolve_for
 from harness.run_sets.profile import PROFILE_FILE, profile_set
 from harness.run_sets.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
-from rules.records.run_set import RunSetRecord
+from rules.records.run_set import ChoiceRecord, RunSetRecord
 from rules.records.sweep import AxisRecord, ConfigurationRecord, FailureRecord, SweepRecord
 
 SWEEP_FILE = "sweep.json"
@@ -59,10 +60,15 @@ class Progress:
 OnRun = Callable[[Progress], None]
 
 
-def prepare_configuration(point: Point, config: RunConfig, data_root: Path | None, *, quiet: bool) -> Configuration:
-    """Make a configuration's data; what only one cannot do becomes its failure. Raises DatasetError."""
+def prepare_configuration(
+    point: Point, config: RunConfig, data_root: Path | None, known: MutableMapping[str, ChoiceRecord], *, quiet: bool
+) -> Configuration:
+    """Make a configuration's data, and choose how its steps are computed, unless `known` has that of an earlier one.
+
+    What only one cannot do becomes its failure. Raises DatasetError.
+    """
     try:
-        prepared = prepare(config, data_root, quiet=quiet)
+        prepared = choose(config, prepare(config, data_root, quiet=quiet), known=known, quiet=quiet)
     except HarnessError as error:
         return Configuration(point=point, config=config, prepared=None, failure=_failure(error, None))
     return Configuration(point=point, config=config, prepared=prepared)
@@ -81,7 +87,9 @@ def prepare_sweep(
 ) -> tuple[RunConfig, list[Axis], list[Configuration]]:
     """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration."""
     base, axes, configs = resolve_sweep(kind, benchmark, overrides, axis_texts, name, with_profile=with_profile)
-    return base, axes, [prepare_configuration(point, config, data_root, quiet=quiet) for point, config in configs]
+    known: dict[str, ChoiceRecord] = {}
+    ready = [prepare_configuration(point, config, data_root, known, quiet=quiet) for point, config in configs]
+    return base, axes, ready
 
 
 def resolve_sweep(

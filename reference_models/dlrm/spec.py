@@ -75,7 +75,7 @@ SPEC = ModelSpec(
     width_keys=(*_MLPS, _BOTH_MLPS),
     implementations={
         "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
-        "optimized": Implementation(load=_load_optimized),
+        "optimized": Implementation(load=_load_optimized, chooses_matmul=True),
         "torchrec": _TORCHREC,
     },
     costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),

@@ -1,11 +1,14 @@
 """extra/run_set.json: what a set was asked to do, with what, and where; and the system checks before it."""
 
+import hashlib
+from collections import Counter
 from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
+import msgspec
 from msgspec import Meta
 
-from rules.records.codec import Count, Document, PositiveCount, Record, Sha256, require
+from rules.records.codec import Amount, Count, Document, PositiveAmount, PositiveCount, Record, Sha256, require
 from rules.records.system import SYSTEM_FIELDS
 
 Kind = Annotated[str, Meta(pattern="^[a-z][a-z_]*$")]
@@ -73,6 +76,81 @@ class UntilRecord(Record, frozen=True, kw_only=True):
     max_runs: PositiveCount
 
 
+Word = Annotated[str, Meta(max_length=200)]
+
+
+class ProductRecord(Record, frozen=True, kw_only=True):
+    """A matrix product of a training step: all that may decide by what it is computed fastest."""
+
+    kind: Word
+    num_samples: PositiveCount
+    num_in: PositiveCount
+    num_out: PositiveCount
+    precision: Word = "fp32"
+    has_bias: bool = False
+    has_relu: bool = False
+    adds: bool = False
+    is_transposed: bool = False
+
+
+class ChosenProductRecord(Record, frozen=True, kw_only=True):
+    """A product, the form that computes it, and the median seconds of every form that was tried."""
+
+    product: ProductRecord
+    form: Word
+    seconds: dict[Word, Amount] = msgspec.field(default_factory=dict)
+
+
+class MatmulRecord(Record, frozen=True, kw_only=True):
+    """The forms in which a step's matrix products are computed, and where and how they were timed."""
+
+    num_threads: PositiveCount
+    precision: Word
+    torch_version: Word
+    cpu: Word
+    products: Annotated[tuple[ChosenProductRecord, ...], Meta(max_length=10_000)]
+
+    @property
+    def digest(self) -> str:
+        """Return the sha256 of what is chosen, in any order: products and forms, not how long they took."""
+        pairs = ((chosen.product, chosen.form) for chosen in self.products)
+        forms = sorted(msgspec.json.encode(pair, order="deterministic") for pair in pairs)
+        return hashlib.sha256(b"\n".join(forms)).hexdigest()
+
+    @property
+    def label(self) -> str:
+        """Name it by its digest and how many products have which form: "ab12cd34ef56: 9 mm, 5 onednn"."""
+        forms = Counter(chosen.form for chosen in self.products)
+        return f"{self.digest[:12]}: {', '.join(f'{num} {form}' for form, num in sorted(forms.items())) or 'none'}"
+
+
+class StepTimeRecord(Record, frozen=True, kw_only=True):
+    """A way to compute a training step that was tried before the first run."""
+
+    num_threads: PositiveCount
+    spin_count: Count | None
+    step_s: PositiveAmount
+    """Of one step, the mean of a few in a row, at its least over several rounds in turns with the other ways."""
+
+
+class ChoiceRecord(Record, frozen=True, kw_only=True):
+    """How steps are computed on this system, chosen by timing before the first run; every run of the set has it."""
+
+    key: Sha256
+    """Of what it was chosen for: equal where processor, torch, implementation, shape, batch and precision are."""
+    num_threads: PositiveCount
+    spin_count: Count | None
+    """How long OpenMP's threads spin at a barrier before they sleep: GOMP_SPINCOUNT of the runs' processes. None
+    where their environment said it."""
+    tried: tuple[StepTimeRecord, ...]
+    """Empty where there was one way only."""
+    matmul: MatmulRecord | None
+    """None where the implementation has no choice among libraries."""
+    matmul_source: str | None
+    """"measured", or the file that was given."""
+    chosen_utc: str
+
+
 class RunSetRecord(Document, frozen=True, kw_only=True):
     """What a set was asked to do, and where."""
 
@@ -103,6 +181,8 @@ class RunSetRecord(Document, frozen=True, kw_only=True):
     """None where the number of runs was given."""
     keep_weights: bool = False
     """Whether each run leaves its weights in extra/run_<i>/weights."""
+    choice: ChoiceRecord | None = None
+    """None where there is nothing to choose, and in files of old."""
 
     @classmethod
     def upgrade(cls, content: dict[str, Any]) -> dict[str, Any]:

@@ -44,7 +44,7 @@ def profile(
     config = hold_in_memory(workload_config, _HELD_STEPS)
     model = config.model_spec
     name = label_of(config.runtime.implementation)
-    workload = config.implementation.load(config.spec(Path(spec.data_dir), spec.seed), world)
+    workload = config.implementation.load(spec.spec(config), world)
     if not isinstance(workload, ReportsPhases):
         raise ConfigError(
             f"implementation {name!r} does not report its phases and cannot be profiled. Use 'reference'."

@@ -1,0 +1,76 @@
+"""A choice of matrix products that a user gives (`--matmul FILE`), or that a set has on record."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from harness.config.catalog import WorkloadConfig
+from harness.foundation.errors import ExitCode, HarnessError
+from reference_models.fused.choice import convert_choice
+from reference_models.process.errors import ConfigError
+from reference_models.registry import label_of
+from rules.logs.text import show
+from rules.records.codec import Damage, DamageError, convert, read_object
+from rules.records.run_set import MatmulRecord, RunSetRecord
+
+
+def read_matmul(path: Path) -> MatmulRecord:
+    """Read what `--matmul` names: a choice, as pages and packages have it, or run_set.json of a set that has one.
+
+    Raises HarnessError (exit 8) that names the file and the member.
+    """
+    content = read_object(path)
+    if isinstance(content, Damage):
+        raise HarnessError(f"--matmul {content}.", ExitCode.INPUT)
+    place = f"--matmul {path}"
+    try:
+        if "schema_version" not in content:
+            found = convert(content, MatmulRecord)
+        else:
+            choice = convert(content, RunSetRecord).choice
+            if choice is None or choice.matmul is None:
+                raise DamageError("choice.matmul", show(None), "the choice of matrix products of a set that has one")
+            found, place = choice.matmul, f"{place}: choice.matmul"
+    except DamageError as damage:
+        raise HarnessError(f"--matmul {damage.at(path)}.", ExitCode.INPUT) from None
+    check_matmul(found, place)
+    return found
+
+
+def check_matmul(matmul: MatmulRecord, place: str) -> None:
+    """Raise HarnessError (exit 8) where forms or products are none that this version knows."""
+    try:
+        convert_choice(msgspec.to_builtins(matmul), place)
+    except ConfigError as error:
+        raise HarnessError(str(error), ExitCode.INPUT) from None
+
+
+def refuse_other_matmul(matmul: MatmulRecord, path: Path, workloads: Sequence[WorkloadConfig]) -> None:
+    """Raise HarnessError (exit 2) where a given choice is of no use to a configuration, or to none of several."""
+    choosing = [workload for workload in workloads if can_choose(workload)]
+    if not choosing:
+        names = ", ".join(dict.fromkeys(label_of(workload.runtime.implementation) for workload in workloads))
+        raise HarnessError(
+            f"--matmul {path}: implementation {names} has no choice among matrix products here. Use 'optimized', "
+            "on a CPU and one rank, or leave --matmul out."
+        )
+    for workload in choosing:
+        if workload.runtime.precision != matmul.precision:
+            raise HarnessError(
+                f"--matmul {path}: precision is {matmul.precision}, expected {workload.runtime.precision}, as "
+                "runtime.precision says."
+            )
+        batch_size = workload.train.global_batch_size
+        sizes = sorted({chosen.product.num_samples for chosen in matmul.products})
+        if batch_size not in sizes:
+            raise HarnessError(
+                f"--matmul {path}: its products are of {', '.join(map(str, sizes)) or 'no'} samples, expected some "
+                f"of {batch_size}, as train.global_batch_size says. Give one that was chosen for this batch size."
+            )
+
+
+def can_choose(workload: WorkloadConfig) -> bool:
+    """Return whether a configuration's products can be computed in several ways."""
+    runtime = workload.runtime
+    return workload.implementation.chooses_matmul and runtime.device == "cpu" and runtime.ranks == 1

@@ -1,0 +1,337 @@
+"""Before the first run of a set, off every clock: how its steps are computed on this system, by timing.
+
+Threads, where nobody gives them, how long OpenMP's threads spin at a barrier, and, of an implementation that has a
+choice among libraries, the form of each matrix product. What is chosen is the set's (`run_set.json`), for all of its
+runs, and is kept beside the data, `<dataset>/choices/`, for other sets of the same shape on the same processor and
+torch; two sets that share a file there have the same choice. Removing the file has it made anew.
+
+A plainer way, of fewer threads or shorter spinning, is replaced only by one that is 5 % faster, and so is a form that
+an earlier torch had.
+"""
+
+import os
+from collections.abc import Callable, Iterator, Mapping, MutableMapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from harness.config.run_config import RunConfig
+from harness.foundation.files import write_record
+from harness.foundation.status_line import StatusLine
+from harness.launch.process import explain_end, launch_worker
+from harness.measure.choice import KIND, ChoiceJob, TrialsRecord, plainest
+from harness.measure.job import write_job
+from harness.run_sets.dataset import dataset_lock
+from harness.run_sets.installation import Installation
+from harness.run_sets.prepare import Prepared
+from harness.system.hardware import read_processors
+from harness.system.resources import read_resources
+from harness.system.software import SPIN, SPIN_VARIABLES, spin_variables, version_of
+from reports.text.formatting import plural
+from rules.benchmarks.loader import canonical_sha256
+from rules.records.codec import Damage, Document, decode
+from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
+
+FOLDER = "choices"
+SPIN_COUNTS = (1_000, 300_000)
+"""Of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
+_HOPELESS = 1.4
+"""How many times slower than the best a number of threads is that longer spinning cannot save."""
+_SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
+
+
+class KeptChoice(Document, frozen=True, kw_only=True):
+    """A file of the folder: what was chosen, and, for who looks into it, what for."""
+
+    chosen_for: dict[str, Any]
+    choice: ChoiceRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Question:
+    """What is to be chosen, among which ways, and what for."""
+
+    config: RunConfig
+    data_dir: Path
+    thread_counts: tuple[int, ...]
+    spin_counts: tuple[int | None, ...]
+    chooses_matmul: bool
+    given: MatmulRecord | None
+    torch_version: str | None
+    surroundings: Mapping[str, str]
+    num_cores: int
+    cpu: str | None
+
+    @property
+    def chosen_for(self) -> dict[str, Any]:
+        """What decides it, apart from torch's version: shape, batch, precision, code that trains, this system."""
+        workload, runtime = self.config.workload, self.config.workload.runtime
+        data = {key: value for key, value in asdict(workload.data).items() if key not in ("name", "sha256")}
+        train = workload.train
+        return {
+            "cpu": self.cpu,
+            "cores": self.num_cores,
+            "threads": list(self.thread_counts),
+            "environment": dict(self.surroundings),
+            "implementation": runtime.implementation,
+            "precision": runtime.precision,
+            "batch_sizes": [train.global_batch_size, train.eval_batch_size],
+            "optimizer": train.opt_name,
+            "matmul": None if self.given is None else self.given.digest,
+            "model_name": workload.model_name,
+            "model": self.config.tables["model"],
+            "data": data,
+        }
+
+    @property
+    def key(self) -> str:
+        return canonical_sha256({**self.chosen_for, "torch": self.torch_version})
+
+    @property
+    def path(self) -> Path:
+        """The file that keeps the answer."""
+        version = "".join(char if char.isalnum() or char in ".-" else "-" for char in str(self.torch_version))
+        return self.data_dir / FOLDER / f"{canonical_sha256(self.chosen_for)[:16]}-torch-{version}.json"
+
+    @property
+    def fits(self) -> Callable[[ChoiceRecord], bool]:
+        """Whether a choice of any origin is one of the answers."""
+        return lambda choice: (
+            choice.key == self.key
+            and choice.num_threads in self.thread_counts
+            and choice.spin_count in self.spin_counts
+            and (self.given is None or choice.matmul is not None)
+        )
+
+
+Measure = Callable[[Question, MatmulRecord | None], ChoiceRecord | str]
+"""Answer a question by timing, products beginning from earlier ones; or say why that failed."""
+
+
+def ask(
+    config: RunConfig, data_dir: Path, given: MatmulRecord | None = None, installation: Installation | None = None
+) -> Question | None:
+    """Say what is to be chosen for a configuration; None where there is one way only.
+
+    On several ranks and on GPUs all is as given, or as the cores allow.
+    """
+    runtime, implementation = config.workload.runtime, config.workload.implementation
+    if runtime.device != "cpu" or runtime.ranks != 1:
+        return None
+    num_cores = read_resources().num_cores
+    given_threads = runtime.threads or (None if given is None else given.num_threads)
+    counts = (given_threads,) if given_threads else _powers(num_cores)
+    surroundings = {
+        name: value
+        for name, value in sorted(os.environ.items())
+        if name.startswith(_SURROUNDINGS) and not name.endswith("_NUM_THREADS")
+    }
+    is_spin_given = any(name in surroundings for name in SPIN_VARIABLES)
+    spins: tuple[int | None, ...] = (None,) if is_spin_given else SPIN_COUNTS if max(counts) > 1 else SPIN_COUNTS[:1]
+    chooses = implementation.chooses_matmul and given is None
+    if len(counts) == len(spins) == 1 and not chooses and given is None:
+        return None
+    packages: Any = {} if installation is None else installation.about.environment.get("packages")
+    return Question(
+        config=config,
+        data_dir=data_dir,
+        thread_counts=counts,
+        spin_counts=spins,
+        chooses_matmul=chooses,
+        given=given,
+        torch_version=version_of("torch") if installation is None else str(dict(packages or {}).get("torch")),
+        surroundings=surroundings,
+        num_cores=num_cores,
+        cpu=read_processors().model_name,
+    )
+
+
+def _powers(num_cores: int) -> tuple[int, ...]:
+    """1, 2, 4 … up to the cores, and all of them."""
+    return (*(1 << power for power in range(num_cores.bit_length()) if 1 << power < num_cores), num_cores)
+
+
+def choose(
+    config: RunConfig,
+    prepared: Prepared,
+    *,
+    known: MutableMapping[str, ChoiceRecord],
+    given: MatmulRecord | None = None,
+    matmul_source: str | None = None,
+    installation: Installation | None = None,
+    quiet: bool = False,
+    measure: Measure | None = None,
+) -> Prepared:
+    """Return `prepared` with how its steps are computed: as `known` has it by its key, as kept, or as timed now.
+
+    `known` gains what is chosen, so that all configurations of one command share it. Where timing fails nothing is
+    chosen, which is said: the first run meets the same failure, and says it in its own words.
+    """
+    question = ask(config, prepared.data_dir, given, installation)
+    if question is None:
+        return prepared
+    line = StatusLine(quiet=quiet)
+    choice = known.get(question.key)
+    if choice is not None and question.fits(choice):
+        return _with(prepared, choice)
+    with _locked(question.path.parent) as is_writable:
+        kept = _read_kept(question, line)
+        if kept is not None:
+            line.finish(f"computed with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {question.path}")
+            known[question.key] = kept
+            return _with(prepared, kept)
+        what = " and matrix products" if question.chooses_matmul else ""
+        line.show(f"timing threads{what}, once for this shape on this system: some seconds", now=True)
+        timed = (measure or _Timing(installation, matmul_source))(question, _earlier(question))
+        if isinstance(timed, str):
+            line.finish(
+                f"note: threads{what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
+            )
+            return prepared
+        where = f"kept in {question.path}" if is_writable and _keep(question, timed) else "not kept: no writing there"
+        line.finish(f"computed with {describe_choice(timed)}, as timed now; {where}")
+    known[question.key] = timed
+    return _with(prepared, timed)
+
+
+def _with(prepared: Prepared, choice: ChoiceRecord) -> Prepared:
+    return replace(prepared, num_threads=choice.num_threads, choice=choice)
+
+
+def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
+    """Return what a run of the configuration would find kept; None where it has nothing to choose, or would time."""
+    question = ask(config, data_dir)
+    return None if question is None else _read_kept(question, StatusLine(quiet=True))
+
+
+def describe_choice(choice: ChoiceRecord) -> str:
+    """Say in a few words what was chosen."""
+    words = plural(choice.num_threads, "thread")
+    if choice.num_threads > 1 and choice.spin_count is not None:
+        words += f" ({SPIN}={choice.spin_count})"
+    return words if choice.matmul is None else f"{words} and products {choice.matmul.label}"
+
+
+@dataclass(frozen=True, slots=True)
+class _Timing:
+    """Answers by a fresh process per length of spinning."""
+
+    installation: Installation | None
+    matmul_source: str | None
+
+    def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+        first = self._trial(question, question.thread_counts, question.spin_counts[0], (), earlier)
+        if isinstance(first, str):
+            return first
+        trials = [first]
+        least_s = min(way.step_s for way in first.tried)
+        promising = [
+            way.num_threads for way in first.tried if way.num_threads > 1 and way.step_s <= _HOPELESS * least_s
+        ]
+        for spin_count in question.spin_counts[1:] if promising else ():
+            more = self._trial(question, tuple(promising), spin_count, first.tried, earlier)
+            trials += [] if isinstance(more, str) else [more]
+        tried = tuple(way for trial in trials for way in trial.tried)
+        best = plainest(tried)
+        matmul = question.given or next((trial.matmul for trial in trials if best in trial.tried), None)
+        if any(trial.matmul for trial in trials) and (matmul is None or matmul.num_threads != best.num_threads):
+            # The longer spinning has made another count of threads the best.
+            last = self._trial(question, (best.num_threads,), best.spin_count, (), earlier)
+            if isinstance(last, str):
+                return last
+            matmul = last.matmul
+        return ChoiceRecord(
+            key=question.key,
+            num_threads=best.num_threads,
+            spin_count=best.spin_count,
+            tried=tried,
+            matmul=matmul,
+            matmul_source=None if matmul is None else "measured" if question.given is None else self.matmul_source,
+            chosen_utc=datetime.now(UTC).isoformat(timespec="seconds"),
+        )
+
+    def _trial(
+        self,
+        question: Question,
+        thread_counts: tuple[int, ...],
+        spin_count: int | None,
+        earlier: tuple[StepTimeRecord, ...],
+        previous: MatmulRecord | None,
+    ) -> TrialsRecord | str:
+        config, most = question.config, max(thread_counts)
+        with TemporaryDirectory(prefix="dlrmbench-choice-") as folder:
+            job = ChoiceJob(
+                tables={**config.tables, "runtime": {**config.tables.get("runtime", {}), "threads": most}},
+                definition_path=str(config.benchmark.path),
+                data_dir=str(question.data_dir),
+                seed=0,
+                folder=folder,
+                thread_counts=thread_counts,
+                spin_count=spin_count,
+                matmul=None if question.given is None else msgspec.to_builtins(question.given),
+                earlier=tuple(msgspec.to_builtins(earlier)),
+                previous=None if previous is None else msgspec.to_builtins(previous),
+            )
+            end = launch_worker(
+                write_job(KIND, job),
+                num_threads=most,
+                variables=spin_variables(spin_count),
+                interpreter=None if self.installation is None else self.installation.interpreter,
+            )
+            found = decode(Path(folder) / KIND.file, TrialsRecord)
+        if isinstance(found, Damage):
+            return explain_end(end)[0]
+        return found
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[bool]:
+    """Let one process at a time choose; a second one waits and then finds the answer. False where nothing is kept,
+    since nothing can be written there."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(dataset_lock(folder))
+            is_writable = True
+        except OSError:
+            is_writable = False
+        yield is_writable
+
+
+def _read_kept(question: Question, line: StatusLine) -> ChoiceRecord | None:
+    """Read the file of an earlier set; one that is damaged is passed over, and said."""
+    kept = decode(question.path, KeptChoice)
+    if isinstance(kept, Damage):
+        if os.path.lexists(question.path):
+            line.finish(f"note: {kept}; not used, and made anew.")
+        return None
+    return kept.choice if question.fits(kept.choice) else None
+
+
+def _earlier(question: Question) -> MatmulRecord | None:
+    """Find the forms that the newest file of another torch has."""
+    try:
+        others = sorted(
+            question.path.parent.glob(f"{question.path.name[:16]}-torch-*.json"),
+            key=lambda path: path.stat().st_mtime,
+        )
+    except OSError:
+        return None
+    for path in reversed(others):
+        kept = decode(path, KeptChoice)
+        if path != question.path and not isinstance(kept, Damage) and kept.choice.matmul is not None:
+            return kept.choice.matmul
+    return None
+
+
+def _keep(question: Question, choice: ChoiceRecord) -> bool:
+    chosen_for = {**question.chosen_for, "torch": question.torch_version}
+    try:
+        write_record(question.path, KeptChoice(chosen_for=chosen_for, choice=choice))
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,347 @@
+"""How a set's steps are computed is chosen once, by timing, before its first run; here by times that are made up."""
+
+import json
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from harness.config.run_config import Override, RunConfig, resolve
+from harness.foundation.errors import ExitCode
+from harness.launch.process import WorkerEnd
+from harness.measure.choice import plainest, time_threads
+from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice
+from harness.run_sets.prepare import Prepared
+from harness.system.resources import Resources, read_resources
+from rules.records.codec import decode
+from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
+
+
+def way(num_threads: int, spin_count: int | None, step_s: float) -> StepTimeRecord:
+    return StepTimeRecord(num_threads=num_threads, spin_count=spin_count, step_s=step_s)
+
+
+@pytest.mark.parametrize(
+    ("times", "best"),
+    [
+        ({(1, 1000): 1.00, (2, 1000): 0.97, (2, 300_000): 0.96}, (1, 1000)),
+        ({(1, 1000): 1.00, (2, 1000): 0.94, (2, 300_000): 0.92}, (2, 1000)),
+        ({(1, 1000): 1.00, (2, 1000): 0.90, (2, 300_000): 0.80}, (2, 300_000)),
+        ({(1, 1000): 1.00, (2, 1000): 1.40, (2, 300_000): 1.30}, (1, 1000)),
+    ],
+)  # fmt: skip
+def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
+    times: dict[tuple[int, int], float], best: tuple[int, int]
+) -> None:
+    found = plainest(way(*key, step_s) for key, step_s in times.items())
+    assert (found.num_threads, found.spin_count) == best
+
+
+@dataclass
+class FakeSteps:
+    """Steps that take `step_s` by their threads, of which some are disturbed."""
+
+    step_s: Mapping[int, float]
+    disturbed: frozenset[int] = frozenset()
+    made: list[tuple[int, int]] = field(default_factory=list)
+    now_s: float = 0.0
+
+    def __call__(self, num_threads: int, num_steps: int) -> float:
+        factor = 20.0 if len(self.made) in self.disturbed else 1.0
+        self.made.append((num_threads, num_steps))
+        self.now_s += self.step_s[num_threads] * factor * num_steps
+        return self.step_s[num_threads] * factor
+
+    def clock_s(self) -> float:
+        return self.now_s
+
+
+def test_threads_take_turns_and_a_disturbed_round_does_not_count() -> None:
+    steps = FakeSteps({1: 0.011, 2: 0.010}, disturbed=frozenset({1, 2, 13}))
+    assert time_threads((1, 2), steps, steps.clock_s) == {1: 0.011, 2: 0.010}
+    rounds = [count for count, num_steps in steps.made if num_steps > 1]
+    assert rounds == [2, 1] * (len(rounds) // 2) and len(rounds) >= 4
+
+
+def test_threads_that_are_hopeless_end_the_search_and_slow_ones_are_timed_no_further() -> None:
+    steps = FakeSteps({1: 8.0, 2: 4.0, 4: 2.1, 8: 1.5, 16: 1.0, 32: 1.1})
+    found = time_threads((1, 2, 4, 8, 16, 32), steps, steps.clock_s)
+    assert sorted(found) == [4, 8, 16, 32], "fewer than 4 are not tried"
+    assert {count for count, _ in steps.made[8:]} == {16, 32}
+
+
+def test_slow_steps_make_few_rounds() -> None:
+    steps = FakeSteps({1: 5.0, 2: 4.5})
+    time_threads((1, 2), steps, steps.clock_s)
+    assert len(steps.made) == 4 + 2 * 2, "two to begin with, and two rounds of one each"
+
+
+def cores(monkeypatch: pytest.MonkeyPatch, num_cores: int) -> None:
+    found = read_resources()
+    values = {name: getattr(found, name) for name in Resources.__dataclass_fields__} | {"num_cores": num_cores}
+    monkeypatch.setattr("harness.run_sets.choice.read_resources", lambda: Resources(**values))
+    for name in [name for name in os.environ if name.startswith(("GOMP_", "OMP_", "KMP_"))]:
+        monkeypatch.delenv(name)
+
+
+def config_of(**given: Any) -> RunConfig:
+    """dlrm_tiny's, with keys written section__key."""
+    overrides = [Override(key=key.replace("__", ".", 1), value=value, source="test") for key, value in given.items()]
+    return resolve("dlrm_tiny", overrides)
+
+
+def ask_of(folder: Path, **given: Any) -> Question | None:
+    return ask(config_of(**given), folder)
+
+
+def key_of(folder: Path, **given: Any) -> str:
+    question = ask_of(folder, **given)
+    assert question is not None
+    return question.key
+
+
+def test_what_is_tried_is_what_nobody_has_said(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def ways(**given: Any) -> tuple[Any, Any] | None:
+        question = ask_of(tmp_path, **given)
+        return None if question is None else (question.thread_counts, question.spin_counts)
+
+    cores(monkeypatch, 6)
+    assert ways() == ((1, 2, 4, 6), (1000, 300_000))
+    assert ways(runtime__threads=2) == ((2,), (1000, 300_000))
+    assert ways(runtime__threads=1) is None
+    assert ways(runtime__threads=1, runtime__implementation="optimized") == ((1,), (1000,)), "products alone"
+    assert ways(runtime__device="cuda") is None
+    assert ways(runtime__implementation="torchrec", runtime__ranks=2) is None
+    cores(monkeypatch, 1)
+    assert ways() is None
+    cores(monkeypatch, 2)
+    monkeypatch.setenv("OMP_WAIT_POLICY", "active")
+    assert ways() == ((1, 2), (None,)) and ways(runtime__threads=2) is None
+
+
+def test_the_key_is_of_shape_batch_threads_and_precision_and_of_no_learning_rate(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cores(monkeypatch, 2)
+    plain = key_of(tmp_path)
+    assert plain == key_of(tmp_path / "elsewhere") == key_of(tmp_path, train__opt_base_learning_rate=0.5)
+    others = [
+        key_of(tmp_path, train__global_batch_size=256),
+        key_of(tmp_path, runtime__threads=2),
+        key_of(tmp_path, runtime__precision="bf16"),
+        key_of(tmp_path, runtime__implementation="optimized"),
+    ]
+    cores(monkeypatch, 4)
+    others.append(key_of(tmp_path))
+    monkeypatch.setenv("MKL_ENABLE_INSTRUCTIONS", "AVX2")
+    others.append(key_of(tmp_path))
+    monkeypatch.setattr("harness.run_sets.choice.version_of", lambda package: "9.9")
+    others.append(key_of(tmp_path))
+    assert len({plain, *others}) == 8
+
+
+@dataclass
+class FakeTiming:
+    """Answers at once, and counts how often it is asked."""
+
+    num_threads: int = 2
+    matmul: MatmulRecord | None = None
+    asked: list[MatmulRecord | None] = field(default_factory=list)
+
+    def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+        self.asked.append(earlier)
+        return ChoiceRecord(
+            key=question.key,
+            num_threads=self.num_threads,
+            spin_count=question.spin_counts[0],
+            tried=(),
+            matmul=self.matmul,
+            matmul_source=None,
+            chosen_utc="2026-11-22T09:00:00+00:00",
+        )
+
+
+def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
+    product = {"kind": "forward", "num_samples": num_samples, "num_in": 16, "num_out": 64}
+    content = {
+        "num_threads": 1, "precision": "fp32", "torch_version": "2.13.0", "cpu": "a processor",
+        "products": [{"product": product, "form": form, "seconds": {"mm": 2e-5, "onednn": 1e-5}}],
+    }  # fmt: skip
+    return msgspec.convert(content, MatmulRecord)
+
+
+@pytest.fixture
+def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Prepared]:
+    """Choose for dlrm_tiny on two cores, with what is kept below tmp_path/data."""
+    cores(monkeypatch, 2)
+
+    def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Prepared:
+        prepared = Prepared(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
+        return choose(config_of(**given), prepared, known={} if known is None else known, measure=measure)
+
+    return call
+
+
+def kept_in(tmp_path: Path) -> list[Path]:
+    return sorted((tmp_path / "data" / FOLDER).glob("*.json"))
+
+
+def test_a_choice_is_kept_for_the_next_set_and_said(
+    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timing = FakeTiming(num_threads=1)
+    first = chosen(timing)
+    assert first.num_threads == 1 and first.choice is not None
+    (path,) = kept_in(tmp_path)
+    assert "some seconds" in (said := capsys.readouterr().err) and str(path) in said
+    assert chosen(timing, train__opt_base_learning_rate=0.7).choice == first.choice and len(timing.asked) == 1
+    assert capsys.readouterr().err == f"computed with 1 thread, as timed on 2026-11-22: {path}\n"
+    assert find_choice(config_of(), tmp_path / "data") == first.choice
+    assert find_choice(config_of(train__global_batch_size=64), tmp_path / "data") is None
+    chosen(timing, train__global_batch_size=256)
+    assert len(timing.asked) == len(kept_in(tmp_path)) == 2
+    path.unlink()
+    chosen(timing)
+    assert len(timing.asked) == 3, "removing the file has it made anew"
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"schema_version": 3}', "[" * 5000, '{"schema_version": 99}'])
+def test_a_damaged_file_is_said_and_written_anew(
+    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    timing = FakeTiming()
+    chosen(timing)
+    (path,) = kept_in(tmp_path)
+    path.write_text(content)
+    capsys.readouterr()
+    assert chosen(timing).num_threads == 2 and len(timing.asked) == 2
+    assert f"note: {path}: " in capsys.readouterr().err
+    assert isinstance(decode(path, KeptChoice), KeptChoice)
+
+
+def test_a_kept_choice_that_answers_another_question_is_not_used(
+    chosen: Callable[..., Prepared], tmp_path: Path
+) -> None:
+    timing = FakeTiming()
+    chosen(timing)
+    (path,) = kept_in(tmp_path)
+    content = json.loads(path.read_text())
+    for change in ({"num_threads": 64}, {"spin_count": 5}, {"key": "0" * 64}):
+        path.write_text(json.dumps({**content, "choice": {**content["choice"], **change}}))
+        before = len(timing.asked)
+        assert chosen(timing).num_threads == 2 and len(timing.asked) == before + 1
+
+
+def test_one_command_asks_once_for_all_of_a_shape_also_where_nothing_can_be_kept(
+    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "data").write_text("no folder")
+    timing, known = FakeTiming(), dict[str, ChoiceRecord]()
+    first, second = (chosen(timing, known, train__opt_base_learning_rate=rate) for rate in (0.1, 0.2))
+    assert first.choice == second.choice and len(timing.asked) == 1
+    assert "not kept" in capsys.readouterr().err
+    chosen(timing, known, runtime__threads=2)
+    assert len(timing.asked) == 2
+
+
+def test_where_timing_fails_nothing_is_chosen_and_nothing_kept(
+    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = chosen(lambda question, earlier: "out of memory.")
+    assert made.choice is None and made.num_threads == 2 and kept_in(tmp_path) == []
+    assert "not chosen by timing (out of memory.)" in capsys.readouterr().err
+
+
+def test_an_interrupted_choice_leaves_nothing(chosen: Callable[..., Prepared], tmp_path: Path) -> None:
+    def interrupt(question: Question, earlier: MatmulRecord | None) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        chosen(interrupt)
+    assert kept_in(tmp_path) == [] and [path.name for path in (tmp_path / "data" / FOLDER).iterdir()] == [".lock"]
+
+
+def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
+    chosen: Callable[..., Prepared], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timing = FakeTiming(matmul=matmul_of())
+    chosen(timing)
+    monkeypatch.setattr("harness.run_sets.choice.version_of", lambda package: "9.9")
+    chosen(timing)
+    assert timing.asked == [None, matmul_of()] and len(kept_in(tmp_path)) == 2
+
+
+@dataclass
+class FakeProcesses:
+    """In place of the processes that time: seconds by threads and spinning; products for the best one's threads."""
+
+    step_s: Mapping[tuple[int, int], float]
+    jobs: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
+    variables: list[Mapping[str, str]] = field(default_factory=list)
+    fails: Callable[[int], bool] = lambda number: False
+
+    def __call__(self, spec_path: Path, **options: Any) -> WorkerEnd:
+        spec = json.loads(spec_path.read_text())
+        counts, spin = tuple(spec["thread_counts"]), spec["spin_count"]
+        self.jobs.append((counts, spin, options["num_threads"]))
+        self.variables.append(options["variables"])
+        if self.fails(len(self.jobs)):
+            return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
+        tried = [{"num_threads": n, "spin_count": spin, "step_s": self.step_s[n, spin]} for n in counts]
+        ways = [way(each["num_threads"], each["spin_count"], each["step_s"]) for each in [*tried, *spec["earlier"]]]
+        best, matmul = plainest(ways), None
+        if spec["tables"]["runtime"].get("implementation") == "optimized" and best in ways[: len(tried)]:
+            matmul = {**msgspec.to_builtins(matmul_of()), "num_threads": best.num_threads}
+        content = {"schema_version": 3, "code": None, "tried": tried, "matmul": matmul}
+        (spec_path.parent / "measured.json").write_text(json.dumps(content))
+        return WorkerEnd(exit_code=0, last_words="")
+
+
+@pytest.mark.parametrize(
+    ("times", "jobs", "threads_spin"),
+    [
+        ({(1, 1000): 1.0, (2, 1000): 1.9}, [((1, 2), 1000, 2)], (1, 1000)),
+        (
+            {(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.8},
+            [((1, 2), 1000, 2), ((2,), 300_000, 2)],
+            (2, 300_000),
+        ),
+        # With the longer spinning one thread is no longer near enough to the best; two that spin little are.
+        (
+            {(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94},
+            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((2,), 1000, 2)],
+            (2, 1000),
+        ),
+    ],
+)  # fmt: skip
+def test_a_process_per_spinning_and_products_for_the_best(
+    chosen: Callable[..., Prepared],
+    monkeypatch: pytest.MonkeyPatch,
+    times: dict[tuple[int, int], float],
+    jobs: list[Any],
+    threads_spin: tuple[int, int],
+) -> None:
+    processes = FakeProcesses(times)
+    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    choice = chosen(None, runtime__implementation="optimized").choice
+    assert choice is not None and processes.jobs == jobs
+    assert (choice.num_threads, choice.spin_count) == threads_spin
+    assert choice.matmul is not None and choice.matmul.num_threads == threads_spin[0]
+    assert processes.variables == [{"GOMP_SPINCOUNT": str(spin)} for _, spin, _ in jobs]
+
+
+def test_a_second_process_that_fails_leaves_what_the_first_found(
+    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.1}, fails=lambda number: number == 2)
+    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    choice = chosen(None).choice
+    assert choice is not None and (choice.num_threads, choice.spin_count) == (2, 1000)
+    processes = FakeProcesses({}, fails=lambda number: True)
+    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    assert chosen(None, runtime__threads=2).choice is None
+    assert "(out of memory.)" in capsys.readouterr().err
