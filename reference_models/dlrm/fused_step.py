@@ -12,6 +12,7 @@ from reference_models.dlrm.phases import Phase
 from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
+from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import MergedEmbedding, join_accumulators, split_tables
 from reference_models.training.phases import Enter, ignore_phase
 
@@ -39,14 +40,25 @@ class FusedDLRM(DLRM):
         self._passes: dict[tuple[int, bool], FusedPass] = {}
 
     @torch.no_grad()
-    def fuse(self, optimizers: list[torch.optim.Optimizer]) -> None:
-        """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it."""
+    def fuse(self, optimizers: list[torch.optim.Optimizer], matmuls: Matmuls | None = None) -> None:
+        """Move what `optimizers`, of embeddings and of dense weights, update; they keep seeing it.
+
+        `matmuls` says how products are computed; by default in the weights' type and by torch.mm.
+        """
+        self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
         sparse, dense = optimizers
         self.embedding = self.merge_embedding(sparse)
-        self.bottom = fuse_mlp(self.bottom_mlp, dense, pads_input=True)
-        self.middle = fuse_interaction(self.interaction, 1 + len(self.num_embeddings), self.merged_weight, dense)
-        self.top = fuse_mlp(self.top_mlp, dense, pads_input=self.middle.pads_output)
+        self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
+        self.middle = fuse_interaction(
+            self.interaction, 1 + len(self.num_embeddings), self.merged_weight, dense, self.matmuls
+        )
+        self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
+
+    def use(self, matmuls: Matmuls) -> None:
+        """Compute products this way from the next step on; the type stays that of `fuse`."""
+        self.matmuls = matmuls
+        self._passes.clear()
 
     @torch.no_grad()
     def merge_embedding(self, optimizer: torch.optim.Optimizer) -> MergedEmbedding:
@@ -90,12 +102,13 @@ class FusedPass:
     def __init__(self, model: FusedDLRM, num_samples: int, *, trains: bool) -> None:
         self._model, self._num_samples = model, num_samples
         weight = model.embedding.weight
-        self._dense = padded_input(weight, num_samples, model.num_dense)
+        narrow = weight.new_empty(0, dtype=model.matmuls.dtype)
+        self._dense = padded_input(narrow, num_samples, model.num_dense)
         self._plan = model.embedding.plan(num_samples)
-        self._bottom = passes(model.bottom, num_samples, trains=trains, needs_dx=False)
+        self._bottom = passes(model.bottom, num_samples, model.matmuls, trains=trains, needs_dx=False)
         self._interaction = model.middle.over(num_samples, trains=trains)
-        self._top = passes(model.top, num_samples, trains=trains, needs_dx=True)
-        self._dy = weight.new_empty(num_samples, weight.shape[1]) if trains else weight
+        self._top = passes(model.top, num_samples, model.matmuls, trains=trains, needs_dx=True)
+        self._dy = narrow.new_empty(num_samples if trains else 0, weight.shape[1])
 
     def forward(self, batch: Batch) -> torch.Tensor:
         model = self._model
@@ -141,6 +154,7 @@ class FusedPass:
             dy = layer.backward(dy, apply)
         assert dy is not None
         dfeatures = self._interaction.backward(dy, applying(Phase.INTERACTION_BACKWARD))
+        dfeatures = dfeatures.to(model.embedding.weight.dtype)
         model.enter(Phase.SPARSE_OPTIMIZER)
         model.embedding.update(self._rows, self._plan, dfeatures, *sparse_rates)
         apply = applying(Phase.BOTTOM_MLP_BACKWARD)

@@ -9,22 +9,55 @@ import torch
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.fused.choice import MatmulChoice, Precision
+from reference_models.fused.matmul import Matmuls
+from reference_models.fused.timing import choose
+from reference_models.process.errors import ConfigError
 from reference_models.training.loop import Built
 from reference_models.training.phases import Enter, Phase, ignore_phase
 from reference_models.training.read_ahead import read_ahead
 
 
 class OptimizedWorkload(ReferenceWorkload):
-    """Trains one `FusedDLRM`: merged tables, hand-written passes, batches read ahead."""
+    """Trains one `FusedDLRM`: merged tables, hand-written passes, products by choice, batches read ahead."""
 
     name = "optimized"
     _model_class = FusedDLRM
     _model: FusedDLRM
 
+    def build(self) -> None:
+        self._matmuls: Matmuls | None = None
+        super().build()
+
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = super()._build_model(num_embeddings)
-        model.fuse(optimizers)
+        if self._matmuls is None:
+            self._matmuls = self._make_matmuls(self._spec.matmul)
+        model.fuse(optimizers, self._matmuls)
         return model, optimizers
+
+    def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
+        return Matmuls(choice, dtype=torch.bfloat16 if self._autocast_bf16 else None)
+
+    def _warm_up(self) -> None:
+        super()._warm_up()
+        choice = self._spec.matmul
+        self._products = () if self._matmuls is None else tuple(self._matmuls.asked)
+        if self._products and choice is not None and not choice.forms().keys() & set(self._products):
+            raise ConfigError(
+                "the choice of matrix products lists none of this step's: it was made for another model, batch size "
+                f"or precision. Choose anew. The step's first product is: {self._products[0].label}."
+            )
+
+    def choose_matmul(self, previous: MatmulChoice | None) -> MatmulChoice:
+        """Time the products that `build` warmed up: see `reference_models.fused.choice.ChoosesMatmul`."""
+        precision: Precision = "bf16" if self._autocast_bf16 else "fp32"
+        return choose(self._products, precision, previous)
+
+    def use_matmul(self, choice: MatmulChoice | None) -> None:
+        """Compute by another choice from the next step on."""
+        self._matmuls = self._make_matmuls(choice)
+        self._model.use(self._matmuls)
 
     def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         return model.train_step(batch)

@@ -5,23 +5,22 @@ with the same choice a run repeats bit for bit. Products that a choice does not 
 """
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated, Any, Literal, Protocol, get_args, runtime_checkable
+from typing import Annotated, Any, Literal, Protocol, runtime_checkable
 
 import msgspec
 from msgspec import Meta
 
 from reference_models.process.errors import ConfigError
 
-Kind = Literal["forward", "data_gradient", "weight_gradient", "pairs", "pairs_gradient"]
-"""y = x W' + b, dx = dy W, dW = dy' x; all products of a sample's vectors in pairs, and their gradient."""
+Kind = Literal["forward", "data_gradient", "weight_gradient"]
+"""y = x W' + b, dx = dy W, dW = dy' x."""
 Precision = Literal["fp32", "bf16"]
 """Of the operands."""
-Form = Literal["mm", "mm_transposed", "onednn", "onednn_transposed", "mm_fp32"]
-"""torch.mm and its relatives (MKL in fp32, oneDNN in bf16); oneDNN's linear operator, which fuses what follows; both
-for the transposed result, which is then copied; torch.mm in fp32 with bf16 operands and result, which are copied."""
-FORMS: tuple[Form, ...] = get_args(Form)
+Form = Literal["mm", "mm_transposed", "mm_copied", "onednn", "onednn_transposed"]
+"""`mm`: torch.mm and its relatives (MKL in fp32, oneDNN in bf16). `onednn`: oneDNN's linear operator, which fuses
+what follows. `_transposed`: for the transposed result, which is copied. `_copied`: of an operand copied into rows."""
 DEFAULT_FORM: Form = "mm"
 """What is valid for every product, type and device."""
 
@@ -40,30 +39,29 @@ class Product(_Value, frozen=True, kw_only=True):
     kind: Kind
     num_samples: _Size
     num_in: _Size
-    """Of the layer, also where a gradient goes back from `num_out` to it. For `pairs` the vectors' dimension."""
+    """Columns of what is multiplied with the weight; of a weight's gradient, its columns."""
     num_out: _Size
-    """Of the layer. For `pairs` the number of vectors."""
+    """Columns of the result; of a weight's gradient, its rows."""
     precision: Precision = "fp32"
     has_bias: bool = False
     has_relu: bool = False
     adds: bool = False
     """Whether the result is added to a tensor."""
     is_transposed: bool = False
-    """Whether the weight is stored [in, out] instead of [out, in]."""
+    """Whether the weight [num_out, num_in] is stored by columns."""
 
     @property
     def label(self) -> str:
         """Name it in a few words, such as "forward 2048 x 512 -> 256 + bias, ReLU"."""
         extras = [("+ bias", self.has_bias), ("ReLU", self.has_relu), ("added", self.adds),
-                  ("stored transposed", self.is_transposed), (self.precision, self.precision != "fp32")]  # fmt: skip
+                  ("weight by columns", self.is_transposed), (self.precision, self.precision != "fp32")]  # fmt: skip
         sizes = f"{self.kind.replace('_', ' ')} {self.num_samples} x {self.num_in} -> {self.num_out}"
         return ", ".join([sizes, *(text for text, applies in extras if applies)]).replace(", + ", " + ")
 
     @property
     def flop(self) -> int:
         """Count multiplications and additions."""
-        rows = self.num_out if self.kind.startswith("pairs") else 1
-        return 2 * self.num_samples * self.num_in * self.num_out * rows
+        return 2 * self.num_samples * self.num_in * self.num_out
 
 
 class ChosenProduct(_Value, frozen=True, kw_only=True):
@@ -156,9 +154,3 @@ def _check(choice: MatmulChoice, place: str) -> MatmulChoice:
             )
         seen.add(chosen.product)
     return choice
-
-
-def missing_products(choice: MatmulChoice, products: Collection[Product]) -> list[Product]:
-    """List those that a choice does not list, and that torch.mm computes therefore."""
-    listed = choice.forms()
-    return [product for product in products if product not in listed]

@@ -15,13 +15,26 @@ PADDING = 16
 
 @dataclass(frozen=True, slots=True)
 class DenseParameter:
-    """A weight and, with Adagrad, its sum of squared gradients; both of one shape and contiguous."""
+    """A weight and, with Adagrad, its sum of squared gradients; both of one shape and contiguous.
+
+    Where products are of a narrower type, `narrow` is the weight in that type, written with every update.
+    """
 
     value: torch.Tensor
     squares: torch.Tensor | None
+    narrow: torch.Tensor | None = None
+
+    @property
+    def operand(self) -> torch.Tensor:
+        """What products read."""
+        return self.value if self.narrow is None else self.narrow
 
     def update(self, gradient: torch.Tensor, lr: float, eps: float) -> None:
-        """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g."""
+        """value -= lr * g / (sqrt(squares) + eps) with squares += g^2, as torch.optim.Adagrad; or, as SGD, lr * g.
+
+        The gradient may be of the narrower type; sums and weight are not.
+        """
+        gradient = gradient.to(self.value.dtype)
         if self.squares is None:
             self.value.add_(gradient, alpha=-lr)
         else:
@@ -29,6 +42,12 @@ class DenseParameter:
                 [self.value], [gradient], [self.squares], [_FIRST_STEP], lr=lr, lr_decay=0.0, weight_decay=0.0,
                 eps=eps, maximize=False,
             )  # fmt: skip
+        self.write_narrow()
+
+    def write_narrow(self) -> None:
+        """Cast the weight, once for all products that read it."""
+        if self.narrow is not None:
+            self.narrow.copy_(self.value)
 
     def update_by_tensor(self, gradient: torch.Tensor, lr: torch.Tensor, eps: float) -> None:
         """Do `update` with a learning rate that may change after the operations were captured in a CUDA graph."""
@@ -46,27 +65,35 @@ _FIRST_STEP = torch.ones(())
 
 
 def adopt_linear(
-    linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool
+    linear: nn.Linear, optimizer: torch.optim.Optimizer, *, pads: bool, dtype: torch.dtype | None = None
 ) -> tuple[DenseParameter, DenseParameter | None]:
     """Take over weight and bias; with `pads` one [out, padded in] whose column `in` is the bias, followed by zeros.
 
     Fed with inputs that hold a one in column `in`, a padded weight needs neither a bias nor a sum for its gradient.
+    Products are of `dtype`, if it is given.
     """
     if not pads:
-        return adopt(linear.weight, optimizer), adopt(linear.bias, optimizer)
+        return adopt(linear.weight, optimizer, dtype=dtype), adopt(linear.bias, optimizer, dtype=dtype)
     num_in, num_out = linear.in_features, linear.out_features
-    parameter = _allocate((num_out, padded(num_in)), linear.weight, optimizer)
+    parameter = _allocate((num_out, padded(num_in)), linear.weight, optimizer, dtype)
     _move(linear.weight, parameter, optimizer, lambda storage: storage[:, :num_in])
     _move(linear.bias, parameter, optimizer, lambda storage: storage[:, num_in])
+    parameter.write_narrow()
     return parameter, None
 
 
-def adopt(weight: torch.Tensor, optimizer: torch.optim.Optimizer, *, transposes: bool = False) -> DenseParameter:
-    """Take over a module's parameter where it is, or its [out, in] as [in, out]."""
-    if not transposes:
-        return DenseParameter(weight.data, optimizer.state.get(weight, {}).get("sum"))
-    parameter = _allocate(tuple(weight.t().shape), weight, optimizer)
-    _move(weight, parameter, optimizer, torch.Tensor.t)
+def adopt(
+    weight: torch.Tensor, optimizer: torch.optim.Optimizer, *, transposes: bool = False,
+    dtype: torch.dtype | None = None,
+) -> DenseParameter:  # fmt: skip
+    """Take over a module's parameter where it is, or its [out, in] as [in, out]; products are of `dtype`, if any."""
+    if transposes:
+        parameter = _allocate(tuple(weight.t().shape), weight, optimizer, dtype)
+        _move(weight, parameter, optimizer, torch.Tensor.t)
+    else:
+        squares = optimizer.state.get(weight, {}).get("sum")
+        parameter = DenseParameter(weight.data, squares, _allocate_narrow(weight.data, dtype))
+    parameter.write_narrow()
     return parameter
 
 
@@ -75,10 +102,17 @@ def padded(width: int) -> int:
     return (width // PADDING + 1) * PADDING
 
 
-def _allocate(shape: tuple[int, ...], like: torch.Tensor, optimizer: torch.optim.Optimizer) -> DenseParameter:
+def _allocate(
+    shape: tuple[int, ...], like: torch.Tensor, optimizer: torch.optim.Optimizer, dtype: torch.dtype | None
+) -> DenseParameter:
     # Padding has no gradient; sums of one keep its update 0 / 1 whatever epsilon is.
     squares = like.new_ones(shape) if "sum" in optimizer.state.get(like, {}) else None
-    return DenseParameter(like.detach().new_zeros(shape), squares)
+    value = like.detach().new_zeros(shape)
+    return DenseParameter(value, squares, _allocate_narrow(value, dtype))
+
+
+def _allocate_narrow(value: torch.Tensor, dtype: torch.dtype | None) -> torch.Tensor | None:
+    return None if dtype in (None, value.dtype) else torch.empty_like(value, dtype=dtype)
 
 
 def _move(

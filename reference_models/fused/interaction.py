@@ -2,6 +2,7 @@
 
 Each maps features [B, F, d] to the top MLP's input and its gradient back to [B, F, d]; the gradient that arrives
 may be overwritten, and what is returned lives until the next call. Weights are updated during the backward pass.
+Where the model's products are of a narrower type, so is the top MLP's input, and its gradient.
 """
 
 from collections.abc import Callable, Sequence
@@ -13,7 +14,7 @@ import torch
 
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt
 from reference_models.fused.layers import padded_input
-from reference_models.fused.matmul import Affine, WeightGradient
+from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 
 Interaction = DotInteraction | CatInteraction | LowRankCrossNet
@@ -37,18 +38,27 @@ class FusedInteraction:
 
 
 def fuse_interaction(
-    interaction: Interaction, num_features: int, like: torch.Tensor, optimizer: torch.optim.Optimizer
+    interaction: Interaction,
+    num_features: int,
+    like: torch.Tensor,
+    optimizer: torch.optim.Optimizer,
+    matmuls: Matmuls,
 ) -> FusedInteraction:
     """Prepare the passes. `like` has the features' dimension, type and device; `optimizer` is that of the weights."""
+    dtype = matmuls.dtype or like.dtype
     if isinstance(interaction, DotInteraction):
-        return FusedInteraction(partial(DotPass, _Pairs(num_features, like)), pads_output=True)
+        return FusedInteraction(partial(DotPass, _Pairs(num_features, like), dtype), pads_output=True)
     if isinstance(interaction, CatInteraction):
-        return FusedInteraction(CatPass, pads_output=False)
+        return FusedInteraction(partial(CatPass, dtype), pads_output=False)
     weights = [
-        (adopt(v, optimizer), adopt(w, optimizer, transposes=True), adopt(bias, optimizer))
+        (
+            adopt(v, optimizer, dtype=dtype),
+            adopt(w, optimizer, transposes=True, dtype=dtype),
+            adopt(bias, optimizer, dtype=dtype),
+        )
         for v, w, bias in zip(interaction.v, interaction.w, interaction.bias, strict=True)
     ]
-    return FusedInteraction(partial(CrossPass, weights), pads_output=False)
+    return FusedInteraction(partial(CrossPass, weights, matmuls), pads_output=False)
 
 
 class _Pairs:
@@ -68,14 +78,17 @@ class _Pairs:
 
 
 class DotPass:
-    """The dense vector, the products of all pairs, and padding, in one buffer."""
+    """The dense vector, the products of all pairs, and padding, in one buffer.
 
-    def __init__(self, dot: _Pairs, num_samples: int, *, trains: bool) -> None:
+    The products are of the features' type in any case: they are few, and choosing pairs is slow in narrow types.
+    """
+
+    def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, *, trains: bool) -> None:
         self._dot = dot
         shape = (num_samples, dot.num_features, dot.num_features)
         self._products = dot.like.new_empty(shape)
         self._chosen = dot.like.new_empty(num_samples, dot.num_pairs)
-        self._y = padded_input(dot.like, num_samples, dot.width)
+        self._y = padded_input(dot.like.new_empty(0, dtype=dtype), num_samples, dot.width)
         if trains:
             self._dproducts = dot.like.new_empty(shape)
             self._dfeatures = dot.like.new_empty(num_samples, dot.num_features, dot.like.shape[1])
@@ -91,6 +104,7 @@ class DotPass:
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         dot, dim = self._dot, self._features.shape[2]
+        dy = dy.to(self._products.dtype)
         dy[:, dot.width] = 0  # the padding's gradient, which the diagonal reads
         torch.index_select(dy, 1, dot.columns, out=self._dproducts.flatten(1))
         torch.bmm(self._dproducts, self._features, out=self._dfeatures)
@@ -101,12 +115,13 @@ class DotPass:
 class CatPass:
     """All vectors side by side, which is how they are already."""
 
-    def __init__(self, num_samples: int, *, trains: bool) -> None:
-        """Take nothing: no buffer is needed."""
+    def __init__(self, dtype: torch.dtype, num_samples: int, *, trains: bool) -> None:
+        """Take the type alone: no buffer is needed."""
+        self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         self._shape = features.shape
-        return features.flatten(1)
+        return features.flatten(1).to(self._dtype)
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
         return dy.view(self._shape)
@@ -119,14 +134,15 @@ Weights = tuple[DenseParameter, DenseParameter, DenseParameter]
 class CrossPass:
     """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
 
-    def __init__(self, weights: Sequence[Weights], num_samples: int, *, trains: bool) -> None:
-        self._layers = [_CrossLayer(*layer, num_samples, trains=trains) for layer in weights]
-        like = weights[0][0].value
+    def __init__(self, weights: Sequence[Weights], matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
+        self._layers = [_CrossLayer(*layer, matmuls, num_samples, trains=trains) for layer in weights]
+        like = weights[0][0].operand
+        self._dtype = like.dtype
         self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, like.shape[1]) for _ in range(2))
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         self._shape = features.shape
-        self._x_0 = x = features.flatten(1)
+        self._x_0 = x = features.flatten(1).to(self._dtype)
         for layer in self._layers:
             x = layer.forward(self._x_0, x)
         return x
@@ -140,14 +156,19 @@ class CrossPass:
 
 class _CrossLayer:
     def __init__(
-        self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, num_samples: int, *, trains: bool
-    ) -> None:
+        self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, matmuls: Matmuls, num_samples: int, *,
+        trains: bool,
+    ) -> None:  # fmt: skip
         self._v, self._w, self._bias, self._trains = v, w, bias, trains
-        self._low = Affine(num_samples, v.value)
-        self._wide = Affine(num_samples, w.value.t(), bias.value)
+        b = num_samples
+        to_low, to_wide = v.operand, w.operand.t()
+        self._low = Affine(matmuls.form_of("forward", b, to_low), b, to_low)
+        self._wide = Affine(matmuls.form_of("forward", b, to_wide, has_bias=True), b, to_wide, bias.operand)
         if trains:
-            self._back_from_wide, self._back_from_low = Affine(num_samples, w.value), Affine(num_samples, v.value.t())
-            self._dv, self._dw = WeightGradient(v.value), WeightGradient(w.value)
+            self._back_from_wide = Affine(matmuls.form_of("data_gradient", b, to_wide.t()), b, to_wide.t())
+            self._back_from_low = Affine(matmuls.form_of("data_gradient", b, to_low.t(), adds=True), b, to_low.t())
+            self._dv = WeightGradient(matmuls.form_of("weight_gradient", b, v.operand), b, v.operand)
+            self._dw = WeightGradient(matmuls.form_of("weight_gradient", b, w.operand), b, w.operand)
 
     def forward(self, x_0: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         u = self._low(x)

@@ -12,7 +12,7 @@ import torch
 from torch import nn
 
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt_linear, padded
-from reference_models.fused.matmul import Affine, WeightGradient
+from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +24,22 @@ class FusedLinear:
     has_relu: bool
 
 
-def fuse_mlp(mlp: nn.Sequential, optimizer: torch.optim.Optimizer, *, pads_input: bool) -> list[FusedLinear]:
+def fuse_mlp(
+    mlp: nn.Sequential, optimizer: torch.optim.Optimizer, matmuls: Matmuls, *, pads_input: bool
+) -> list[FusedLinear]:
     """Take over the layers of `layers.build_mlp`'s result; with `pads_input` the first one takes padded inputs."""
     modules: list[nn.Module | None] = [*mlp, None]
     return [
-        FusedLinear(*adopt_linear(module, optimizer, pads=pads_input and not i), isinstance(after, nn.ReLU))
+        FusedLinear(
+            *adopt_linear(
+                module,
+                optimizer,
+                pads=pads_input and not i,
+                # A logit is of the weights' type: one of eight bits would be the same for samples that differ.
+                dtype=None if module.out_features == 1 else matmuls.dtype,
+            ),
+            isinstance(after, nn.ReLU),
+        )
         for i, (module, after) in enumerate(pairwise(modules))
         if isinstance(module, nn.Linear)
     ]
@@ -42,18 +53,31 @@ def padded_input(like: torch.Tensor, num_samples: int, width: int) -> torch.Tens
 
 
 class LinearPass:
-    """One layer over B samples. Without `needs_dx`, as in the first layer, the input's gradient is not computed."""
+    """One layer over B samples. Without `needs_dx`, as in the first layer, the input's gradient is not computed.
 
-    def __init__(self, layer: FusedLinear, num_samples: int, *, trains: bool, needs_dx: bool) -> None:
+    A layer whose weights are of another type than its input casts it, and the gradient that goes back.
+    """
+
+    def __init__(
+        self, layer: FusedLinear, num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
+    ) -> None:
         self._layer = layer
-        weight, bias = layer.weight.value, None if layer.bias is None else layer.bias.value
-        self._forward = Affine(num_samples, weight, bias, has_relu=layer.has_relu)
-        self._backward = Affine(num_samples, weight.t()) if trains and needs_dx else None
-        self._weight_gradient = WeightGradient(weight) if trains else None
+        weight, bias = layer.weight.operand, None if layer.bias is None else layer.bias.operand
+        form = matmuls.form_of("forward", num_samples, weight, has_bias=bias is not None, has_relu=layer.has_relu)
+        self._forward = Affine(form, num_samples, weight, bias, has_relu=layer.has_relu)
+        self._backward: Affine | None = None
+        self._weight_gradient: WeightGradient | None = None
+        if trains:
+            form = matmuls.form_of("weight_gradient", num_samples, weight)
+            self._weight_gradient = WeightGradient(form, num_samples, weight)
+        if trains and needs_dx:
+            form = matmuls.form_of("data_gradient", num_samples, weight.t())
+            self._backward = Affine(form, num_samples, weight.t())
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
-        self._x, self._y = x, self._forward(x)
+        self._dtype, self._x = x.dtype, x.to(self._layer.weight.operand.dtype)
+        self._y = self._forward(self._x)
         return self._y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
@@ -61,16 +85,24 @@ class LinearPass:
         assert self._weight_gradient is not None
         layer = self._layer
         if layer.has_relu:
-            torch.ops.aten.threshold_backward.grad_input(dy, self._y, 0, grad_input=dy)
-        dx = None if self._backward is None else self._backward(dy)
+            zero_where_not_positive(dy, self._y)
+        dx = None if self._backward is None else self._backward(dy).to(self._dtype)
         apply(layer.weight, self._weight_gradient(dy, self._x))
         if layer.bias is not None:
             apply(layer.bias, dy.sum(0))
         return dx
 
 
-def passes(layers: Sequence[FusedLinear], num_samples: int, *, trains: bool, needs_dx: bool) -> list[LinearPass]:
+def zero_where_not_positive(dy: torch.Tensor, y: torch.Tensor) -> None:
+    """Make a gradient of ReLU's result y that of its argument, in place."""
+    torch.ops.aten.threshold_backward.grad_input(dy, y, 0, grad_input=dy)
+
+
+def passes(
+    layers: Sequence[FusedLinear], num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
+) -> list[LinearPass]:
     """Make one pass per layer; `needs_dx` is about the first one, the others always do."""
     return [
-        LinearPass(layer, num_samples, trains=trains, needs_dx=needs_dx or i > 0) for i, layer in enumerate(layers)
+        LinearPass(layer, num_samples, matmuls, trains=trains, needs_dx=needs_dx or i > 0)
+        for i, layer in enumerate(layers)
     ]

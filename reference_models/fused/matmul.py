@@ -1,29 +1,58 @@
-"""Matrix products of a training step: of each size, the kernel that was measured to be the faster one.
-
-On CPUs with AVX-512, oneDNN's kernels reach 200 to 215 GFLOP/s on two cores for activations and for large weights'
-gradients, where torch.mm (MKL) reaches 180 to 195; below, and for narrow layers, torch.mm wins. The choice depends
-on sizes alone, so runs repeat bit for bit. Other types, CPUs and devices use torch.mm.
-"""
+"""Matrix products of a training step, each in the form that a choice names: see `reference_models.fused.choice`."""
 
 from typing import Any
 
 import torch
 
-_MIN_WIDTH = 64
-"""Narrowest layer, on both sides, whose activations oneDNN computes faster."""
-_MIN_WEIGHTS = 1 << 20
-"""Fewest weights whose gradient oneDNN computes faster."""
+from reference_models.fused.choice import DEFAULT_FORM, Form, Kind, MatmulChoice, Precision, Product
+from reference_models.process.errors import ConfigError
+
+_PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat16: "bf16"}
 
 
-def has_onednn(like: torch.Tensor) -> bool:
-    """Say whether tensors like this one can go to oneDNN, and should."""
-    return (
-        like.device.type == "cpu"
-        and like.dtype == torch.float32
-        and torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-        and torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
-        and hasattr(torch.ops.mkldnn, "_linear_pointwise")
-    )
+class Matmuls:
+    """The type of a model's operands and the forms of its products; remembers which products were asked for."""
+
+    def __init__(self, choice: MatmulChoice | None = None, *, dtype: torch.dtype | None = None) -> None:
+        """Take the choice, without which every product is torch.mm's, and the type, if it is not the weights'.
+
+        Raises ConfigError for a choice that uses what this torch lacks.
+        """
+        self.dtype = dtype
+        self._forms = {} if choice is None else choice.forms()
+        self.asked: dict[Product, Form] = {}
+        """In the order in which passes were made."""
+        if any(form.startswith("onednn") for form in self._forms.values()) and not has_onednn():
+            raise ConfigError(
+                f"the choice of matrix products uses oneDNN, which torch {torch.__version__} lacks here. Choose anew."
+            )
+
+    def form_of(self, kind: Kind, num_samples: int, weight: torch.Tensor, **details: bool) -> Form:
+        """Look up the form of a product with `weight` [num_out, num_in] of any strides, or of its gradient."""
+        if weight.device.type != "cpu" or weight.dtype not in _PRECISIONS:
+            return DEFAULT_FORM
+        num_out, num_in = weight.shape
+        product = Product(
+            kind=kind, num_samples=num_samples, num_in=num_in, num_out=num_out, precision=_PRECISIONS[weight.dtype],
+            is_transposed=not weight.is_contiguous(), **details,
+        )  # fmt: skip
+        return self.asked.setdefault(product, self._forms.get(product, DEFAULT_FORM))
+
+
+def forms_at_hand(product: Product) -> tuple[Form, ...]:
+    """List the forms that can compute a product here."""
+    forms: list[Form] = ["mm", "onednn"]
+    if product.kind == "weight_gradient":
+        forms += ["mm_transposed", "onednn_transposed"]
+        if product.precision == "bf16":
+            forms.append("mm_copied")
+    return tuple(form for form in forms if has_onednn() or not form.startswith("onednn"))
+
+
+def has_onednn() -> bool:
+    """Say whether this torch has oneDNN's linear operator."""
+    available: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
+    return available and hasattr(torch.ops.mkldnn, "_linear_pointwise")
 
 
 class Affine:
@@ -33,16 +62,17 @@ class Affine:
     """
 
     def __init__(
-        self, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *, has_relu: bool = False
-    ) -> None:
+        self, form: Form, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
+        has_relu: bool = False,
+    ) -> None:  # fmt: skip
         self._weight, self._bias, self._has_relu = weight, bias, has_relu
-        self._onednn = min(weight.shape) >= _MIN_WIDTH and has_onednn(weight)
-        self._out = weight.new_empty(0 if self._onednn else num_samples, len(weight))
+        self._is_onednn = form.startswith("onednn")
+        self._out = weight.new_empty(0 if self._is_onednn else num_samples, len(weight))
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
-        if self._onednn:
+        if self._is_onednn:
             activation = "relu" if self._has_relu else "none"
-            y: torch.Tensor = _onednn()(x, self._weight, self._bias, activation, [], "")
+            y: torch.Tensor = _onednn_linear()(x, self._weight, self._bias, activation, [], "")
             return y
         if self._bias is None:
             torch.mm(x, self._weight.t(), out=self._out)
@@ -52,8 +82,8 @@ class Affine:
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Compute total + x W'; `total` may be overwritten. Without bias and ReLU."""
-        if self._onednn:
-            y: torch.Tensor = _onednn().binary(x, total, self._weight, None, "add")
+        if self._is_onednn:
+            y: torch.Tensor = _onednn_linear().binary(x, total, self._weight, None, "add")
             return y
         return total.addmm_(x, self._weight.t())
 
@@ -61,17 +91,28 @@ class Affine:
 class WeightGradient:
     """dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call."""
 
-    def __init__(self, weight: torch.Tensor) -> None:
-        self._onednn = weight.numel() >= _MIN_WEIGHTS and has_onednn(weight)
-        self._out = weight.new_empty(0 if self._onednn else weight.shape[0], weight.shape[1])
+    def __init__(self, form: Form, num_samples: int, weight: torch.Tensor) -> None:
+        self._form = form
+        num_out, num_in = weight.shape
+        self._out = weight.new_empty(0 if form == "onednn" else num_out, num_in)
+        self._transposed = weight.new_empty(num_in, num_out if form == "mm_transposed" else 0)
+        self._rows = weight.new_empty(num_out, num_samples if form == "mm_copied" else 0)
 
     def __call__(self, dy: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
-        if self._onednn:
-            gradient: torch.Tensor = _onednn()(dy.t(), x.t(), None, "none", [], "")
-            return gradient
-        return torch.mm(dy.t(), x, out=self._out)
+        match self._form:
+            case "mm":
+                return torch.mm(dy.t(), x, out=self._out)
+            case "mm_transposed":
+                return self._out.copy_(torch.mm(x.t(), dy, out=self._transposed).t())
+            case "mm_copied":
+                return torch.mm(self._rows.copy_(dy.t()), x, out=self._out)
+            case "onednn":
+                gradient: torch.Tensor = _onednn_linear()(dy.t(), x.t(), None, "none", [], "")
+                return gradient
+            case "onednn_transposed":
+                return self._out.copy_(_onednn_linear()(x.t(), dy.t(), None, "none", [], "").t())
 
 
-def _onednn() -> Any:
+def _onednn_linear() -> Any:
     """Look up x W' + b with what follows it fused in; the operator that torch.compile uses."""
     return torch.ops.mkldnn._linear_pointwise

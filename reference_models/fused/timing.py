@@ -1,0 +1,121 @@
+"""Chooses the forms of matrix products by timing them, on operands of their own."""
+
+import statistics
+import time
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from platform import machine
+
+import torch
+
+from reference_models.fused.choice import ChosenProduct, Form, MatmulChoice, Precision, Product
+from reference_models.fused.matmul import Affine, WeightGradient, forms_at_hand
+
+Call = Callable[[], object]
+Timer = Callable[[Call, int], float]
+"""Seconds that so many calls take."""
+
+MIN_GAIN = 0.05
+"""What a form must gain over the one chosen before: differences below are no more than noise."""
+_ROUNDS = 5
+_SLICE_S = 1e-3
+"""Seconds that one form computes at a time; the forms of a product take turns."""
+_LEFT_BEHIND = 1.5
+"""A form that takes so many times as long as the fastest in the first two turns is not timed further."""
+_MAX_FLOP = 4e9
+"""Larger products are timed on a part of their samples, but on no fewer than `_MIN_SAMPLES`."""
+_MIN_SAMPLES = 512
+
+
+def choose(
+    products: Iterable[Product], precision: Precision, previous: MatmulChoice | None, timer: Timer | None = None
+) -> MatmulChoice:
+    """Time every product in every form at hand, with the threads that torch has now; keep `previous` in doubt."""
+    before = {} if previous is None else previous.forms()
+    time_calls = _time_calls if timer is None else timer
+    chosen = []
+    for product in products:
+        seconds = time_forms(make_calls(product), time_calls)
+        chosen.append(ChosenProduct(product=product, form=pick(seconds, before.get(product)), seconds=seconds))
+    return MatmulChoice(
+        num_threads=torch.get_num_threads(), precision=precision, torch_version=torch.__version__, cpu=name_cpu(),
+        products=tuple(chosen),
+    )  # fmt: skip
+
+
+def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
+    """Return the fastest form, but the previous one where it is less than MIN_GAIN slower."""
+    fastest = min(seconds, key=seconds.__getitem__)
+    if previous is not None and previous in seconds and seconds[fastest] > (1 - MIN_GAIN) * seconds[previous]:
+        return previous
+    return fastest
+
+
+def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
+    """Return the median seconds of each form; those that were left behind have their best of the first turns."""
+    first = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
+    fastest_s = min(first.values())
+    finalists = [form for form in calls if first[form] <= _LEFT_BEHIND * fastest_s]
+    num_calls = max(1, int(_SLICE_S / max(fastest_s, 1e-7)))
+    turns: dict[Form, list[float]] = {form: [] for form in finalists}
+    for _ in range(_ROUNDS if len(finalists) > 1 else 0):
+        for form in finalists:
+            turns[form].append(time_calls(calls[form], num_calls) / num_calls)
+    return {form: statistics.median(turns[form]) if turns.get(form) else first[form] for form in calls}
+
+
+@torch.no_grad()
+def make_calls(product: Product) -> dict[Form, Call]:
+    """Return, for each form at hand, what computes the product with all that follows it; each has run once."""
+    dtype = torch.float32 if product.precision == "fp32" else torch.bfloat16
+    generator = torch.Generator().manual_seed(0)
+    num_samples = num_samples_to_time(product)
+
+    def draw(*shape: int) -> torch.Tensor:
+        return torch.rand(shape, generator=generator).sub_(0.5).to(dtype)
+
+    x, weight = draw(num_samples, product.num_in), draw(product.num_out, product.num_in)
+    if product.is_transposed:
+        weight = weight.t().contiguous().t()
+    bias = draw(product.num_out) if product.has_bias else None
+    y = draw(num_samples, product.num_out)
+
+    def make(form: Form) -> Call:
+        if product.kind == "weight_gradient":
+            gradient = WeightGradient(form, num_samples, weight)
+            return lambda: gradient(y, x)
+        affine = Affine(form, num_samples, weight, bias, has_relu=product.has_relu)
+        return (lambda: affine.add_to(y, x)) if product.adds else (lambda: affine(x))
+
+    calls: dict[Form, Call] = {}
+    for form in forms_at_hand(product):
+        call = make(form)
+        try:
+            call()
+        except RuntimeError:  # a form that this build of torch does not compute
+            continue
+        calls[form] = call
+    return calls
+
+
+def name_cpu() -> str:
+    """Return the processor's model name, as the kernel says it; else its architecture."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return (next(names, "") or machine() or "unknown")[:200]
+
+
+def num_samples_to_time(product: Product) -> int:
+    """Return all of the product's samples, or as many as make a call of tens of milliseconds at 100 GFLOP/s."""
+    affordable = int(_MAX_FLOP * product.num_samples / product.flop)
+    return min(product.num_samples, max(affordable, _MIN_SAMPLES))
+
+
+def _time_calls(call: Call, num_calls: int) -> float:
+    start_s = time.perf_counter()
+    for _ in range(num_calls):
+        call()
+    return time.perf_counter() - start_s

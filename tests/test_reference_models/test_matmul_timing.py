@@ -1,0 +1,168 @@
+"""Forms of matrix products compute the same, and are chosen by what a timer says, without touching the model."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, get_args
+
+import msgspec
+import pytest
+import torch
+from toy_clicks import BATCH, MakeSpec, flatten, is_same
+
+from reference_models.dlrm.optimized import OptimizedWorkload
+from reference_models.fused.choice import ChoosesMatmul, ChosenProduct, Form, MatmulChoice, Product
+from reference_models.fused.matmul import Affine, Matmuls, WeightGradient, forms_at_hand, has_onednn
+from reference_models.fused.timing import Call, choose, make_calls, num_samples_to_time, pick, time_forms
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess
+
+needs_onednn = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
+FORMS: tuple[Form, ...] = get_args(Form)
+GRADIENT = Product(kind="weight_gradient", num_samples=64, num_in=48, num_out=32)
+
+
+def choice_of(forms: Iterable[tuple[Product, Form]]) -> MatmulChoice:
+    chosen = tuple(ChosenProduct(product=product, form=form) for product, form in forms)
+    return MatmulChoice(num_threads=1, precision="fp32", torch_version="any", cpu="any", products=chosen)
+
+
+def build(spec: Any) -> OptimizedWorkload:
+    workload = OptimizedWorkload(spec, SingleProcess())
+    workload.build()
+    return workload
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=["fp32", "bf16"])
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("by_columns", [False, True], ids=["rows", "columns"])
+def test_every_form_computes_the_product(form: Form, dtype: torch.dtype, by_columns: bool) -> None:
+    if form.startswith("onednn") and not has_onednn():
+        pytest.skip("needs a torch with oneDNN")
+    torch.manual_seed(0)
+    x, dy, total, bias = (torch.randn(shape) for shape in ((64, 48), (64, 32), (64, 32), (32,)))
+    weight = torch.randn(48, 32).t() if by_columns else torch.randn(32, 48)
+    x, dy, total, bias, weight = (tensor.to(dtype) for tensor in (x, dy, total, bias, weight))
+    wide_x, wide_dy, wide_weight = x.double(), dy.double(), weight.double()
+    tolerance = {"rtol": 1e-5, "atol": 1e-4} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 0.1}
+    gradient = WeightGradient(form, 64, weight)(dy, x)
+    torch.testing.assert_close(gradient.double(), wide_dy.t() @ wide_x, **tolerance)
+    if not form.endswith(("_transposed", "_copied")):
+        plain = wide_x @ wide_weight.t()
+        torch.testing.assert_close(Affine(form, 64, weight)(x).double(), plain, **tolerance)
+        activated = Affine(form, 64, weight, bias, has_relu=True)(x).double()
+        torch.testing.assert_close(activated, (plain + bias.double()).relu(), **tolerance)
+        added = Affine(form, 64, weight).add_to(total.clone(), x).double()
+        torch.testing.assert_close(added, total.double() + plain, **tolerance)
+
+
+def test_the_fastest_form_is_chosen_but_the_previous_one_needs_a_gain_of_5_percent() -> None:
+    seconds: dict[Form, float] = {"mm": 1.0, "onednn": 0.96}
+    assert pick(seconds, None) == "onednn"
+    assert pick(seconds, "mm") == "mm", "4 % are noise"
+    assert pick({"mm": 1.0, "onednn": 0.94}, "mm") == "onednn"
+    assert pick(seconds, "mm_copied") == "onednn", "a form that is not at hand is no choice"
+
+
+class FakeTimer:
+    """Says that each form takes what it is told, whatever the calls do; counts calls."""
+
+    def __init__(self, seconds: dict[Call, float]) -> None:
+        self.seconds, self.num_calls = seconds, dict.fromkeys(seconds, 0)
+
+    def __call__(self, call: Call, num_calls: int) -> float:
+        self.num_calls[call] += num_calls
+        return self.seconds[call] * num_calls
+
+
+def test_forms_take_turns_and_those_left_behind_are_dropped() -> None:
+    calls: dict[Form, Call] = {"mm": lambda: 0, "onednn": lambda: 1, "mm_transposed": lambda: 2}
+    timer = FakeTimer({calls["mm"]: 1e-4, calls["onednn"]: 1.2e-4, calls["mm_transposed"]: 1e-3})
+    assert time_forms(calls, timer) == pytest.approx({"mm": 1e-4, "onednn": 1.2e-4, "mm_transposed": 1e-3})
+    assert timer.num_calls == {calls["mm"]: 52, calls["onednn"]: 52, calls["mm_transposed"]: 2}
+
+
+def test_a_timer_that_prefers_a_form_gets_it_and_a_choice_is_kept_in_doubt() -> None:
+    forward = Product(kind="forward", num_samples=8, num_in=16, num_out=4, has_bias=True, has_relu=True)
+    times: list[float] = []
+
+    def later_is_faster(call: Call, num_calls: int) -> float:
+        times.append(num_calls / (1 + len(times)) ** 3)
+        return times[-1]
+
+    chosen = choose([forward, GRADIENT], "fp32", None, later_is_faster)
+    assert chosen.num_threads == torch.get_num_threads() and chosen.torch_version == torch.__version__ and chosen.cpu
+    assert [entry.product for entry in chosen.products] == [forward, GRADIENT]
+    for entry in chosen.products:
+        assert set(entry.seconds) == set(forms_at_hand(entry.product))
+        assert entry.form == min(entry.seconds, key=entry.seconds.__getitem__)
+    opposite = choice_of((product, "mm") for product in (forward, GRADIENT))
+    kept = choose([forward, GRADIENT], "fp32", opposite, lambda call, num_calls: 1e-3 * num_calls)
+    assert kept.forms() == opposite.forms()
+
+
+@pytest.mark.parametrize("precision", ["fp32", "bf16"])
+@pytest.mark.parametrize(
+    "product",
+    [
+        GRADIENT,
+        Product(kind="forward", num_samples=64, num_in=48, num_out=32, has_bias=True, is_transposed=True),
+        Product(kind="data_gradient", num_samples=64, num_in=48, num_out=32, adds=True),
+    ],
+    ids=lambda product: product.kind,
+)
+def test_operands_for_timing_are_made_without_the_global_generator(product: Product, precision: str) -> None:
+    before = torch.get_rng_state()
+    calls = make_calls(msgspec.structs.replace(product, precision=precision))
+    assert calls.keys() == set(forms_at_hand(msgspec.structs.replace(product, precision=precision)))
+    for call in calls.values():
+        call()
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_large_products_are_timed_on_some_of_their_samples() -> None:
+    huge = Product(kind="weight_gradient", num_samples=1 << 20, num_in=4096, num_out=1)
+    assert num_samples_to_time(huge) == 488_281
+    assert num_samples_to_time(msgspec.structs.replace(huge, num_out=1 << 20)) == 512
+    assert num_samples_to_time(GRADIENT) == 64
+
+
+def test_choosing_lists_the_products_of_a_step_and_of_evaluation_and_changes_nothing(make_spec: MakeSpec) -> None:
+    choosing, silent = build(make_spec()), build(make_spec())
+    assert isinstance(choosing, ChoosesMatmul)
+    chosen = choosing.choose_matmul(None)
+    kinds = {(entry.product.kind, entry.product.num_samples) for entry in chosen.products}
+    assert kinds == {
+        ("forward", BATCH), ("data_gradient", BATCH), ("weight_gradient", BATCH), ("forward", 1000),
+    }  # fmt: skip
+    for workload in (choosing, silent):
+        workload.train(3)
+    assert is_same(flatten(choosing.state()), flatten(silent.state()))
+
+
+@needs_onednn
+def test_a_choice_is_used_and_repeats_bit_for_bit_whether_given_or_taken_up_later(make_spec: MakeSpec) -> None:
+    spec = make_spec(model={"bottom_mlp": [64, 4], "top_mlp": [96, 80, 1]})
+    plain = build(spec)
+    products = [entry.product for entry in plain.choose_matmul(None).products]
+    choice = choice_of((product, forms_at_hand(product)[-1]) for product in products)
+    given, again, later = build(replace(spec, matmul=choice)), build(replace(spec, matmul=choice)), build(spec)
+    later.use_matmul(choice)
+    for workload in (plain, given, again, later):
+        workload.train(5)
+    states = [flatten(workload.state()) for workload in (given, again, later)]
+    assert is_same(states[0], states[1]) and is_same(states[0], states[2])
+    for ours, theirs in zip(states[0], flatten(plain.state()), strict=True):
+        assert torch.allclose(ours.float(), theirs.float(), rtol=1e-3, atol=1e-4)
+    assert later.choose_matmul(choice).products, "and chooses again"
+
+
+def test_a_choice_for_another_step_is_refused_by_name(make_spec: MakeSpec) -> None:
+    with pytest.raises(ConfigError, match=r"lists none of this step's.*forward 128 x 16 -> 8, ReLU"):
+        build(replace(make_spec(), matmul=choice_of([(GRADIENT, "mm")])))
+
+
+def test_onednn_where_there_is_none_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("reference_models.fused.matmul.has_onednn", lambda: False)
+    assert forms_at_hand(GRADIENT) == ("mm", "mm_transposed")
+    with pytest.raises(ConfigError, match=r"uses oneDNN, which torch .* lacks here"):
+        Matmuls(choice_of([(GRADIENT, "onednn")]))
