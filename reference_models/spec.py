@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
@@ -10,6 +9,7 @@ from reference_models.config.sections import RuntimeConfig, TrainConfig
 from reference_models.costs import Matmul, MemoryEstimate, ModelCosts, PhaseCosts
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
+from reference_models.process.importing import import_with_torch
 from reference_models.process.world import World
 from reference_models.training.workload import Workload, WorkloadSpec
 
@@ -22,7 +22,7 @@ def load_class(place: str) -> Loader:
     module, _, name = place.partition(":")
 
     def load(spec: WorkloadSpec, world: World) -> Workload:
-        workload: Workload = getattr(import_module(module), name)(spec, world)
+        workload: Workload = getattr(import_with_torch(module), name)(spec, world)
         return workload
 
     return load
