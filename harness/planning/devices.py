@@ -67,6 +67,12 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
         table.num_embeddings * dimension * (devices.num_devices if table.sharding == "data_parallel" else 1)
         for table in estimate.tables
     )
+    outside = sum(table.is_outside_devices for table in estimate.tables)
+    kept = (
+        (f"{outside} of {len(estimate.tables)} tables stay outside of the devices' memory; a run refuses that.",)
+        if outside
+        else ()
+    )
     cut = ("The search for the best plan was cut short; a better one may exist.",) if estimate.is_search_cut else ()
     return make_study(
         "devices",
@@ -76,6 +82,7 @@ def devices_study(config: RunConfig, estimate: PlannerEstimate, given: Collectio
             "All placements and loads are modelled by TorchRec's planner: by bandwidths alone, no latency, no dense "
             "layers.",
             f"The slowest device takes {duration(estimate.step_s)} per step, {estimate.balance:.2f} times the mean.",
+            *kept,
             *cut,
         ),
         tables=(

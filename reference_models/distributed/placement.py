@@ -20,6 +20,11 @@ class Devices:
     inter_host_bandwidth: float
 
 
+def is_outside_devices(kernel: str) -> bool:
+    """Return whether a kernel of TorchRec keeps its rows outside of devices: managed memory, SSD, a server."""
+    return any(part in kernel for part in ("uvm", "key_value", "ssd", "dram"))
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TablePlacement:
     """One table: how it is cut, by which kernel it is looked up, on which devices its shards are."""
@@ -30,6 +35,10 @@ class TablePlacement:
     kernel: str
     devices: tuple[int, ...]
     shard_shapes: tuple[tuple[int, int], ...]
+
+    @property
+    def is_outside_devices(self) -> bool:
+        return is_outside_devices(self.kernel)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -28,6 +28,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 from reference_models.config.sections import SHARDING_TYPES
 from reference_models.data.store.dataset import Batch
 from reference_models.distributed.limits import COLUMN_TYPES
+from reference_models.distributed.placement import is_outside_devices
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.model import INITS, build_interaction
 from reference_models.layers.mlp import build_mlp
@@ -169,6 +170,28 @@ def make_sharder(
     return kind(fused_params=fused_params, qcomm_codecs_registry=codecs)
 
 
+def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Topology:
+    """Describe the ranks' devices to the planner, all as this one: what they hold, and how fast.
+
+    TorchRec takes every GPU for one of 32 GiB and every link for its own constants. A GPU's memory and its bandwidth
+    are the driver's, links stay TorchRec's constants. GPUs have nothing of the host's memory: what one fetches from
+    there in each step is many times slower than what it holds, and what would be measured is the bus.
+    """
+    if device.type == "cpu":
+        return Topology(num_ranks, "cpu", local_world_size=local_ranks)
+    facts = torch.cuda.get_device_properties(device)
+    # Two transfers per clock; kHz times bytes are bytes per ms. CUDA may not say the clock.
+    bytes_per_ms = 2 * getattr(facts, "memory_clock_rate", 0) * getattr(facts, "memory_bus_width", 0) // 8
+    return Topology(
+        num_ranks,
+        "cuda",
+        local_world_size=local_ranks,
+        hbm_cap=facts.total_memory,
+        ddr_cap=0,
+        **({"hbm_mem_bw": bytes_per_ms} if bytes_per_ms else {}),
+    )
+
+
 def make_plan(
     module: torch.nn.Module,
     sharder: EmbeddingBagCollectionSharder,
@@ -193,9 +216,11 @@ def make_plan(
             return planner.collective_plan(module, [sharder], dist.GroupMember.WORLD)
         return planner.plan(module, [sharder])
     except PlannerError as error:
-        first = str(error).strip().splitlines()[0]
+        first, held = str(error).strip().splitlines()[0], topology.devices[0].storage.hbm
+        of = f" of {held / 2**30:.3g} GiB" if held else ""
         raise ConfigError(
-            f"runtime.sharding {sharding!r}: the tables cannot be laid over {topology.world_size} devices: {first}"
+            f"runtime.sharding {sharding!r}: the tables cannot be laid over {topology.world_size} devices{of}: "
+            f"{first}"
         ) from error
 
 
@@ -220,10 +245,17 @@ def make_constraints(
 
 
 def check_plan(plan: ShardingPlan, sharding: str, num_ranks: int) -> None:
-    """Raise ConfigError when a type that cuts tables left one on a single rank, though there are more."""
+    """Raise ConfigError for a table that is not to be in device memory, or not cut though its type cuts tables."""
+    tables = planned_tables(plan)
+    if outside := [name for name, entry in tables.items() if is_outside_devices(entry.compute_kernel)]:
+        raise ConfigError(
+            f"runtime.sharding {sharding!r}: the planner leaves {len(outside)} of {len(tables)} tables "
+            f"({', '.join(outside[:3])}) outside of the devices' memory, by kernel "
+            f"{tables[outside[0]].compute_kernel}. Use more or larger GPUs, or an optimizer with less state."
+        )
     if sharding not in SPLIT_TYPES or num_ranks == 1:
         return
-    whole = [name for name, entry in planned_tables(plan).items() if len(set(entry.ranks or [])) < 2]
+    whole = [name for name, entry in tables.items() if len(set(entry.ranks or [])) < 2]
     # table_row_wise cuts within a node, which may hold one rank; table_column_wise deals whole columns out.
     if whole:
         raise ConfigError(

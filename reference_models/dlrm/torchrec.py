@@ -17,7 +17,6 @@ from torch.nn.functional import pad
 from torch.nn.parallel import DistributedDataParallel
 from torchrec.distributed.fbgemm_qcomm_codec import CommType, QCommsConfig, get_qcomm_codecs_registry
 from torchrec.distributed.model_parallel import DistributedModelParallel
-from torchrec.distributed.planner import Topology
 from torchrec.distributed.types import ShardingEnv, ShardingType
 
 from reference_models.config.sections import parse_comm
@@ -49,6 +48,7 @@ from reference_models.dlrm.sharding import (
     planned_tables,
     quiet_torchrec,
     table_index,
+    topology_here,
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop, synthetic_batch
@@ -98,7 +98,7 @@ class TorchRecWorkload(TrainingLoop):
         plan = make_plan(
             made,
             sharder,
-            Topology(size, self._device.type, local_world_size=int(os.environ.get("LOCAL_WORLD_SIZE", size))),
+            topology_here(self._device, size, int(os.environ.get("LOCAL_WORLD_SIZE", size))),
             sharding=spec.runtime.sharding,
             embedding_dim=spec.model.embedding_dim,
             multi_hot=self._data.train.multi_hot,
@@ -106,6 +106,7 @@ class TorchRecWorkload(TrainingLoop):
         )
         check_plan(plan, spec.runtime.sharding, size)
         self.sharding_types = {name: str(entry.sharding_type) for name, entry in planned_tables(plan).items()}
+        self._kernels = {table_index(name): str(entry.compute_kernel) for name, entry in planned_tables(plan).items()}
         group = dist.GroupMember.WORLD
         assert group is not None
         sharded = DistributedModelParallel(
@@ -275,7 +276,7 @@ class TorchRecWorkload(TrainingLoop):
         )
 
     def _placement(self) -> list[dict[str, Any]]:
-        """Read from the built model: the sharding type of each table, and which rank holds which part of it."""
+        """Read from the built model: type and kernel of each table, and which rank holds which part of it."""
         with quiet_torchrec():
             mine = local_shards(self._model.state_dict())
         rank = self._world.rank
@@ -285,6 +286,7 @@ class TorchRecWorkload(TrainingLoop):
             {
                 "table": table,
                 "sharding": types[table],
+                "kernel": self._kernels[table],
                 "shards": [shard for shards in gathered for of, shard in shards if of == table],
             }
             for table in sorted(types)

@@ -93,6 +93,8 @@ class PlacementRecord(Record, frozen=True, kw_only=True):
 
     table: Index
     sharding: str
+    kernel: str | None = None
+    """Which of TorchRec's kernels looks it up, and so in which memory it is; None in older records."""
     shards: Annotated[tuple[ShardRecord, ...], Meta(min_length=1)]
 
 

@@ -15,6 +15,7 @@ from typing import Any
 warnings.filterwarnings("ignore")
 logging.disable(logging.WARNING)
 
+import torch  # noqa: E402
 from waiting import HANG_S  # noqa: E402
 
 from harness.config.catalog import load_entry  # noqa: E402
@@ -47,7 +48,7 @@ def train_to_target(world: World, data_dir: Path, seed: int, runtime: dict[str, 
 
 def main(case_path: str, out_path: str) -> None:
     case = json.loads(Path(case_path).read_text())
-    world = join(rendezvous(), "cpu", HANG_S)
+    world = join(rendezvous(), torch.device("cpu"), HANG_S)
     qualities = [
         train_to_target(world, Path(case["data_dir"]), seed, case.get("runtime", {})) for seed in case["seeds"]
     ]

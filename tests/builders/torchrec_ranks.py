@@ -73,7 +73,7 @@ def say(arguments: list[str]) -> dict[str, Any]:
 
 
 def main(cases_path: str, out_path: str) -> None:
-    world = join(rendezvous(), "cpu", HANG_S)
+    world = join(rendezvous(), torch.device("cpu"), HANG_S)
     reference: dict[str, Any] = {}
     results = []
     for case in json.loads(Path(cases_path).read_text()):

@@ -39,6 +39,7 @@ TRAFFIC = {
         {
             "table": 0,
             "sharding": "row_wise",
+            "kernel": "fused",
             "shards": [
                 {"rank": rank, "first_row": 25 * rank, "num_rows": 25, "first_column": 0, "num_columns": 16}
                 for rank in (0, 1)
@@ -156,7 +157,7 @@ def test_traffic_is_shown_with_its_formulas_times_and_ranks(tmp_path: Path) -> N
     write_world(tmp_path, "two", 2, rate=1000.0)
     sets = gathered(tmp_path)
     steps, kinds, ranks, tables = blocks_of(exchange_section(sets, "g"), Table)
-    assert [cell.text for cell in tables.rows[0]] == ["table 0", "row_wise", "2 of 25 × 16", "0, 1"]
+    assert [cell.text for cell in tables.rows[0]] == ["table 0", "row_wise", "fused", "2 of 25 × 16", "0, 1"]
     assert (column(steps, "Bytes"), column(steps, "Most by one rank")) == (["4,400"], ["2,300"])
     assert [column(steps, name) for name in ("Step", "Computing", "All-to-all", "All-reduce")] == [
         ["10.0"],
@@ -192,7 +193,7 @@ def test_throughput_of_several_ranks_shows_its_traffic(tmp_path: Path) -> None:
     assert (column(step, "Bytes"), column(step, "Computing")) == (["4,400"], ["5.0"])
     assert column(kinds, "Per step")[:2] == ["100", "2,000"]
     assert set(column(kinds, "Per evaluation")) == {"—"}
-    assert column(tables, "Sharding") == ["row_wise"]
+    assert (column(tables, "Sharding"), column(tables, "Kernel")) == (["row_wise"], ["fused"])
 
 
 def test_parts_that_exceed_the_step_are_not_called_measured(tmp_path: Path) -> None:

@@ -238,7 +238,8 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
             assert (found.member, found.found) == (spelled((*path, name)), "nothing")
         else:
             assert name in (
-                "code", "link_sent_bytes", "link_bytes_per_s", "placement", "keep_weights", "weights", "read_data",
+                "code", "link_sent_bytes", "link_bytes_per_s", "placement", "kernel", "keep_weights", "weights",
+                    "read_data",
                 "started_utc", "ended_utc",
             )  # fmt: skip
 

@@ -186,7 +186,7 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
     if not placements[0]:
         return ()
     alike = all(placement == placements[0] for placement in placements)
-    columns = ("Table", "Sharding", "Shards", "Ranks")
+    columns = ("Table", "Sharding", "Kernel", "Shards", "Ranks")
     return (
         text_table(
             columns,
@@ -194,6 +194,7 @@ def _placement_table(runs: Sequence[TrafficRecord], id_: str) -> tuple[Table, ..
                 (
                     f"table {placement.table}",
                     placement.sharding or MISSING,
+                    placement.kernel or MISSING,
                     _shards_words(placement),
                     ", ".join(str(rank) for rank in sorted({shard.rank for shard in placement.shards})),
                 )
