@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 from scipy.special import stdtrit
 
-from reports.comparison.factor import factor_of
+from reports.comparison.factor import factor_of, factors_of
 from reports.comparison.pairing import Pairing, compared_values
 from reports.facts.noise import DRIFT_BAND
 from reports.facts.sides import Sample, Side
@@ -83,6 +83,20 @@ def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
             student = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
             widths[name] = student * math.sqrt(2.0 * squares / degrees)
     return Band(widths=widths, sets=tuple(side.label for group in groups for side in group) if widths else ())
+
+
+@dataclass(frozen=True, slots=True)
+class BandsByPair:
+    """The bands between pairs of sides, measured once for all pairs that repeat the same."""
+
+    _known: dict[tuple[str | None, ...], Band] = field(default_factory=dict)
+
+    def of(self, base: Side, new: Side, repeats: Repeats) -> Band:
+        """The band between two sides of one kind, by the sets that repeat one of them."""
+        key = (base.kind, base.repetition, new.repetition)
+        if key not in self._known:
+            self._known[key] = measure_band(repeats.of(base, new), factors_of(base.kind))
+        return self._known[key]
 
 
 def _mean_speed(samples: Sequence[Sample], name: str) -> float | None:

@@ -7,13 +7,14 @@ converged, so they add up exactly. The run is the unit of analysis.
 
 import math
 import shlex
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from msgspec.structs import replace
 
-from reports.comparison.band import NO_REPEATS, Band, Repeats, drift_words, drifts, measure_band, width_for
+from reports.comparison.band import NO_REPEATS, Band, BandsByPair, Repeats, drift_words, drifts, width_for
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
 from reports.comparison.factor import factor_of, factors_of
 from reports.comparison.pairing import Pairing, pair_runs
@@ -72,8 +73,25 @@ class _Levels:
     within: float
 
 
-def compare_all(base: SetFacts, news: Sequence[SetFacts]) -> tuple[Comparison, ...]:
-    """As `compare_sides`, for gathered result sets and the sets beside them that repeat them."""
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GroupSides:
+    """Result sets as sides of comparisons, by the index of each, and the sets beside them that repeat them."""
+
+    by_index: Mapping[int, Side]
+    repeats: Repeats
+
+
+def group_sides(group: Sequence[SetFacts]) -> GroupSides:
+    """Make the sides of gathered result sets, and read the sets beside them, once for all comparisons of a page."""
+    by_index = {facts.index: side_of(facts) for facts in group}
+    return GroupSides(by_index=by_index, repeats=find_repeats(list(by_index.values())))
+
+
+def compare_all(base: SetFacts, news: Sequence[SetFacts], sides: GroupSides | None = None) -> tuple[Comparison, ...]:
+    """As `compare_sides`, for gathered result sets; `sides` are those of a group that holds all of them."""
+    if sides is not None:
+        others = [sides.by_index[new.index] for new in news]
+        return compare_sides(sides.by_index[base.index], others, repeats=sides.repeats)
     first, others = side_of(base), [side_of(new) for new in news]
     return compare_sides(first, others, repeats=find_repeats([first, *others]))
 
@@ -93,7 +111,8 @@ def compare_sides(
     """
     if min_effect is None:
         min_effect = factor_of(factors_of(base.kind)[0]).min_effect
-    drafts = [_draft(base, new, min_effect, confidence, repeats) for new in news]
+    bands = BandsByPair()
+    drafts = [_draft(base, new, min_effect, confidence, partial(bands.of, repeats=repeats)) for new in news]
     tested = [
         (draft.comparison.factors[index].name, draft, difference)
         for draft in drafts
@@ -118,7 +137,9 @@ def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
     return [float(level) for level in holm_levels(family, 1.0 - confidence)] if len(family) else []
 
 
-def _draft(base: Side, new: Side, min_effect: float, confidence: float, repeats: Repeats) -> _Draft:
+def _draft(
+    base: Side, new: Side, min_effect: float, confidence: float, find_band: Callable[[Side, Side], Band]
+) -> _Draft:
     share_turns = base.turns is not None and base.turns == new.turns
     pairing = pair_runs(base.samples, new.samples, share_turns=share_turns)
     comparison = Comparison(
@@ -130,7 +151,7 @@ def _draft(base: Side, new: Side, min_effect: float, confidence: float, repeats:
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
     names = factors_of(base.kind)
-    band = None if pairing.is_interleaved else measure_band(repeats.of(base, new), names)
+    band = None if pairing.is_interleaved else find_band(base, new)
     made = [_factor(name, pairing, confidence, band) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     comparison = replace(

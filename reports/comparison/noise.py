@@ -7,8 +7,8 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from reports.comparison.band import DRIFT_REACH, Band, measure_band
-from reports.comparison.factor import FACTORS, factor_of, factors_of
+from reports.comparison.band import DRIFT_REACH, Band, BandsByPair, Repeats
+from reports.comparison.factor import FACTORS, factor_of
 from reports.comparison.pairing import compared_values
 from reports.comparison.repeats import find_repeats
 from reports.facts.facts import SetFacts
@@ -24,11 +24,11 @@ ASSUMED = Band()
 """Where no sets are known that repeat one another."""
 
 
-def find_bands(sides: Sequence[Side]) -> tuple[Band, ...]:
+def find_bands(sides: Sequence[Side], repeats: Repeats | None = None) -> tuple[Band, ...]:
     """How far drift may move a set that is measured after each of `sides`, by the sets in their folders that repeat
-    it."""
-    repeats = find_repeats(sides)
-    return tuple(measure_band(repeats.of(side, side), factors_of(side.kind)) for side in sides)
+    it: `repeats`, where those are known."""
+    known, bands = find_repeats(sides) if repeats is None else repeats, BandsByPair()
+    return tuple(bands.of(side, side, known) for side in sides)
 
 
 def runs_noise(runs: Sequence[RunResult], band: Band = ASSUMED) -> Noise:

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from reports.comparison.comparison import GroupSides
 from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.facts.facts import SetFacts
@@ -11,18 +12,18 @@ from reports.page.sections.remarks import names
 from reports.text.formatting import plural
 
 
-def answer(group: Sequence[SetFacts], comparisons: Sequence[Comparison]) -> str:
+def answer(group: Sequence[SetFacts], comparisons: Sequence[Comparison], sides: GroupSides) -> str:
     """Say what comparable configurations are compared for; empty of a lone one.
 
-    `comparisons` are those with the baseline. Of official results no fastest one is named: the guidelines ask for
-    more beside a comparison than a sentence can say.
+    `comparisons` are those with the baseline, `sides` the group's. Of official results no fastest one is named: the
+    guidelines ask for more beside a comparison than a sentence can say.
     """
     if len(group) < 2:
         return ""
     is_own = group[0].status == "own"
     if is_own and len(group) == 2 and len(comparisons) == 1 and (found := _of_two(group, comparisons[0])):
         return found
-    found = _fastest(group) if is_own else ""
+    found = _fastest(group, sides) if is_own else ""
     refused = [facts.label for facts in group if facts.verdict.outcome == "invalid"]
     return (found or what_there_is(group)) + (f"; INVALID: {names(refused)}" if refused else "")
 
@@ -34,14 +35,14 @@ def what_there_is(sets: Sequence[SetFacts]) -> str:
     return f"{plural(len(sets), 'configuration')} of {names(benchmarks)}{unverified}"
 
 
-def _fastest(group: Sequence[SetFacts]) -> str:
+def _fastest(group: Sequence[SetFacts], sides: GroupSides) -> str:
     """Name the fastest of the configurations that the rules accept, and those not shown to differ from it."""
     accepted = [facts for facts in group if facts.verdict.outcome != "invalid"]
     timed = [(time_s, facts) for facts in accepted if (time_s := _time_s(facts, accepted)) is not None]
     if len(timed) < 2:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
-    against = compare_group(accepted, fastest)
+    against = compare_group(accepted, fastest, sides)
     alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(against):

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from reports.charts.scores import ScoreRow, scores_figure
+from reports.comparison.comparison import GroupSides
 from reports.comparison.records import Comparison
 from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, portions, table_of
 from reports.document.page import PageSection
@@ -38,14 +39,19 @@ MAX_STRIPS = 24
 
 
 def group_sections(
-    group: Sequence[SetFacts], baseline: SetFacts, comparisons: Sequence[Comparison], id_: str, order: Order
+    group: Sequence[SetFacts],
+    baseline: SetFacts,
+    comparisons: Sequence[Comparison],
+    sides: GroupSides,
+    id_: str,
+    order: Order,
 ) -> tuple[PageSection, ...]:
     """Verdict, runs, spread, why, comparison, scaling, convergence, reference, rules, attempts, time, exchange,
     noise, systems, reproduction; those that the records have nothing for are left out."""
     made = (
         verdict_section(group, id_, comparisons, order),
         _strips_section(group, id_),
-        _spread_section(group, id_),
+        _spread_section(group, sides, id_),
         *comparison_sections(group, baseline, comparisons, id_),
         scaling_section(group, id_),
         convergence_section(group, id_),
@@ -78,11 +84,11 @@ def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     return PageSection(id=f"{id_}-every-run", heading="Every run", name="Every run", blocks=tuple(blocks))
 
 
-def _spread_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
+def _spread_section(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> PageSection | None:
     """What the spread of times is made of, and the smallest difference that such sets show; None without a run."""
     if not any(facts.runs for facts in group):
         return None
-    blocks = spread_blocks(group, f"{id_}-spread-table")
+    blocks = spread_blocks(group, sides, f"{id_}-spread-table")
     return PageSection(id=f"{id_}-spread", heading="How much such runs can show", name="Spread", blocks=blocks)
 
 

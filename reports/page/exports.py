@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from reports.comparison.comparison import group_sides
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
@@ -51,7 +52,8 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
             Heading(text=group_heading(groups, index)),
             Prose(text=standing_line([facts.standing for facts in group])),
         ]
-        blocks.append(replace(verdict_table(group, "", compare_group(group, of_files[0])), caption=""))
+        sides = group_sides(group)
+        blocks.append(replace(verdict_table(group, "", compare_group(group, of_files[0], sides)), caption=""))
         blocks += [Prose(text=note) for note in verdict_notes(group, order)]
-        blocks += spread_blocks(group, "")
+        blocks += spread_blocks(group, sides, "")
     return render_markdown(blocks) + "\n"

@@ -7,6 +7,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 from markupsafe import Markup
 
+from reports.comparison.comparison import group_sides
 from reports.document.glossary import GLOSSARY, footnotes, registered, standing_line
 from reports.document.page import GroupView, PageView
 from reports.facts.facts import Order, SetFacts, in_order, with_repeats
@@ -21,7 +22,7 @@ from reports.page.sections.rules import rule_index
 from reports.page.sections.sweep import sweep_section
 from reports.page.sections.verdict import badge, headline, tags
 from reports.text.formatting import plural, printable
-from rules.scoring.comparable import why_not_comparable
+from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
 
 
@@ -88,13 +89,17 @@ def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
 def comparable_groups(sets: Sequence[SetFacts]) -> tuple[tuple[SetFacts, ...], ...]:
     """Sets of one problem together, in the order given; official and own benchmarks never share a group."""
     groups: list[list[SetFacts]] = []
+    firsts: list[dict[object, SetFacts]] = []  # of each group the first set of each problem: many sets have one
     for facts in sets:
-        for group in groups:
-            if all(_may_share(facts, other) for other in group):
+        problem = (facts.status, None if facts.first_run is None else problem_of(facts.first_run))
+        for group, others in zip(groups, firsts, strict=True):
+            if all(_may_share(facts, other) for other in others.values()):
                 group.append(facts)
+                others.setdefault(problem, facts)
                 break
         else:
             groups.append([facts])
+            firsts.append({problem: facts})
     return tuple(tuple(group) for group in groups)
 
 
@@ -118,14 +123,15 @@ def _group_view(
     status_lines = (standing_line([facts.standing for facts in group]), *_why_apart(groups, index))
     wanted = (facts for facts in group if baseline is not None and facts.index == baseline.index)
     base = next(wanted, groups[index][0])
-    comparisons = compare_group(group, base)
+    sides = group_sides(group)
+    comparisons = compare_group(group, base, sides)
     return GroupView(
         id=id_,
         heading=group_heading(groups, index),
         status_line=" ".join(status_lines),
         has_several=len(group) > 1,
-        sections=group_sections(group, base, comparisons, id_, order),
-        finding=answer(group, comparisons),
+        sections=group_sections(group, base, comparisons, sides, id_, order),
+        finding=answer(group, comparisons, sides),
     )
 
 

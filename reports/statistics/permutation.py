@@ -33,8 +33,8 @@ def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
     together = np.concatenate([base, new])
     together = together - together.mean()
     observed = float(together[len(base) :].sum())
-    if comb(len(together), len(new)) <= MAX_EXACT:
-        return _share_as_far(_chosen(len(together), len(new)) @ together, observed)
+    if (number := comb(len(together), len(new))) <= MAX_EXACT:
+        return _num_as_far(together, len(new), observed) / number
     generator = np.random.default_rng(_SEED)
     order = generator.permuted(np.tile(together, (NUM_RANDOM, 1)), axis=1)
     return _share_as_far(order[:, : len(new)].sum(axis=1), observed, num_extra=1)
@@ -46,15 +46,31 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
     return (as_far + num_extra) / (len(sums) + num_extra)
 
 
-@lru_cache(maxsize=4)
-def _chosen(number: int, chosen: int) -> Floats:
-    """One row per choice of `chosen` out of `number`, 1 where chosen."""
-    rows = np.fromiter(
-        (index for combination in combinations(range(number), chosen) for index in combination), dtype=np.intp
-    )
-    table = np.zeros((len(rows) // chosen, number))
-    np.put_along_axis(table, rows.reshape(-1, chosen), 1.0, axis=1)
-    return table
+def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
+    """How many of the sums of `chosen` of the values, which add up to 0, are as far from 0 as the observed one.
+
+    Each half of the values has few sums, sorted here; a sum of the whole is one of each half, so that none is made.
+    """
+    ordered = np.sort(values)
+    scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
+    least = abs(observed) - _ROUNDING * scale
+    if least <= 0:
+        return comb(len(values), chosen)
+    left, right = np.split(values, [len(values) // 2])
+    number = 0
+    for of_left in range(max(0, chosen - len(right)), min(chosen, len(left)) + 1):
+        sums = left[_choices(len(left), of_left)].sum(axis=1)
+        others = np.sort(right[_choices(len(right), chosen - of_left)].sum(axis=1))
+        number += len(sums) * len(others) - int(np.searchsorted(others, least - sums, side="left").sum())
+        number += int(np.searchsorted(others, -least - sums, side="right").sum())
+    return number
+
+
+@lru_cache(maxsize=64)
+def _choices(number: int, chosen: int) -> NDArray[np.intp]:
+    """One row per choice of `chosen` out of `number`, with their places."""
+    places = np.fromiter((place for row in combinations(range(number), chosen) for place in row), dtype=np.intp)
+    return places.reshape(comb(number, chosen), chosen)
 
 
 @lru_cache(maxsize=4)

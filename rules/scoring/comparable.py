@@ -1,6 +1,14 @@
 """Which results may be compared (training_rules.adoc, compatibility table)."""
 
+from operator import attrgetter
+
 from rules.scoring.results import MOST_LEFT_OUT, RunResult
+
+problem_of = attrgetter(
+    "benchmark", "benchmark_version", "quality_target", "definition_sha256", "dataset_sha256", "train_samples",
+    "eval_samples", "global_batch_size", "division",
+)  # fmt: skip
+"""All that `why_not_comparable` looks at: between two runs alike in it and any third, it says the same."""
 
 
 def why_not_comparable(a: RunResult, b: RunResult) -> str | None:

@@ -70,3 +70,15 @@ def test_fisher_agrees_with_scipy(num_base: int, num_new: int, data: st.DataObje
     yes, other = data.draw(st.integers(0, num_base)), data.draw(st.integers(0, num_new))
     expected = fisher_exact([[yes, num_base - yes], [other, num_new - other]]).pvalue
     assert fisher_p(yes, num_base, other, num_new) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(("num_base", "num_new"), [(10, 10), (2, 17), (17, 2), (1, 40), (9, 4)])
+def test_sums_of_halves_count_what_all_rearrangements_count(num_base: int, num_new: int) -> None:
+    """Also with ties, as times on a grid have: every sum is made here, and its distance from the mean looked at."""
+    generator = np.random.default_rng(num_base)
+    for together in (generator.normal(0, 1, num_base + num_new), generator.integers(0, 3, num_base + num_new) / 7):
+        centred = together - together.mean()
+        sums = np.array([centred[list(places)].sum() for places in combinations(range(len(centred)), num_new)])
+        observed = abs(centred[num_base:].sum())
+        expected = np.count_nonzero(np.abs(sums) >= observed - 1e-12 * np.abs(sums).max()) / len(sums)
+        assert permutation_p(together[:num_base], together[num_base:], is_paired=False) == expected

@@ -8,7 +8,7 @@ from log_builder import make_records, to_log
 from rules.benchmarks.loader import load_benchmark
 from rules.benchmarks.rounds import infer_round
 from rules.errors import DefinitionError
-from rules.scoring.comparable import why_not_comparable
+from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.scoring.results import read_run_result
 
 TINY, DCNV2, DLRM = (load_benchmark(name) for name in ("dlrm_tiny", "dlrm_dcnv2", "dlrm"))
@@ -59,6 +59,23 @@ def test_another_problem_is_not_compared(field: str, value: object) -> None:
 @pytest.mark.parametrize("field", ["definition_sha256", "dataset_sha256", "benchmark_version"])
 def test_what_published_logs_do_not_say_does_not_separate(field: str) -> None:
     assert why_not_comparable(A, replace(A, **{field: None})) is None
+
+
+def test_runs_of_one_problem_are_alike_to_all_others() -> None:
+    """So a page asks once for all of them: nothing else of a run is looked at."""
+
+    class Watched:
+        def __init__(self) -> None:
+            self.asked: set[str] = set()
+
+        def __getattr__(self, name: str) -> object:
+            self.asked.add(name)
+            return getattr(A, name)
+
+    compared, named = Watched(), Watched()
+    assert why_not_comparable(compared, A) is None  # type: ignore[arg-type]
+    problem_of(named)
+    assert compared.asked == named.asked != set()
 
 
 def test_logs_without_a_benchmark_are_not_compared() -> None:

@@ -4,13 +4,13 @@ import math
 from collections.abc import Sequence
 
 from reports.comparison.band import Band, band_source
+from reports.comparison.comparison import GroupSides
 from reports.comparison.factor import factor_of
 from reports.comparison.noise import ASSUMED, MIN_EFFECT, find_bands, runs_noise
 from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, spread_reach
-from reports.facts.sides import side_of
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
 
@@ -20,9 +20,9 @@ _UNSEEN = 0.005
 """A share that is printed as 0 %."""
 
 
-def spread_blocks(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
+def spread_blocks(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> tuple[Block, ...]:
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
-    bands = find_bands([side_of(facts) for facts in group])
+    bands = find_bands([sides.by_index[facts.index] for facts in group], sides.repeats)
     found = [(facts, runs_noise(facts.result.runs, band)) for facts, band in zip(group, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
-from reports.comparison.comparison import compare_all
+from reports.comparison.comparison import GroupSides, compare_all
 from reports.comparison.export import circumstances, method_line, olympic_words, p_text, permutation_note
 from reports.comparison.factor import overhead_share
 from reports.comparison.records import Comparison, FactorComparison
@@ -40,10 +40,12 @@ _NAMES = {
 _KINDS = {"slower": "bad", "faster": "valid"}
 
 
-def compare_group(group: Sequence[SetFacts], baseline: SetFacts) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order."""
+def compare_group(
+    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None
+) -> tuple[Comparison, ...]:
+    """All others of the group against `baseline`, in their order; `sides` as in `compare_all`."""
     others = [facts for facts in group if facts is not baseline]
-    return compare_all(baseline, others) if others else ()
+    return compare_all(baseline, others, sides) if others else ()
 
 
 def comparison_sections(

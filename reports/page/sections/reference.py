@@ -46,10 +46,11 @@ def _chart(
     group: Sequence[SetFacts],
     id_: str,
 ) -> Chart:
+    places = {facts.index: place for place, facts in enumerate(group)}
     results = [
         Result(
             name=facts.label,
-            hue=hue_number(list(group).index(facts), group),
+            hue=hue_number(places[facts.index], group),
             batch_size=facts.result.runs[0].global_batch_size or 1,
             mean_epochs=found.mean_epochs,
             is_passed=found.status == "passed",
