@@ -1,10 +1,12 @@
-"""The whole job, from run_start to the target: ours beside the reference fed and judged by the stock practice.
+"""The whole job, from run_start to the target: ours beside the reference, fed and judged by itself and as is usual.
 
-python tests/performance/job.py [BENCHMARK] [--threads N] [--pairs N]
+python tests/performance/job.py [BENCHMARK] [--threads N] [--pairs N] [--workers N]
 
-Ours reads slices ahead and sorts for its AUC. The stock practice is the reference implementation with a
-torch.utils.data.DataLoader over single samples and scikit-learn's roc_auc_score. Both train from the same seeds in
-turns, in this process, and evaluate where the benchmark says; a pair counts if both reach the target.
+Ours reads slices ahead and sorts for its AUC. `stock` is the reference implementation with a
+torch.utils.data.DataLoader over single samples and scikit-learn's roc_auc_score; `workers` the same with as many
+processes that load. All train from the same seeds in turns and evaluate where the benchmark says. One that rounds
+otherwise may reach the target an evaluation earlier or later, which is luck: ratios are of the seconds per sample
+trained, evaluations included, seed by seed, and their median is printed with the least and the greatest.
 """
 
 import argparse
@@ -13,6 +15,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
@@ -49,10 +52,24 @@ class Samples(Dataset[Sample]):
 class StockWorkload(ReferenceWorkload):
     """The reference with a per-sample DataLoader and scikit-learn's AUC."""
 
+    num_loaders = 0
+    _ahead: Iterator[Batch] = iter(())
+    _next_start = -1
+
     def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+        """One loader for a whole epoch and one per evaluation, so that no block waits for processes to start."""
+        if name != "train":
+            yield from self._load(split, starts, batch_size)
+        elif starts:
+            if starts[0] != self._next_start:
+                self._ahead = self._load(split, range(starts[0], split.num_samples, batch_size), batch_size)
+            self._next_start = starts[-1] + batch_size
+            yield from islice(self._ahead, len(starts))
+
+    def _load(self, split: ClickDataset, starts: range, batch_size: int) -> Iterator[Batch]:
         if starts:
             samples = Samples(split, starts[0], min(starts[-1] + batch_size, split.num_samples))
-            for dense, indices, labels in DataLoader(samples, batch_size=batch_size):
+            for dense, indices, labels in DataLoader(samples, batch_size=batch_size, num_workers=self.num_loaders):
                 yield Batch(dense, indices, labels)
 
     def evaluate(self) -> float:
@@ -71,6 +88,10 @@ class Outcome:
     duration_s: float
     samples_count: int
     reached: bool
+
+    @property
+    def per_sample_s(self) -> float:
+        return self.duration_s / self.samples_count
 
 
 def train_to_target(kind: type[ReferenceWorkload], entry: Entry, data_dir: Path, seed: int, threads: int) -> Outcome:
@@ -91,6 +112,7 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--pairs", type=int, default=5)
     parser.add_argument("--data", type=Path, help="where datasets lie; by default one is generated and dropped")
+    parser.add_argument("--workers", type=int, default=2, help="processes that load for `workers`; 0 leaves it out")
     options = parser.parse_args()
     run_as_a_worker()
     entry = load_entry(options.benchmark)
@@ -99,19 +121,29 @@ def main() -> None:
         kinds: dict[str, type[ReferenceWorkload]] = {
             "ours": OptimizedWorkload, "reference": ReferenceWorkload, "stock": StockWorkload,
         }  # fmt: skip
+        if options.workers > 0:
+            kinds["workers"] = type("Workers", (StockWorkload,), {"num_loaders": options.workers})
         outcomes: dict[str, list[Outcome]] = {name: [] for name in kinds}
         for seed in range(options.pairs):
             for name, kind in kinds.items():
                 outcomes[name].append(train_to_target(kind, entry, data_dir, seed, options.threads))
     print(f"{options.benchmark} to its target, {options.threads} threads; measured, medians of {options.pairs} seeds")
-    medians = {name: statistics.median(outcome.duration_s for outcome in some) for name, some in outcomes.items()}
     for name, some in outcomes.items():
         samples = " ".join(
             f"{outcome.samples_count}{'' if outcome.reached else ' (not reached)'}" for outcome in some
         )
-        print(f"  {name:10s} {medians[name]:7.2f} s   samples to converge: {samples}")
-    print(f"  ours is {medians['stock'] / medians['ours']:.2f} times as fast as the stock practice")
-    print(f"  ours is {medians['reference'] / medians['ours']:.2f} times as fast as the reference")
+        median_s = statistics.median(outcome.duration_s for outcome in some)
+        each_s = statistics.median(outcome.per_sample_s for outcome in some)
+        print(f"  {name:10s} {median_s:7.2f} s, {each_s * 1e6:6.2f} µs per sample   samples to converge: {samples}")
+    for name in list(kinds)[1:]:
+        ratios = [
+            other.per_sample_s / ours.per_sample_s
+            for ours, other in zip(outcomes["ours"], outcomes[name], strict=True)
+        ]
+        print(
+            f"  per sample, ours is {statistics.median(ratios):.2f} times as fast as {name} "
+            f"({min(ratios):.2f} to {max(ratios):.2f})"
+        )
 
 
 if __name__ == "__main__":

@@ -72,6 +72,16 @@ class Limit:
             total_s += count * timed_s(call)
         return total_s
 
+    def by_library(self) -> dict[str, tuple[int, float]]:
+        """Return for each library how many of the step's products it is best at, and their share of the limit."""
+        times: dict[str, list[float]] = {}
+        for product, count in self._counts.items():
+            name, call = self.best[product]
+            took_s = statistics.median(timed_s(call) for _ in range(3))
+            times.setdefault(name.partition(" ")[0], []).extend([took_s] * count)
+        total_s = sum(map(sum, times.values()))
+        return {library: (len(some), sum(some) / total_s) for library, some in times.items()}
+
     def describe(self) -> list[str]:
         return [
             f"  {count} x [{p.m}, {p.k}] @ [{p.k}, {p.n}]" + (f" x {p.batch}" if p.batch > 1 else "")

@@ -1,8 +1,9 @@
 """The training steps that ours is held against: stock PyTorch, and torchrec with FBGEMM, on the same batches.
 
 Settings are those that were fastest: dense Adagrad fused; torchrec's FusedEmbeddingBagCollection (the table update is
-part of its backward pass) rather than DistributedModelParallel; its KeyedJaggedTensors are made before the clock
-starts, where ours pays for shifting ids within the step.
+part of its backward pass) rather than DistributedModelParallel; `tbe` is that collection's kernel itself below a
+dense part that torch.compile makes of the reference's modules. Their inputs (KeyedJaggedTensors, ids by feature with
+offsets) are made before the clock starts, where ours pays for shifting ids within the step.
 """
 
 from collections.abc import Callable
@@ -14,7 +15,8 @@ from torch import nn
 
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.fused_step import FusedDLRM
-from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.model import DLRM, INITS, build_interaction
+from reference_models.layers.mlp import build_mlp
 from reference_models.training.optimizers import SparseAdagrad, build_optimizers
 
 Step = Callable[[int], torch.Tensor]
@@ -116,6 +118,67 @@ def torchrec(job: Job, batches: list[Batch]) -> Step:
     return step
 
 
+class _DensePart(nn.Module):
+    """The reference's model without tables: logits [B] of dense [B, num_dense] and pooled rows [B, tables * d]."""
+
+    def __init__(self, job: Job) -> None:
+        super().__init__()
+        init, num_tables = INITS[job.model.init], job.data.num_sparse
+        self.bottom_mlp = build_mlp(job.data.num_dense, job.model.bottom_mlp, init, ends_in_logit=False)
+        self.interaction = build_interaction(job.model, num_features=1 + num_tables)
+        self.top_mlp = build_mlp(self.interaction.out_features, job.model.top_mlp, init, ends_in_logit=True)
+
+    def forward(self, dense: torch.Tensor, pooled: torch.Tensor) -> torch.Tensor:
+        bottom = self.bottom_mlp(dense)
+        vectors = torch.cat([bottom, pooled], dim=1).view(len(bottom), -1, bottom.shape[1])
+        logits: torch.Tensor = self.top_mlp(self.interaction(vectors))
+        return logits.squeeze(1)
+
+
+def tbe(job: Job, batches: list[Batch]) -> Step:
+    """FBGEMM's table-batched embeddings, updated in their backward pass, and a compiled dense part."""
+    from fbgemm_gpu.split_embedding_configs import EmbOptimType
+    from fbgemm_gpu.split_table_batched_embeddings_ops_common import EmbeddingLocation, PoolingMode
+    from fbgemm_gpu.split_table_batched_embeddings_ops_training import (
+        ComputeDevice,
+        SplitTableBatchedEmbeddingBagsCodegen,
+    )
+
+    torch.manual_seed(0)
+    lr, eps = job.train.opt_base_learning_rate, job.train.optimizer.get("opt_adagrad_epsilon", 0.0)
+    kinds = {
+        "rowwise_adagrad": EmbOptimType.EXACT_ROWWISE_ADAGRAD,
+        "adagrad": EmbOptimType.EXACT_ADAGRAD,
+        "sgd": EmbOptimType.EXACT_SGD,
+    }
+    tables = SplitTableBatchedEmbeddingBagsCodegen(
+        [(rows, job.model.embedding_dim, EmbeddingLocation.HOST, ComputeDevice.CPU) for rows in job.num_embeddings],
+        optimizer=kinds[job.train.opt_name], learning_rate=lr, eps=eps, pooling_mode=PoolingMode.SUM,
+    )  # fmt: skip
+    for weight in tables.split_embedding_weights():
+        nn.init.uniform_(weight, -(len(weight) ** -0.5), len(weight) ** -0.5)
+    part = _DensePart(job)
+    compiled = torch.compile(part)
+    parameters = list(part.parameters())
+    optimizer = (
+        torch.optim.SGD(parameters, lr=lr, fused=True)
+        if job.train.opt_name == "sgd"
+        else _dense_adagrad(parameters, lr, eps)
+    )
+    inputs = []
+    for batch in batches:
+        columns = torch.split(batch.indices, list(job.data.multi_hot), dim=1)
+        lengths = torch.tensor(job.data.multi_hot).repeat_interleave(len(batch.labels))
+        offsets = torch.cat([torch.zeros(1, dtype=torch.int64), lengths.cumsum(0)])
+        inputs.append((torch.cat([column.flatten() for column in columns]), offsets))
+
+    def step(i: int) -> torch.Tensor:
+        logits = compiled(batches[i].dense, tables(*inputs[i]))
+        return _finish(nn.functional.binary_cross_entropy_with_logits(logits, batches[i].labels), [optimizer])
+
+    return step
+
+
 def _finish(loss: torch.Tensor, optimizers: list[torch.optim.Optimizer]) -> torch.Tensor:
     for optimizer in optimizers:
         optimizer.zero_grad()
@@ -135,4 +198,6 @@ def _sizes(job: Job) -> dict[str, Any]:
     }  # fmt: skip
 
 
-PEERS: dict[str, Callable[[Job, list[Batch]], Step]] = {"ours": ours, "eager": eager, "torchrec": torchrec}
+PEERS: dict[str, Callable[[Job, list[Batch]], Step]] = {
+    "ours": ours, "eager": eager, "torchrec": torchrec, "tbe": tbe,
+}  # fmt: skip

@@ -1,15 +1,16 @@
-"""One training step, ours beside stock PyTorch and torchrec, and beside the limit of its matrix products.
+"""One training step, ours beside stock PyTorch, torchrec and FBGEMM, and beside the limit of its matrix products.
 
 python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
 
-All take turns in one process on the same batches; medians over rounds, and ratios of them. torchrec takes part where
-it is installed. Each trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time
-with one thread counts processor time: waiting for the processor is left out.
+All take turns in one process on the same batches; medians over rounds, and ratios of them. The limit is the time of
+the step's products alone, each by the library and in the layout that is fastest here; which libraries those are is
+printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part where they are
+installed; a peer that cannot be imported or compiled is named. Each trains once more in a process of its own for its
+peak memory. On a busy machine, --cpu-time with one thread counts processor time: waiting for it is left out.
 """
 
 import argparse
 import importlib
-import importlib.util
 import statistics
 import subprocess
 import sys
@@ -18,10 +19,12 @@ from pathlib import Path
 import torch
 from jobs import make_batches, make_job, run_as_a_worker, step_products
 from matmul_limit import Limit, best_shape_flops, count_processor_time, timed_s
-from peers import PEERS
+from peers import PEERS, Step
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
 STEPS_PER_ROUND = {"A": 5, "B": 2}
+IMPORTED = {"torchrec": ("torchrec",), "tbe": ("fbgemm_gpu", "torch._dynamo", "torch._inductor")}
+"""What a peer's memory is measured beyond."""
 
 
 def parse() -> argparse.Namespace:
@@ -43,8 +46,8 @@ def print_memory(options: argparse.Namespace) -> None:
     """Peak resident memory of a few steps, less what the process held before the model was built, in MiB (Linux)."""
     job = make_job(options.job, options.optimizer)
     batches = make_batches(job, MEMORY_STEPS)
-    if options.memory_of == "torchrec":
-        importlib.import_module("torchrec")
+    for module in IMPORTED.get(options.memory_of, ()):
+        importlib.import_module(module)
     Path("/proc/self/clear_refs").write_text("5")  # forget the peak of making batches
     before = status_kib("VmRSS")
     step = PEERS[options.memory_of](job, batches)
@@ -70,9 +73,19 @@ def main() -> None:
     job = make_job(options.job, options.optimizer)
     batch_size, num_steps = job.train.global_batch_size, STEPS_PER_ROUND[options.job]
     batches = make_batches(job, num_steps)
-    names = [name for name in PEERS if name != "torchrec" or importlib.util.find_spec("torchrec")]
-    steps = {name: PEERS[name](job, batches) for name in names}
-    losses = {name: [float(step(i % num_steps)) for i in range(WARM_UP_STEPS)] for name, step in steps.items()}
+    steps: dict[str, Step] = {}
+    losses: dict[str, list[float]] = {}
+    for name, make in PEERS.items():
+        try:
+            step = make(job, batches)
+            losses[name] = [float(step(i % num_steps)) for i in range(WARM_UP_STEPS)]
+        except (ImportError, OSError, RuntimeError) as error:
+            if name == "ours":
+                raise
+            print(f"{name} is left out: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
+        else:
+            steps[name] = step
+    names = list(steps)
     limit = Limit(step_products(job))
     times: dict[str, list[float]] = {name: [] for name in [*names, "limit", "best shape"]}
     for _ in range(options.rounds):
@@ -94,6 +107,9 @@ def main() -> None:
             f"  {name:10s} {took_s * 1e3:8.2f} ms (best {min(values) * 1e3:.2f}) {batch_size / took_s:9,.0f} "
             f"samples/s {limit.flop / took_s / 1e9:4.0f} GFLOP/s of products {limit_s / took_s:6.1%} of the limit"
         )
+    libraries = sorted(limit.by_library().items(), key=lambda entry: -entry[1][1])
+    parts = ", ".join(f"{share:.0%} in {library} ({number} products)" for library, (number, share) in libraries)
+    print(f"  the limit's time: {parts}")
     for name in names[1:]:
         print(f"  ours is {statistics.median(times[name]) / ours_s:.2f} times as fast as {name}")
     per_round = [limit_s / ours_s for limit_s, ours_s in zip(times["limit"], times["ours"], strict=True)]
