@@ -43,6 +43,7 @@ def run(
     throughput: int | None = None,
     quality: int | None = None,
     keep_weights: bool = False,
+    matmul: str | Path | None = None,
     name: str | None = None,
     division: str | None = None,
     timeout_s: float | None = None,
@@ -55,13 +56,14 @@ def run(
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
     2}; `throughput` measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples,
     both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to
-    that fraction, such as 0.03; `keep_weights` keeps what each run ends with. The page is `report.html` in the
-    folder. `resume` completes an interrupted set.
+    that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of --matmul. The
+    page is `report.html` in the folder. `resume` completes an interrupted set.
 
     With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The
     folder that is returned then holds the two sets `base` and `new`, to be compared.
     """
+    from harness.config.matmul import give_matmul
     from harness.run_sets.choice import choose
     from harness.run_sets.growth import make_until
     from harness.run_sets.names import link_latest
@@ -70,8 +72,9 @@ def run(
     from harness.run_sets.runner import start_set
 
     asked = _Asked(
-        runs, until, max_runs, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
-    )
+        runs, until, max_runs, seed, settings or {}, throughput, quality, matmul, name, division, timeout_s, data,
+        output,
+    )  # fmt: skip
     kind, options = asked.kind()
     if keep_weights and (beside is not None or not kind.is_scored):
         raise HarnessError("keep_weights is for runs to the target of one set; leave it out.")
@@ -88,7 +91,8 @@ def run(
     growth = None if until is None else make_until(config.benchmark, until, num_runs, max_runs)
     refuse_impossible(config.workload)
     refuse_output(Path(output))
-    prepared = choose(config, prepare(config, _path(data), quiet=quiet), known={}, quiet=quiet)
+    given = give_matmul(_path(matmul), [config.workload])
+    prepared = choose(config, prepare(config, _path(data), quiet=quiet), known={}, given=given, quiet=quiet)
     fitted = kind.fit(options, [prepared.size])
     more = {"keep_weights": keep_weights or None}
     request = asked.request("run", benchmark, more, kind, fitted, num_runs, quiet=quiet)
@@ -108,6 +112,7 @@ def sweep(
     settings: Mapping[str, Any] | None = None,
     throughput: int | None = None,
     quality: int | None = None,
+    matmul: str | Path | None = None,
     name: str | None = None,
     division: str | None = None,
     timeout_s: float | None = None,
@@ -127,13 +132,13 @@ def sweep(
 
     seed = draw_base_seed() if seed is None else seed
     asked = _Asked(
-        runs, None, None, seed, settings or {}, throughput, quality, name, division, timeout_s, data, output
+        runs, None, None, seed, settings or {}, throughput, quality, matmul, name, division, timeout_s, data, output
     )
     kind, options = asked.kind()
     refuse_output(Path(output))
     texts = [f"{key}={','.join(map(_text, values))}" for key, values in axes.items()]
     base, read, configurations = prepare_sweep(
-        kind, str(benchmark), _overrides(settings), texts, name, _path(data), quiet=quiet
+        kind, str(benchmark), _overrides(settings), texts, name, _path(data), matmul=_path(matmul), quiet=quiet
     )
     fitted = kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None])
     request = asked.request(
@@ -240,6 +245,7 @@ class _Asked:
     settings: Mapping[str, Any]
     throughput: int | None
     quality: int | None
+    matmul: str | Path | None
     name: str | None
     division: str | None
     timeout: float | None
@@ -277,6 +283,7 @@ class _Asked:
             python=_path(python),
             benchmark=None if benchmark is None else str(benchmark),
             overrides=_overrides(self.settings),
+            matmul=_path(self.matmul),
             name=self.name,
             kind=kind.name if options else None,
             asked=options or None,

@@ -8,7 +8,7 @@ import click
 from click.core import ParameterSource
 
 from harness.cli.compare import fraction
-from harness.cli.shared.measurements import Measured, asked_kind, measurements
+from harness.cli.shared.measurements import Measured, asked_kind, externally_launched_ranks, measurements
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
@@ -25,7 +25,6 @@ from harness.cli.shared.output import form_option, show, show_json
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
-    from harness.measure.kinds import MeasurementKind
     from harness.run_sets.pair import PairRequest
     from rules.records.measure import Measurement
 
@@ -97,6 +96,7 @@ def run(
     after the other differ by whatever the system did meanwhile; a pair does not. 'compare PAIR/base PAIR/new
     --fail-on regression' makes its verdict an exit code.
     """
+    from harness.config.matmul import give_matmul
     from harness.run_sets.choice import choose
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import make_until
@@ -121,7 +121,7 @@ def run(
     if beside is not None:
         if width is not None or max_runs is not None or run_index is not None:
             raise click.UsageError("--beside makes -n pairs itself; leave --until, --max-runs and --run-index out.")
-        externally_launched_ranks(None, kind)
+        externally_launched_ranks(None, kind, given)
         if strict_env:
             refuse_disturbed_environment(given["data_root"], output)
         is_given = click.get_current_context().get_parameter_source("benchmark") is not ParameterSource.DEFAULT
@@ -130,6 +130,7 @@ def run(
             python=python,
             benchmark=benchmark if is_given else None,
             overrides=collect_overrides(given),
+            matmul=given["matmul"],
             name=given["name"],
             kind=kind.name if options else None,
             asked=options or None,
@@ -145,7 +146,7 @@ def run(
         start_pair_and_show(pair, form=form)
     if python is not None:
         raise click.UsageError("--python is the interpreter of the set that --beside names; give that too.")
-    launched_ranks = externally_launched_ranks(run_index, kind)
+    launched_ranks = externally_launched_ranks(run_index, kind, given)
     if launched_ranks is not None and given["ranks"] not in (None, launched_ranks):
         raise click.UsageError(
             f"--ranks is {given['ranks']}, but {launched_ranks} ranks were started. Leave --ranks out."
@@ -158,12 +159,13 @@ def run(
     runs = num_runs_of(kind, config, num_runs)
     until = None if width is None else make_until(config.benchmark, width, runs, max_runs)
     refuse_impossible(config.workload)
+    matmul = give_matmul(given["matmul"], [config.workload])
     refuse_output(output)
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     prepared = prepare(config, given["data_root"], quiet=quiet)
     if run_index is None:
-        prepared = choose(config, prepared, known={}, quiet=quiet)
+        prepared = choose(config, prepared, known={}, given=matmul, quiet=quiet)
     request = RunRequest(
         num_runs=runs,
         until=until,
@@ -206,29 +208,6 @@ def run(
             err=True,
         )
     complete_and_finish(run_set.folder, form=form, quiet=quiet)
-
-
-def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind") -> int | None:
-    """Count the ranks of the world that this process was launched in; None where it starts its own."""
-    import os
-
-    from harness.launch.launcher_env import launcher_of_many, world_size
-
-    if run_index is None:
-        if launcher := launcher_of_many(os.environ):
-            raise click.UsageError(
-                f"{launcher} started this process as one of several, and each would run the whole benchmark: give "
-                "--run-index, or start one process: 'dlrmbench run --ranks N' starts its own ranks."
-            )
-        return None
-    if not kind.is_scored:
-        raise click.UsageError(f"--run-index is for runs to the target, not for --{kind.name}.")
-    size = world_size(os.environ)
-    if size is None:
-        raise click.UsageError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
-    # Its words, with their stack traces, are about what our own messages name. Read when torch is first imported.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    return size
 
 
 @click.command()

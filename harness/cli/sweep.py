@@ -107,6 +107,7 @@ def sweep(
         given["name"],
         given["data_root"],
         with_profile=with_profile,
+        matmul=given["matmul"],
         quiet=quiet,
     )
     num_runs = num_runs_of(kind, base, num_runs)

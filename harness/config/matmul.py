@@ -1,6 +1,7 @@
 """A choice of matrix products that a user gives (`--matmul FILE`), or that a set has on record."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,26 @@ from reference_models.registry import label_of
 from rules.logs.text import show
 from rules.records.codec import Damage, DamageError, convert, read_object
 from rules.records.run_set import MatmulRecord, RunSetRecord
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class GivenMatmul:
+    """The choice that a user gave, and where it came from."""
+
+    record: MatmulRecord
+    source: str
+
+
+def give_matmul(path: Path | None, workloads: Sequence[WorkloadConfig]) -> GivenMatmul | None:
+    """Read what `--matmul` names, for these configurations; None where nothing is given.
+
+    Raises HarnessError: exit 8 for what the file holds, exit 2 where it is of no use to a configuration.
+    """
+    if path is None:
+        return None
+    record = read_matmul(path)
+    refuse_other_matmul(record, path, workloads)
+    return GivenMatmul(record=record, source=f"file {path}")
 
 
 def read_matmul(path: Path) -> MatmulRecord:

@@ -19,10 +19,12 @@ from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.code import PACKAGES, code_sha256
+from harness.system.software import spin_variables
 from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable, show
-from rules.records.run_set import RunSetRecord
+from rules.records.codec import encode
+from rules.records.run_set import MATMUL_FILE, RunSetRecord
 
 PRODUCT = "dlrmbench"
 _SOURCE_SUFFIXES = (".py", ".typed", ".toml", ".json", ".j2", ".css", ".js", ".npz", ".md")
@@ -140,6 +142,8 @@ def system_files(record: RunSetRecord, benchmark: Benchmark, definition: Path, s
     given = {key: entry.value for key, entry in record.submission.items() if key != "division"}
     yield "submission.toml", tomli_w.dumps({"submission": given})
     yield "requirements.txt", _requirements(record)
+    if record.choice is not None and record.choice.matmul is not None:
+        yield MATMUL_FILE, encode(record.choice.matmul)
     yield "setup.sh", _setup(record)
     yield "init_datasets.sh", _init_datasets(benchmark)
     yield "run_and_time.sh", _run_and_time(record)
@@ -273,9 +277,15 @@ def _run_and_time(record: RunSetRecord) -> str:
         arguments += ["--device", str(device.value)]
     if record.timeout_s is not None:
         arguments += ["--timeout", str(record.timeout_s)]
+    spinning = ""
+    if record.choice is not None:
+        variables = spin_variables(record.choice.spin_count)
+        spinning = "".join(f'export {name}="${{{name}:-{value}}}"\n' for name, value in variables.items())
+        code += "" if record.choice.matmul is None else f' --matmul "$here/{MATMUL_FILE}"'
     return (
         _HEAD.format(purpose="Runs the benchmark as it was run.")
         + _COMMAND
+        + spinning
         + f"# recorded: {printable(record.command)}\n"
         + 'exec dlrmbench run "$here/definition.toml" --config "$here/submission.toml" \\\n'
         + f"  {shlex.join(arguments)} {code} \\\n"

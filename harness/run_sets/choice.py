@@ -20,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from harness.config.matmul import GivenMatmul, can_choose
 from harness.config.run_config import RunConfig
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
@@ -61,7 +62,7 @@ class Question:
     thread_counts: tuple[int, ...]
     spin_counts: tuple[int | None, ...]
     chooses_matmul: bool
-    given: MatmulRecord | None
+    given: GivenMatmul | None
     torch_version: str | None
     surroundings: Mapping[str, str]
     num_cores: int
@@ -82,7 +83,7 @@ class Question:
             "precision": runtime.precision,
             "batch_sizes": [train.global_batch_size, train.eval_batch_size],
             "optimizer": train.opt_name,
-            "matmul": None if self.given is None else self.given.digest,
+            "matmul": None if self.given is None else self.given.record.digest,
             "model_name": workload.model_name,
             "model": self.config.tables["model"],
             "data": data,
@@ -114,7 +115,7 @@ Measure = Callable[[Question, MatmulRecord | None], ChoiceRecord | str]
 
 
 def ask(
-    config: RunConfig, data_dir: Path, given: MatmulRecord | None = None, installation: Installation | None = None
+    config: RunConfig, data_dir: Path, given: GivenMatmul | None = None, installation: Installation | None = None
 ) -> Question | None:
     """Say what is to be chosen for a configuration; None where there is one way only.
 
@@ -124,7 +125,10 @@ def ask(
     if runtime.device != "cpu" or runtime.ranks != 1:
         return None
     num_cores = read_resources().num_cores
-    given_threads = runtime.threads or (None if given is None else given.num_threads)
+    if not can_choose(config.workload):
+        given = None
+    of_given = given.record.num_threads if given is not None and given.record.num_threads <= num_cores else None
+    given_threads = runtime.threads or of_given
     counts = (given_threads,) if given_threads else _powers(num_cores)
     surroundings = {
         name: value
@@ -161,8 +165,7 @@ def choose(
     prepared: Prepared,
     *,
     known: MutableMapping[str, ChoiceRecord],
-    given: MatmulRecord | None = None,
-    matmul_source: str | None = None,
+    given: GivenMatmul | None = None,
     installation: Installation | None = None,
     quiet: bool = False,
     measure: Measure | None = None,
@@ -187,7 +190,7 @@ def choose(
             return _with(prepared, kept)
         what = " and matrix products" if question.chooses_matmul else ""
         line.show(f"timing threads{what}, once for this shape on this system: some seconds", now=True)
-        timed = (measure or _Timing(installation, matmul_source))(question, _earlier(question))
+        timed = (measure or _Timing(installation))(question, _earlier(question))
         if isinstance(timed, str):
             line.finish(
                 f"note: threads{what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
@@ -222,9 +225,11 @@ class _Timing:
     """Answers by a fresh process per length of spinning."""
 
     installation: Installation | None
-    matmul_source: str | None
 
     def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
+        if len(question.thread_counts) == len(question.spin_counts) == 1 and question.given is not None:
+            (num_threads,), (spin_count,) = question.thread_counts, question.spin_counts
+            return self._answer(question, num_threads, spin_count, (), question.given.record)
         first = self._trial(question, question.thread_counts, question.spin_counts[0], (), earlier)
         if isinstance(first, str):
             return first
@@ -238,20 +243,34 @@ class _Timing:
             trials += [] if isinstance(more, str) else [more]
         tried = tuple(way for trial in trials for way in trial.tried)
         best = plainest(tried)
-        matmul = question.given or next((trial.matmul for trial in trials if best in trial.tried), None)
+        matmul = (
+            question.given.record
+            if question.given is not None
+            else next((trial.matmul for trial in trials if best in trial.tried), None)
+        )
         if any(trial.matmul for trial in trials) and (matmul is None or matmul.num_threads != best.num_threads):
             # The longer spinning has made another count of threads the best.
             last = self._trial(question, (best.num_threads,), best.spin_count, (), earlier)
             if isinstance(last, str):
                 return last
             matmul = last.matmul
+        return self._answer(question, best.num_threads, best.spin_count, tried, matmul)
+
+    def _answer(
+        self,
+        question: Question,
+        num_threads: int,
+        spin_count: int | None,
+        tried: tuple[StepTimeRecord, ...],
+        matmul: MatmulRecord | None,
+    ) -> ChoiceRecord:
         return ChoiceRecord(
             key=question.key,
-            num_threads=best.num_threads,
-            spin_count=best.spin_count,
+            num_threads=num_threads,
+            spin_count=spin_count,
             tried=tried,
             matmul=matmul,
-            matmul_source=None if matmul is None else "measured" if question.given is None else self.matmul_source,
+            matmul_source=None if matmul is None else "measured" if question.given is None else question.given.source,
             chosen_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         )
 
@@ -273,7 +292,7 @@ class _Timing:
                 folder=folder,
                 thread_counts=thread_counts,
                 spin_count=spin_count,
-                matmul=None if question.given is None else msgspec.to_builtins(question.given),
+                matmul=None if question.given is None else msgspec.to_builtins(question.given.record),
                 earlier=tuple(msgspec.to_builtins(earlier)),
                 previous=None if previous is None else msgspec.to_builtins(previous),
             )

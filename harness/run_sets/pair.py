@@ -18,12 +18,13 @@ from pathlib import Path
 from msgspec.structs import replace as change
 
 from harness.config.catalog import parse_recorded
+from harness.config.matmul import GivenMatmul, check_matmul, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig, command_name
 from harness.config.seeds import draw_base_seed
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import read_record, write_record
 from harness.measure.kinds import MeasurementKind, find_kind
-from harness.run_sets.choice import choose
+from harness.run_sets.choice import ask, choose
 from harness.run_sets.folder import RunSet, hold_lock, open_run_set
 from harness.run_sets.installation import Installation, ask_installation
 from harness.run_sets.measurement import gather_processes
@@ -74,6 +75,8 @@ class PairRequest:
     python: Path | None = None
     benchmark: str | None = None
     overrides: Sequence[Override] = ()
+    matmul: Path | None = None
+    """Of the new configuration."""
     name: str | None = None
     kind: str | None = None
     asked: Mapping[str, int] | None = None
@@ -91,6 +94,7 @@ class PairRequest:
 class _Source:
     """The set that is measured again: its record, and its configuration as it was resolved."""
 
+    folder: Path
     record: RunSetRecord
     kind: MeasurementKind
     config: RunConfig
@@ -106,14 +110,13 @@ def start_pair(request: PairRequest) -> Path:
     new = _resolve_new(request, source)
     for config in (base, new) if request.python is None else (new,):  # the other one is asked itself
         refuse_impossible(config.workload)
+    given = give_matmul(request.matmul, [new.workload])
     refuse_output(request.output)
     installation = None
     if request.python is not None:
         installation = ask_installation(request.python, base.benchmark, base.tables, given_fields(record))
-    prepared = _choose(
-        source, base, new, (_prepare(request, source, base), _prepare(request, source, new)), installation,
-        quiet=request.quiet,
-    )  # fmt: skip
+    prepared = _prepare(request, source, base), _prepare(request, source, new)
+    prepared = _choose(source, base, new, prepared, installation, given, quiet=request.quiet)
     created = datetime.now(UTC)
     label = request.name or base.benchmark.name
     folder = unique_folder(request.output, f"beside-{label}-{created:%Y%m%dT%H%M%SZ}")
@@ -155,19 +158,32 @@ def _choose(
     new: RunConfig,
     prepared: tuple[Prepared, Prepared],
     installation: Installation | None,
+    given: GivenMatmul | None,
     *,
     quiet: bool,
 ) -> tuple[Prepared, Prepared]:
     """Choose how both compute their steps: as SET did where it still fits, alike where both are of one shape."""
-    recorded = source.record.choice
+    recorded, of_set = source.record.choice, None
+    if recorded is not None and recorded.matmul is not None and recorded.matmul_source not in (None, "measured"):
+        check_matmul(recorded.matmul, f"--beside {source.folder}: choice.matmul")
+        of_set = GivenMatmul(record=recorded.matmul, source=str(recorded.matmul_source))
+        asked = [ask(config, each.data_dir, of_set) for config, each in zip((base, new), prepared, strict=True)]
+        if given is None and len({question and question.key for question in asked}) == 1:
+            given = of_set
     known = {} if recorded is None else {recorded.key: recorded}
-    of_new = choose(new, prepared[1], known=known, quiet=quiet)
-    if installation is None or installation.about.chooses:
-        return choose(base, prepared[0], known=known, installation=installation, quiet=quiet), of_new
-    too_old = f"the dlrmbench of {installation.python} is too old for it"
+    of_new = choose(new, prepared[1], known=known, given=given, quiet=quiet)
+    is_able = installation is None or installation.about.chooses
     of_base = choose(
-        base, prepared[0], known=known, installation=installation, quiet=quiet, measure=lambda *question: too_old
+        base,
+        prepared[0],
+        known=known,
+        given=of_set if is_able else None,
+        installation=installation,
+        quiet=quiet,
+        measure=None if is_able else lambda *question: "its dlrmbench is too old for that",
     )
+    if is_able:
+        return of_base, of_new
     if of_base.choice is not None:
         of_base = replace(of_base, choice=change(of_base.choice, matmul=None, matmul_source=None))
     return of_base, of_new
@@ -292,7 +308,7 @@ def _open_source(request: PairRequest) -> _Source:
             f"--division is {request.division}, and {folder} is of the {record.division} division: results of two "
             "divisions are not compared. Leave --division out."
         )
-    return _Source(record=record, kind=kind, config=config)
+    return _Source(folder=folder, record=record, kind=kind, config=config)
 
 
 _NOT_GIVEN = ("definition", "default")

@@ -18,6 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace as change
 
 from harness.config.axes import Axis, Point, make_points, overrides_of, read_axis, refuse_other_problems
+from harness.config.matmul import GivenMatmul, give_matmul
 from harness.config.run_config import Override, RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import read_record, write_record
@@ -61,14 +62,23 @@ OnRun = Callable[[Progress], None]
 
 
 def prepare_configuration(
-    point: Point, config: RunConfig, data_root: Path | None, known: MutableMapping[str, ChoiceRecord], *, quiet: bool
+    point: Point,
+    config: RunConfig,
+    data_root: Path | None,
+    known: MutableMapping[str, ChoiceRecord] | None,
+    given: GivenMatmul | None,
+    *,
+    quiet: bool,
 ) -> Configuration:
-    """Make a configuration's data, and choose how its steps are computed, unless `known` has that of an earlier one.
+    """Make a configuration's data, and choose how its steps are computed, unless `known` has that of an earlier one;
+    nothing is chosen without `known`.
 
     What only one cannot do becomes its failure. Raises DatasetError.
     """
     try:
-        prepared = choose(config, prepare(config, data_root, quiet=quiet), known=known, quiet=quiet)
+        prepared = prepare(config, data_root, quiet=quiet)
+        if known is not None:
+            prepared = choose(config, prepared, known=known, given=given, quiet=quiet)
     except HarnessError as error:
         return Configuration(point=point, config=config, prepared=None, failure=_failure(error, None))
     return Configuration(point=point, config=config, prepared=prepared)
@@ -83,12 +93,18 @@ def prepare_sweep(
     data_root: Path | None,
     *,
     with_profile: bool = False,
+    matmul: Path | None = None,
     quiet: bool,
 ) -> tuple[RunConfig, list[Axis], list[Configuration]]:
-    """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration."""
+    """Resolve the matrix of `--axis` texts and make its data: what holds for all, the axes, every configuration.
+
+    `matmul` is a file that says how those compute their products that have a choice.
+    """
     base, axes, configs = resolve_sweep(kind, benchmark, overrides, axis_texts, name, with_profile=with_profile)
-    known: dict[str, ChoiceRecord] = {}
-    ready = [prepare_configuration(point, config, data_root, known, quiet=quiet) for point, config in configs]
+    given = give_matmul(matmul, [config.workload for _, config in configs])
+    # Ranks share the cores among them, in every number that is compared.
+    known: dict[str, ChoiceRecord] | None = None if any(axis.key == "runtime.ranks" for axis in axes) else {}
+    ready = [prepare_configuration(point, config, data_root, known, given, quiet=quiet) for point, config in configs]
     return base, axes, ready
 
 

@@ -16,15 +16,18 @@ SWEEP_FILE, PAIR_FILE = "sweep.json", "pair.json"
 
 
 def repetition_key(record: RunSetRecord | None) -> str | None:
-    """Return what only repetitions share: kind, configuration, dataset, threads, code and system.
+    """Return what only repetitions share: kind, configuration, dataset, threads, products, code and system.
 
     None where a set does not say its code or has no record: it is then not known to repeat another.
     """
     if record is None or record.code_sha256 is None:
         return None
+    choice = record.choice
+    chosen = None if choice is None else [choice.spin_count, choice.matmul and choice.matmul.digest]
     try:
         return canonical_sha256(
             {
+                "chosen": chosen,
                 "kind": [record.kind, record.options, record.num_threads, record.code_sha256, record.system.name],
                 "benchmark": [record.benchmark.definition_sha256, record.dataset.dataset_sha256, record.division],
                 "config": {key: entry.value for key, entry in record.config.items()},

@@ -75,7 +75,7 @@ def ranked_set(facts: SetFacts) -> RankedSet | None:
     hardware = [(key, system.get(key, "").replace("N/A", "")) for key in named]
     threads = record.num_threads if record else None
     on_cpu = config.get("runtime.device", "cpu") == "cpu"
-    own = ("runtime.ranks", "runtime.threads", *SCHEME_KEYS, "train.global_batch_size")
+    own = ("runtime.ranks", "runtime.threads", "runtime.matmul", *SCHEME_KEYS, "train.global_batch_size")
     return RankedSet(
         facts=facts,
         num_ranks=int(ranks),

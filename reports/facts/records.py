@@ -29,6 +29,7 @@ SURROUNDINGS = frozenset(
         "memory_limit_bytes", "architecture", "instruction_sets", "container", "virtualization",
     }
 )  # fmt: skip
+_THREADS = "runtime.threads"
 T = TypeVar("T", bound=Record)
 
 
@@ -85,8 +86,19 @@ def read_set_records(result_set: ResultSet) -> SetRecords:
 
 
 def config_texts(record: RunSetRecord | None) -> dict[str, tuple[str, str]]:
-    """The resolved configuration: key to (value, source)."""
-    return {key: (_shown(entry.value), entry.source) for key, entry in record.config.items()} if record else {}
+    """The resolved configuration, with what was left to the system as it was then: key to (value, source)."""
+    if record is None:
+        return {}
+    texts = {key: (_shown(entry.value), entry.source) for key, entry in record.config.items()}
+    if texts.get(_THREADS, ("", ""))[0] == "auto":
+        texts[_THREADS] = (
+            str(record.num_threads),
+            "the cores allowed" if record.choice is None else "chosen by timing",
+        )
+    if record.choice is not None and (matmul := record.choice.matmul) is not None:
+        source = record.choice.matmul_source
+        texts["runtime.matmul"] = (matmul.label, "chosen by timing" if source == "measured" else source or "")
+    return texts
 
 
 def environment_texts(record: RunSetRecord | None) -> dict[str, str]:

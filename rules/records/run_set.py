@@ -101,6 +101,10 @@ class ChosenProductRecord(Record, frozen=True, kw_only=True):
     seconds: dict[Word, Amount] = msgspec.field(default_factory=dict)
 
 
+MATMUL_FILE = "matmul.json"
+"""What a choice of matrix products is called where it is taken from a set: on its page and in its package."""
+
+
 class MatmulRecord(Record, frozen=True, kw_only=True):
     """The forms in which a step's matrix products are computed, and where and how they were timed."""
 

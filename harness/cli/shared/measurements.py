@@ -1,6 +1,8 @@
 """The options of `run` and `sweep` that ask for another kind of measurement than runs to the target: one per kind."""
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar
 
 import click
@@ -30,10 +32,18 @@ class Measured(TypedDict):
 
     throughput: int | None
     quality: int | None
+    matmul: Path | None
 
 
 def measurements(command: F) -> F:
-    """Add --throughput and --quality."""
+    """Add --throughput and --quality, and how their steps are computed."""
+    command = click.option(
+        "--matmul",
+        type=click.Path(path_type=Path),
+        metavar="FILE",
+        help="How 'optimized' computes its matrix products on a CPU: another set's run_set.json, or the matmul.json "
+        "of its page.  [default: timed once]",
+    )(command)
     for name, (_, unit, text) in reversed(_KINDS.items()):
         command = click.option(f"--{name}", type=click.IntRange(min=1), metavar=unit, help=text)(command)
     return command
@@ -52,3 +62,26 @@ def asked_kind(measured: Measured, timeout_s: float | None) -> "tuple[Measuremen
     if timeout_s is not None:
         raise click.UsageError(f"--timeout is for runs to the target; --{name} ends by itself.")
     return find_kind(name), {_KINDS[name][0]: asked[name]}
+
+
+def externally_launched_ranks(run_index: int | None, kind: "MeasurementKind", measured: Measured) -> int | None:
+    """Count the ranks of the world that this process was launched in; None where it starts its own."""
+    from harness.launch.launcher_env import launcher_of_many, world_size
+
+    if run_index is None:
+        if launcher := launcher_of_many(os.environ):
+            raise click.UsageError(
+                f"{launcher} started this process as one of several, and each would run the whole benchmark: give "
+                "--run-index, or start one process: 'dlrmbench run --ranks N' starts its own ranks."
+            )
+        return None
+    if not kind.is_scored:
+        raise click.UsageError(f"--run-index is for runs to the target, not for --{kind.name}.")
+    if measured["matmul"] is not None:
+        raise click.UsageError("--matmul is for runs that this command starts itself, in one process each.")
+    size = world_size(os.environ)
+    if size is None:
+        raise click.UsageError("--run-index is for a process that torchrun or srun started: no WORLD_SIZE is set.")
+    # Its words, with their stack traces, are about what our own messages name. Read when torch is first imported.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    return size

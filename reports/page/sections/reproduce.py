@@ -29,7 +29,8 @@ from reports.page.figures.cost import energy_records
 from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.logs.text import printable as escape_controls
-from rules.records.run_set import RunSetRecord
+from rules.records.codec import encode
+from rules.records.run_set import MATMUL_FILE, RunSetRecord
 
 MAX_OPEN = 3
 MAX_VALUES = 300
@@ -89,17 +90,37 @@ def _commands(record: RunSetRecord | None) -> Iterator[Block]:
         yield Command(text="\n".join(map(escape_controls, tomli_w.dumps(tables).rstrip().split("\n"))))
     if files:
         yield Prose(text="With that, the same runs again:")
-    lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
+    matmul = None if record.choice is None else record.choice.matmul
+    lines = [f"export {name}={shlex.quote(value)}" for name, value in (variables | _spinning(record)).items()]
     yield Command(text="\n".join([*lines, _with_seed(record)]))
+    if matmul is not None:
+        words = f"{MATMUL_FILE}, which says how {plural(len(matmul.products), 'matrix product')} are computed"
+        yield Fold(summary=words, blocks=(Command(text=encode(matmul).rstrip()),))
 
 
 def _with_seed(record: RunSetRecord) -> str:
-    """The recorded command; of an extended set it asked for fewer runs, but the last of two options counts."""
+    """The recorded command with what was chosen; of an extended set it asked for fewer runs, but the last of two
+    options counts."""
     words = record.command.replace("=", " ").split()
     seed = [] if "--seed" in words else ["--seed", str(record.base_seed)]
     asked = {words[at + 1] for at, word in enumerate(words[:-1]) if word in ("-n", "--runs")}
     runs = [] if record.until is not None or asked == {str(record.num_runs)} else ["--runs", str(record.num_runs)]
-    return " ".join([record.command, *runs, *seed])
+    choice, chosen = record.choice, list[str]()
+    if (
+        choice is not None
+        and (threads := record.config.get("runtime.threads")) is not None
+        and threads.value == "auto"
+    ):
+        chosen += ["--threads", str(choice.num_threads)]
+    if choice is not None and choice.matmul is not None:
+        chosen += ["--matmul", MATMUL_FILE]
+    return " ".join([record.command, *runs, *seed, *chosen])
+
+
+def _spinning(record: RunSetRecord) -> dict[str, str]:
+    """The variable by which the set's choice says how long threads spin."""
+    choice = record.choice
+    return {} if choice is None or choice.spin_count is None else {"GOMP_SPINCOUNT": str(choice.spin_count)}
 
 
 def _is_plain(value: object) -> bool:
