@@ -22,7 +22,10 @@ from typing import Any, TypeVar
 
 from reference_models.config.sections import RuntimeConfig, TrainConfig
 from reference_models.process.errors import OWN_CODE, ConfigError, did_you_mean, explain_second_file
+from reference_models.serving import servable
+from reference_models.serving.servable import Servable, Weights
 from reference_models.spec import Implementation, ModelSpec
+from reference_models.training.workload import WorkloadSpec
 
 T = TypeVar("T")
 MODELS: Mapping[str, str] = {
@@ -194,8 +197,33 @@ def _read_pinned(path: Path, sha256: str | None) -> tuple[bytes, str]:
     return source, digest
 
 
+def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = None) -> Servable:
+    """Build what answers queries, of `weights` or, without them, of the seed's. Raises ConfigError."""
+    serve = find_model(model).serve
+    if serve is None:
+        raise _cannot_serve(model)
+    return serve(spec, weights)
+
+
+def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for a model that cannot be served, or not so on that device. Imports no torch."""
+    if find_model(model).serve is None:
+        raise _cannot_serve(model)
+    servable.refuse_impossible_serving(runtime)
+
+
+def _cannot_serve(model: str) -> ConfigError:
+    return ConfigError(f"model {label_of(model)!r} cannot be served: its ModelSpec has no `serve`. Train it instead.")
+
+
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for what the implementation that is asked for cannot do with ranks."""
+    """Raise ConfigError for what the implementation that is asked for cannot do with ranks or precisions."""
+    for key, value in (("precision", runtime.precision), ("table_precision", runtime.table_precision)):
+        if value == "int8" or (key == "table_precision" and value != "fp32"):
+            raise ConfigError(
+                f"runtime.{key} {value!r} serves, and does not train: its steps are larger than what training adds. "
+                "Train in fp32, and serve what was learnt in it."
+            )
     implementation = find_implementation(model, runtime.implementation)
     if implementation.refuse_ranks is not None:
         implementation.refuse_ranks(train, runtime)

@@ -11,6 +11,7 @@ from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
 from reference_models.process.importing import import_with_torch
 from reference_models.process.world import World
+from reference_models.serving.servable import Servable, Weights
 from reference_models.training.workload import Workload, WorkloadSpec
 
 Loader = Callable[[WorkloadSpec, World], Workload]
@@ -90,5 +91,7 @@ class ModelSpec:
     """Simpler models that a calibrated target must be out of reach of."""
     weights: Callable[[Any], Sequence[str]] = lambda model: ()
     """Of a configuration: the tensors whose initialisation the official log names."""
+    serve: Callable[[WorkloadSpec, Weights | None], Servable] | None = None
+    """Builds what answers queries; None for a model that can only be trained. Raises ConfigError."""
     plan_devices: Callable[..., PlannerEstimate] | None = None
     """(model, train, num_embeddings, multi_hot, *, num_dense, sharding, devices, on_progress)"""

@@ -131,8 +131,10 @@ class RuntimeConfig:
     """`cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
     """CPU threads, or `auto`: the cores that this process may use."""
-    precision: Literal["fp32", "tf32", "bf16"] = "fp32"
-    """Of matrix products; on CPUs `fp32` alone."""
+    precision: Literal["fp32", "tf32", "bf16", "int8"] = "fp32"
+    """Of matrix products; on CPUs `fp32` alone, of a model that is served also `bf16` and `int8`."""
+    table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"
+    """Of the rows of embedding tables of a model that is served; training knows `fp32` alone."""
     implementation: str = "reference"
     """The code that trains: `reference`, `optimized` or `torchrec`, or one by entry point."""
     ranks: PositiveCount = 1

@@ -20,6 +20,7 @@ from reference_models.costs import (
 )
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.phases import Phase
+from reference_models.serving.weight_bytes import ServedBytes, linear_bytes, row_bytes
 
 
 def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
@@ -38,6 +39,21 @@ def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[in
         forward_flop_per_sample=sum(matmul.flop for matmul in matmuls if matmul.phase.endswith("_forward")),
         training_flop_per_sample=sum(matmul.flop for matmul in matmuls),
     )
+
+
+def served_bytes(
+    model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None, *,
+    precision: str, table_precision: str,
+) -> ServedBytes:  # fmt: skip
+    """Count the bytes of the weights that answer queries; `num_embeddings` where only the prepared data knows it."""
+    layers = [pair for widths in _mlps(model, data) for pair in pairwise(widths)]
+    dense = sum(linear_bytes(n, m, precision) for n, m in layers)
+    if model.interaction == "dcn":
+        wide, low = interaction_width(model, data.num_sparse), model.dcn_low_rank_dim
+        cross = linear_bytes(wide, low, precision, has_bias=False) + linear_bytes(low, wide, precision)
+        dense += model.dcn_num_layers * cross
+    rows = sum(table_sizes(data, num_embeddings))
+    return ServedBytes(table_bytes=rows * row_bytes(model.embedding_dim, table_precision), dense_bytes=dense)
 
 
 def estimate_memory(

@@ -86,5 +86,6 @@ SPEC = ModelSpec(
         "frozen_embeddings": load_class("reference_models.dlrm.baselines:FrozenEmbeddingsWorkload"),
     },
     weights=initialized_tensors,
+    serve=lambda spec, weights: import_module("reference_models.dlrm.servable").ServedDLRM(spec, weights),
     plan_devices=lambda *args, **options: _import_with_torchrec("planner").plan_for_devices(*args, **options),
 )

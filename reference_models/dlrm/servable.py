@@ -1,0 +1,202 @@
+"""DLRM and DLRM-DCNv2 as they are served: forward only, in the precisions of `reference_models.serving`.
+
+In fp32 every product, sum and interaction is the call that the reference implementation makes, on the same shapes:
+the logits of a batch are the same bits. What differs is how tables are read (see `serving.tables`), and that nothing
+is kept for a backward pass.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from reference_models.data.registry import open_dataset
+from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS
+from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.costs import served_bytes
+from reference_models.dlrm.model import DLRM
+from reference_models.fused.merged_embedding import split_tables
+from reference_models.layers.interaction import LowRankCrossNet
+from reference_models.process.errors import ConfigError
+from reference_models.serving.products import Linear, make_linear
+from reference_models.serving.servable import Weights, refuse_impossible_serving
+from reference_models.serving.tables import ServedTables
+from reference_models.serving.weight_bytes import ServedBytes
+from reference_models.training.devices import find_device
+from reference_models.training.loop import check_batch, synthetic_batch
+from reference_models.training.metrics import QualityMetrics, measure_quality
+from reference_models.training.workload import WorkloadSpec
+
+_WARM_UP_SIZES = (1, 64)
+_SYNTHETIC_SAMPLES = 2048
+"""Of data that is made as it is read, where nobody says how many; queries go through them again and again."""
+T = TypeVar("T")
+Array = NDArray[np.generic]
+
+
+class ServedDLRM:
+    """One DLRM that answers queries. Weights come from `weights`, else from the seed, as those of a run do."""
+
+    def __init__(self, spec: WorkloadSpec, weights: Weights | None = None) -> None:
+        """Build and warm up. Raises ConfigError for what cannot be served, or weights of another model."""
+        refuse_impossible_serving(spec.runtime)
+        self._spec, self._device = spec, find_device(spec.runtime.device)
+        torch.set_float32_matmul_precision("high" if spec.runtime.precision == "tf32" else "highest")
+        if spec.runtime.threads is not None:
+            torch.set_num_threads(spec.runtime.threads)
+        data = spec.data
+        if data.kind in SYNTHETIC_KINDS and data.train_samples is None:
+            data = replace(data, train_samples=_SYNTHETIC_SAMPLES)
+        self._data = open_dataset(spec.data_dir, data)
+        split, precision = self._data.eval, spec.runtime.precision
+        with torch.inference_mode():
+            model, tables = build_model(spec.model, split, spec.seed, weights)
+            tables, model = tables.to(self._device), model.to(self._device)
+            self._tables = ServedTables(tables, split.num_embeddings, split.multi_hot, spec.runtime.table_precision)
+            self._bottom = make_mlp(model.bottom_mlp, precision)
+            self._interact = make_interaction(model, precision)
+            self._top = make_mlp(model.top_mlp, precision)
+        # Cross layers add to what they began with, in float32.
+        is_bf16 = precision == "bf16" and spec.model.interaction != "dcn"
+        self._type = torch.bfloat16 if is_bf16 else torch.float32
+        for size in _WARM_UP_SIZES:
+            self.answer(synthetic_batch(split, split.num_embeddings, size))
+
+    @property
+    def served_bytes(self) -> ServedBytes:
+        runtime = self._spec.runtime
+        return served_bytes(
+            self._spec.model, self._spec.data, self._data.eval.num_embeddings,
+            precision=runtime.precision, table_precision=runtime.table_precision,
+        )  # fmt: skip
+
+    def answer(self, batch: Batch) -> torch.Tensor:
+        """Compute logits float32 [B] on the CPU, in memory of their own."""
+        with torch.inference_mode():
+            x = batch.dense.to(self._device)
+            for layer in self._bottom:
+                x = layer(x)
+            pooled = self._tables.read(batch.indices.to(self._device))
+            features = torch.empty(
+                (len(x), 1 + len(pooled), x.shape[1]), dtype=self._type, device=self._device
+            )  # fmt: skip
+            features[:, 0] = x
+            features[:, 1:] = pooled.transpose(0, 1)
+            x = self._interact(features)
+            for layer in self._top:
+                x = layer(x)
+            return x.squeeze(1).float().cpu()
+
+    def queries(self, sizes: Sequence[int]) -> list[Batch]:
+        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends."""
+        if any(size < 1 for size in sizes):
+            raise ValueError(f"sizes of queries are {list(sizes)[:8]}, expected whole numbers of at least 1")
+        position, made = 0, []
+        for size in sizes:
+            parts: list[Batch] = []
+            while size > 0:
+                stop = min(position + size, self._data.eval.num_samples)
+                parts.append(self._read(position, stop))
+                size, position = size - (stop - position), stop % self._data.eval.num_samples
+            made.append(parts[0] if len(parts) == 1 else _join(parts))
+        return made
+
+    def quality(self) -> QualityMetrics | None:
+        """Evaluate the whole evaluation split as training does; None for data whose labels nobody can learn."""
+        return None if self._spec.data.kind in SYNTHETIC_KINDS else self.evaluate_with(measure_quality)
+
+    def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
+        """Compute `metric` of the labels and logits of the whole evaluation split."""
+        batches = list(self._answered())
+        labels = np.concatenate([labels for labels, _ in batches])
+        return metric(labels, np.concatenate([logits for _, logits in batches]))
+
+    def _answered(self) -> Iterator[tuple[Array, Array]]:
+        num_samples, size = self._data.eval.num_samples, self._spec.train.eval_batch_size
+        for start in range(0, num_samples, size):
+            batch = self._read(start, min(start + size, num_samples))
+            yield batch.labels.numpy() != 0, self.answer(batch).numpy()
+
+    def _read(self, start: int, stop: int) -> Batch:
+        batch = self._data.eval.read(start, stop)
+        check_batch(batch, self._data.eval, f"{self._spec.data_dir}: eval sample", start)
+        return batch
+
+
+def build_model(
+    config: DLRMConfig, split: ClickDataset, seed: int, weights: Weights | None
+) -> tuple[DLRM, torch.Tensor]:
+    """Build the reference's model of the seed, or with `weights`, and its tables float32 [sum(rows), d] in one piece.
+
+    Raises ConfigError for weights of other names or shapes. Torch's generators are as before afterwards.
+    """
+    tables = torch.empty(sum(split.num_embeddings), config.embedding_dim)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(seed)
+        model = DLRM(
+            config,
+            num_dense=split.num_dense,
+            num_embeddings=split.num_embeddings,
+            multi_hot=split.multi_hot,
+            tables=split_tables(tables, split.num_embeddings),
+        )
+    if weights is not None:
+        _refuse_other_weights(weights, model.state_dict())
+        model.load_state_dict(dict(weights))
+    return model, tables
+
+
+def _refuse_other_weights(weights: Weights, expected: Weights) -> None:
+    found = {name: tuple(weight.shape) for name, weight in weights.items()}
+    for name, weight in expected.items():
+        shape = found.pop(name, None)
+        if shape != tuple(weight.shape):
+            has = "are missing" if shape is None else f"have shape {shape}"
+            raise ConfigError(f"weights {name!r} {has}, expected {tuple(weight.shape)}: they are of another model.")
+    if found:
+        raise ConfigError(f"weights {next(iter(found))!r} are of no part of this model.")
+
+
+def make_mlp(mlp: nn.Sequential, precision: str) -> list[Linear]:
+    """Make the layers of `layers.build_mlp`'s result."""
+    return [
+        make_linear(module.weight, module.bias, precision, has_relu=isinstance(after, nn.ReLU))
+        for module, after in pairwise([*mlp, None])
+        if isinstance(module, nn.Linear)
+    ]
+
+
+def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], torch.Tensor]:
+    """Make what meets: the cross layers' products in `precision`, all else as the reference computes it.
+
+    The dot products of pairs are in bf16 under bf16, and in float32 under int8.
+    """
+    interaction = model.interaction
+    if not isinstance(interaction, LowRankCrossNet):
+        return interaction.forward
+    layers = [
+        (make_linear(v, None, precision), make_linear(w, bias, precision))
+        for w, v, bias in zip(interaction.w, interaction.v, interaction.bias, strict=True)
+    ]
+
+    def cross(features: torch.Tensor) -> torch.Tensor:
+        x_0 = x_l = features.flatten(1)
+        for low, wide in layers:
+            x_l = x_0 * wide(low(x_l)) + x_l
+        return x_l
+
+    return cross
+
+
+def _join(parts: Sequence[Batch]) -> Batch:
+    return Batch(
+        torch.cat([part.dense for part in parts]),
+        torch.cat([part.indices for part in parts]),
+        torch.cat([part.labels for part in parts]),
+    )

@@ -1,0 +1,1 @@
+"""Models that answer queries: forward only, in the precisions that inference uses."""

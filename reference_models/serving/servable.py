@@ -1,0 +1,92 @@
+"""What a model that answers queries offers, whatever the model; `registry.build_servable` makes one. Torch-free."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol, TypeAlias
+
+from reference_models.config.sections import RuntimeConfig
+from reference_models.data.store.dataset import Batch
+from reference_models.process.errors import ConfigError
+from reference_models.serving.weight_bytes import ServedBytes
+from reference_models.training.workload import HoldsWeights, Workload
+
+if TYPE_CHECKING:
+    import torch
+
+    from reference_models.training.metrics import QualityMetrics
+
+PRECISIONS = {"cpu": ("fp32", "bf16", "int8"), "cuda": ("fp32", "tf32", "bf16")}
+TABLE_PRECISIONS = {"cpu": ("fp32", "fp16", "int8", "int4"), "cuda": ("fp32", "fp16")}
+"""What a device can serve, of matrix products and of the rows of tables."""
+Weights: TypeAlias = Mapping[str, "torch.Tensor"]
+"""By the names of the reference's `state_dict`: embedding_bags.0.weight, bottom_mlp.0.weight …"""
+
+
+class Servable(Protocol):
+    """One model, forward only; built and warm when it is made."""
+
+    @property
+    def served_bytes(self) -> ServedBytes: ...
+
+    def answer(self, batch: Batch) -> "torch.Tensor":
+        """Compute logits float32 [B] on the CPU, in memory of their own. Several threads may ask at once."""
+
+    def queries(self, sizes: Sequence[int]) -> list[Batch]:
+        """Read one batch of each size, in order, from the evaluation split, which begins again where it ends.
+
+        Raises DatasetError where the data is damaged.
+        """
+
+    def quality(self) -> "QualityMetrics | None":
+        """Evaluate the whole evaluation split, in its batches; None for data whose labels nobody can learn.
+
+        Raises NotFiniteError when a score is not finite.
+        """
+
+
+def workload_weights(workload: Workload) -> Weights:
+    """Return what a workload has learnt, on rank 0. Raises ConfigError where it does not hand it out."""
+    weights = workload.weights() if isinstance(workload, HoldsWeights) else None
+    if weights is None:
+        raise ConfigError("the implementation does not hand out its weights (no method `weights`): serve others.")
+    return weights
+
+
+def refuse_impossible_serving(runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for what cannot be served on the device that is asked for, or in several processes."""
+    device = runtime.device.partition(":")[0]
+    if device not in PRECISIONS:
+        raise ConfigError(f"runtime.device is {runtime.device!r}, expected 'cpu', 'cuda' or 'cuda:N'.")
+    if runtime.ranks != 1:
+        raise ConfigError(f"runtime.ranks is {runtime.ranks}: a model is served by one process. Leave it out.")
+    for key, known in (("precision", PRECISIONS[device]), ("table_precision", TABLE_PRECISIONS[device])):
+        if (value := getattr(runtime, key)) not in known:
+            raise ConfigError(
+                f"runtime.{key} is {value!r}, expected {' or '.join(map(repr, known))} of a model that is served on "
+                f"{device}."
+            )
+
+
+_FAST = {
+    "bf16": ("avx512_bf16", "amx_bf16", "bf16"),
+    "int8": ("avx512_vnni", "avx_vnni", "amx_int8", "asimddp", "i8mm"),
+}
+"""What CPUs that multiply in a precision say of themselves: x86's flags, Arm's features."""
+_CPU_INFO = Path("/proc/cpuinfo")
+
+
+def explain_emulation(runtime: RuntimeConfig, cpu_info: Path = _CPU_INFO) -> str | None:
+    """Say that this CPU has no products of the precision that is served, so that it gains nothing; None where it has.
+
+    None, too, where the system does not say what its CPU has.
+    """
+    flags = _FAST.get(runtime.precision)
+    if flags is None or runtime.device != "cpu" or not cpu_info.is_file():
+        return None
+    words = set(cpu_info.read_text(encoding="utf-8", errors="replace").split())
+    if words & set(flags) or not words & {"flags", "Features"}:
+        return None
+    return (
+        f"this CPU has no products in {runtime.precision} (none of {', '.join(flags)}): they are emulated. What is "
+        "measured is right and no faster; its quality holds everywhere."
+    )

@@ -1,0 +1,42 @@
+"""Bytes of the weights that answer queries, by formula; torch-free."""
+
+from dataclasses import dataclass
+
+_FLOAT, _HALF = 4, 2
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServedBytes:
+    """Bytes of the weights that a servable holds, by formula."""
+
+    table_bytes: int
+    """Embedding rows, with the scales that are kept beside quantised ones."""
+    dense_bytes: int
+    """All other weights, likewise."""
+
+    @property
+    def total_bytes(self) -> int:
+        return self.table_bytes + self.dense_bytes
+
+
+def is_kept(num_in: int, num_out: int, precision: str) -> bool:
+    """Return whether a layer's weights stay in float32: those of one output give the score, and neither they nor
+    those of one input are worth the rounding."""
+    return precision in ("fp32", "tf32") or min(num_in, num_out) == 1
+
+
+def linear_bytes(num_in: int, num_out: int, precision: str, *, has_bias: bool = True) -> int:
+    """Count the bytes of a layer: weights, the scales of int8, and the bias, which int8 keeps in float32."""
+    biases = num_out * has_bias
+    if is_kept(num_in, num_out, precision):
+        return _FLOAT * (num_in * num_out + biases)
+    if precision == "bf16":
+        return _HALF * (num_in * num_out + biases)
+    return num_in * num_out + _FLOAT * (num_out + biases)
+
+
+def row_bytes(dim: int, table_precision: str) -> int:
+    """Count the bytes of a row with `dim` values: codes, and step and least value beside them."""
+    return {
+        "fp32": _FLOAT * dim, "fp16": _HALF * dim, "int8": dim + 2 * _FLOAT, "int4": -(-dim // 2) + 2 * _HALF,
+    }[table_precision]  # fmt: skip
