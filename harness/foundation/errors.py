@@ -2,6 +2,7 @@
 
 import errno
 import os
+import re
 import sys
 from contextlib import suppress
 from enum import IntEnum
@@ -11,6 +12,8 @@ from typing import NoReturn
 from reference_models.process import errors as model_errors
 from rules import errors as rules_errors
 
+_OUT_OF_MEMORY = re.compile("out of memory|can't allocate memory|_STATUS_ALLOC_FAILED|cudaErrorMemoryAllocation")
+"""As CUDA's runtime, its driver and NCCL say it; the CPU's allocator; cuBLAS, cuDNN and their kin."""
 _RESOURCE_ERRORS = (errno.ENOSPC, errno.EDQUOT, errno.ENOMEM, errno.EFBIG, errno.EMFILE, errno.ENFILE, errno.EAGAIN)
 
 
@@ -59,7 +62,7 @@ def exit_code_of(error: BaseException) -> ExitCode | None:
         return ExitCode.INPUT
     if isinstance(error, model_errors.NotFiniteError):
         return ExitCode.NOT_CONVERGED
-    if isinstance(error, MemoryError | model_errors.WorldError):
+    if isinstance(error, model_errors.WorldError) or is_out_of_memory(error):
         return ExitCode.RESOURCES
     if isinstance(error, OSError):
         if error.errno in _RESOURCE_ERRORS:
@@ -99,17 +102,27 @@ def end_process(exit_code: int) -> NoReturn:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Recognise it also as torch says it, on an accelerator and on the CPU."""
-    return (
-        isinstance(error, MemoryError)
-        or type(error).__name__ == "OutOfMemoryError"
-        or "can't allocate memory" in str(error)
-    )
+    """Recognise it also as torch, CUDA's libraries and NCCL say it, and where another error came of it.
+
+    What ends the capture of a CUDA graph says that the capture failed; why is on its chain.
+    """
+    seen: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in seen:
+        if isinstance(cause, MemoryError):
+            return True
+        if not isinstance(cause, RuntimeError):
+            return False
+        if type(cause).__name__ == "OutOfMemoryError" or _OUT_OF_MEMORY.search(str(cause)):
+            return True
+        seen.append(cause)
+        cause = cause.__cause__ or (None if cause.__suppress_context__ else cause.__context__)
+    return False
 
 
 def message_of(error: BaseException) -> str:
     """Return one message for the user, with the place and a remedy where the error itself names none."""
-    if isinstance(error, MemoryError):
+    if is_out_of_memory(error):
         return "out of memory. Use a smaller batch or benchmark; 'dlrmbench plan' estimates what a run needs."
     if _is_loop_of_links(error):
         return f"{str(error).removeprefix('Symlink loop from ')}: Too many levels of symbolic links."

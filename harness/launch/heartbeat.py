@@ -22,7 +22,6 @@ from harness.foundation.errors import (
     HarnessError,
     RefusedByAllError,
     exit_code_of,
-    is_out_of_memory,
     message_of,
 )
 from reference_models.distributed.rendezvous import Rendezvous, call_within
@@ -189,15 +188,13 @@ class Heartbeat:
         """
         if not isinstance(error, Exception | KeyboardInterrupt):  # SIGTERM, as the command line raises it
             return self._look_for(_TERMINATED_FOR_S, _GONE_AFTER_S)
-        if not isinstance(error, RuntimeError) or exit_code_of(error) is not None or is_out_of_memory(error):
+        if not isinstance(error, RuntimeError) or exit_code_of(error) is not None:
             return None
         return self._look_for(2 * SILENT_AFTER_S, SILENT_AFTER_S)
 
     def _describe(self, error: BaseException) -> End:
         """Describe an error of the main thread as this rank's own."""
         rank, code = self._meeting.rank, exit_code_of(error)
-        if is_out_of_memory(error):
-            code, error = ExitCode.RESOURCES, MemoryError()
         if code is not None:
             return End(rank=rank, reason=f"rank {rank}: {message_of(error)}", code=code)
         if not isinstance(error, Exception):

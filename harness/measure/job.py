@@ -88,11 +88,9 @@ def explain_and_end(attempt: Callable[[], object]) -> int:
         return ExitCode.INTERRUPTED
     except BaseException as error:
         code = exit_code_of(error)
-        if is_out_of_memory(error):
-            code, error = ExitCode.RESOURCES, MemoryError()
         if code is None:
             raise
-        if own_code_of(error) is not None:
+        if own_code_of(error) is not None and not is_out_of_memory(error):
             traceback.print_exception(error)
         sys.stderr.write(f"{message_of(error)}\n")
         return code
