@@ -14,6 +14,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from torch.autograd import DeviceType
 
 from harness.measure.profile.operators import operator_bytes, summarise, write_trace
 from harness.measure.profile.steps import StepTimes, Timeline, measure_steps, median_interval
@@ -181,6 +182,40 @@ def test_operators_come_by_self_time_and_phases_are_not_among_them() -> None:
     assert (first.flop, first.bytes) == (240, 4 * (20 + 30 + 24))
     assert table.outside_share == pytest.approx(0.2)
     assert not any(operator.name.startswith("phase") for operator in table.table)
+
+
+def on_gpu(key: str, self_us: float, *, kind: str = "kernel", shapes: Any = ()) -> Any:
+    """A row as the profiler makes it of one thing on a GPU: of an operator, a kernel, or a range over kernels."""
+    return SimpleNamespace(
+        key=key, self_cpu_time_total=7.0, self_device_time_total=self_us, count=2, flops=0, input_shapes=shapes,
+        device_type=DeviceType.CPU if kind in ("operator", "range") else DeviceType.CUDA,
+        is_user_annotation=kind == "annotation",
+    )  # fmt: skip
+
+
+def test_a_microsecond_of_a_gpu_is_one_however_often_it_is_listed() -> None:
+    rows = [
+        on_gpu("phase loss", 100, kind="range"),
+        on_gpu("aten::mm", 80, kind="operator", shapes=[[4, 5], [5, 6]]),
+        on_gpu("aten::relu", 20, kind="operator", shapes=[[4, 6]]),
+        on_gpu("cudaLaunchKernel", 0, kind="operator"),
+        on_gpu("sm90_gemm", 80),
+        on_gpu("relu_kernel", 20),
+        on_gpu("phase loss", 100, kind="annotation"),
+    ]
+    eager = summarise(rows, num_steps=2, is_cuda=True)
+    assert [(row.name, row.share) for row in eager.table] == [("aten::mm", 0.8), ("aten::relu", 0.2)]
+    assert (eager.step_s, eager.outside_share) == (pytest.approx(50e-6), None)
+    assert eager.table[0].shapes == ((4, 5), (5, 6))
+    replayed = summarise([row for row in rows if not row.key.startswith("aten")], num_steps=2, is_cuda=True)
+    assert [(row.name, row.share) for row in replayed.table] == [("sm90_gemm", 0.8), ("relu_kernel", 0.2)]
+    assert replayed.step_s == eager.step_s
+
+
+def test_where_no_kernel_was_seen_the_cpus_time_is_shown() -> None:
+    rows = [on_gpu("phase loss", 0, kind="range"), on_gpu("aten::mm", 0, kind="operator")]
+    seen = summarise(rows, num_steps=1, is_cuda=True)
+    assert (seen.step_s, seen.outside_share) == (pytest.approx(14e-6), 0.5)
 
 
 @pytest.mark.parametrize(

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch.autograd import DeviceType  # type: ignore[attr-defined]
 from torch.profiler import ProfilerActivity
 
 from harness.measure.profile.steps import ProfiledWorkload
@@ -68,20 +69,52 @@ class _Ranges:
 def summarise(averages: Sequence[Any], num_steps: int, *, is_cuda: bool) -> MeasuredOperators:
     """Order operators by self time, which the profiler itself adds to; `averages` are its, by input shape.
 
-    `outside_share` is of the time inside phases but outside of every operator: Python.
+    On a CPU `outside_share` is of the time inside phases but outside of every operator: Python. On a GPU the time is
+    its kernels' and no Python is in it; where no kernel was seen, for want of CUPTI, it is the CPU's time as well.
     """
-    times = [
-        (average, (average.self_device_time_total if is_cuda else average.self_cpu_time_total) / 1e6)
-        for average in averages
-    ]
-    total_s = sum(self_s for average, self_s in times if is_cuda or not average.key.startswith("cuda"))
+    kernels = [average for average in averages if _is_kernel(average)] if is_cuda else []
+    if kernels:
+        return _summarise_kernels(averages, kernels, num_steps)
+    times = [(average, average.self_cpu_time_total / 1e6) for average in averages]
+    total_s = sum(self_s for average, self_s in times if not average.key.startswith("cuda"))
     outside_s = sum(self_s for average, self_s in times if average.key.startswith(_RANGE))
-    shown = sorted((pair for pair in times if not pair[0].key.startswith(_RANGE)), key=lambda pair: -pair[1])
+    shown = [pair for pair in times if not pair[0].key.startswith(_RANGE)]
+    return _in_order(shown, num_steps, total_s, outside_share=outside_s / total_s if total_s else None)
+
+
+def _is_kernel(average: Any) -> bool:
+    """Return whether a row of the profiler is what the device itself did, and no range drawn over it."""
+    return average.device_type == DeviceType.CUDA and not average.is_user_annotation
+
+
+def _summarise_kernels(averages: Sequence[Any], kernels: Sequence[Any], num_steps: int) -> MeasuredOperators:
+    """Show the operators that launched the kernels where those are known, as in eager steps, else the kernels.
+
+    The profiler lists the same microseconds as a kernel's, its operator's and its range's; the kernels' are all. A
+    graph is replayed by no operator.
+    """
+    total_s = sum(kernel.self_device_time_total for kernel in kernels) / 1e6
+    operators = [
+        (average, average.self_device_time_total / 1e6)
+        for average in averages
+        if average.device_type == DeviceType.CPU
+        and average.key.startswith("aten::")
+        and average.self_device_time_total
+    ]
+    is_eager = sum(self_s for _, self_s in operators) > total_s / 2
+    shown = operators if is_eager else [(kernel, kernel.self_device_time_total / 1e6) for kernel in kernels]
+    return _in_order(shown, num_steps, total_s, outside_share=None)
+
+
+def _in_order(
+    times: Sequence[tuple[Any, float]], num_steps: int, total_s: float, *, outside_share: float | None
+) -> MeasuredOperators:
+    shown = sorted(times, key=lambda pair: -pair[1])[:NUM_SHOWN]
     return MeasuredOperators(
         num_steps=num_steps,
         step_s=total_s / num_steps,
-        outside_share=outside_s / total_s if total_s else None,
-        table=tuple(_operator(average, self_s, num_steps, total_s) for average, self_s in shown[:NUM_SHOWN]),
+        outside_share=outside_share,
+        table=tuple(_operator(average, self_s, num_steps, total_s) for average, self_s in shown),
     )
 
 
