@@ -50,7 +50,8 @@ FORMULAS: dict[str, str] = {
     "powersgd": "2 (N - 1) / N x bytes of P, Q and of the tensors that stay whole (ring)",
 }
 _WHOLE = (torch.int64, torch.int32)
-MESSAGE_BYTES = 1 << 20
+MESSAGE_BYTES = {"cpu": 1 << 20, "cuda": 1 << 26}
+"""By device; between GPUs a message of 1 MiB takes as long as its start."""
 _WANTED_S = 0.3
 _FEWEST, _MOST = 2, 50
 
@@ -93,15 +94,18 @@ Traffic = dict[str, Any]
 
 
 class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-    """While active, adds up bytes and seconds of collective calls, and waits for each at once.
+    """While active, adds up bytes and seconds of collective calls, and waits for each at once, as the device does.
+
+    NCCL's calls return when they are queued, and waiting for one only orders the device's streams. So the device of
+    the ranks is awaited before each stamp, and what it computed before a call is not the call's.
 
     Calls tell themselves apart: averages are of dense gradients, only evaluation gathers to one rank, whole numbers
     are ids on the way forward and a sparse gradient on the way back. `during` says which way it is.
     """
 
-    def __init__(self, rank: int, num_ranks: int) -> None:
+    def __init__(self, rank: int, num_ranks: int, device: torch.device) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
-        self._rank, self._num_ranks = rank, num_ranks
+        self._rank, self._num_ranks, self._device = rank, num_ranks, device
         self._stage = Carries.FORWARD
         self.num_bytes: dict[Carries, int] = defaultdict(int)
         self.duration_s: dict[str, float] = defaultdict(float)
@@ -121,10 +125,10 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if func.namespace != "c10d":
             return func(*args, **(kwargs or {}))
         name = func.__name__.partition(".")[0]
-        started_s = time.perf_counter()
+        started_s = now_s(self._device)
         result = func(*args, **(kwargs or {}))
         _wait(result)
-        duration_s = time.perf_counter() - started_s
+        duration_s = now_s(self._device) - started_s
         carries = self._carries(name, args)
         self.num_bytes[carries] += sent_bytes(name, args, self._rank, self._num_ranks)
         self.operators[carries].add(name)
@@ -137,10 +141,10 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         `exchange` returns its result and the bytes that it all-reduced. Its own calls are not counted: they may
         begin in this thread or in one of the group's, where no mode sees them.
         """
-        started_s = time.perf_counter()
+        started_s = now_s(self._device)
         with _disable_current_modes():
             result, num_bytes = exchange()
-        self.duration_s["all_reduce"] += time.perf_counter() - started_s
+        self.duration_s["all_reduce"] += now_s(self._device) - started_s
         self.num_bytes[Carries.DENSE] += ring_bytes(num_bytes, self._num_ranks)
         self.operators[Carries.DENSE].add(name)
         return result
@@ -154,6 +158,13 @@ class CollectiveCounter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if self._stage is Carries.FORWARD:
             return Carries.INPUT if is_whole else Carries.FORWARD
         return Carries.DENSE if is_whole else Carries.BACKWARD
+
+
+def now_s(device: torch.device) -> float:
+    """Return the time when `device` has done all that was asked of it."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    return time.perf_counter()
 
 
 def active_counter() -> CollectiveCounter | None:
@@ -262,24 +273,25 @@ def measure_bandwidth(world: World, device: torch.device) -> tuple[float, int] |
 
     On every rank; None in a world of one.
 
-    The last rank is the one most likely to be on another machine. Messages of 1 MiB go there and back over the
-    ranks' own group, from and to the memory of `device`, for about 0.3 s.
+    The last rank is the one most likely to be on another machine. Messages of 1 MiB, between GPUs of 64 MiB, go
+    there and back over the ranks' own group, from and to the memory of `device`, for about 0.3 s.
     """
     if world.size == 1:
         return None
-    message = torch.zeros(MESSAGE_BYTES, dtype=torch.uint8, device=device)
+    num_bytes = MESSAGE_BYTES[device.type]
+    message = torch.zeros(num_bytes, dtype=torch.uint8, device=device)
     _there_and_back(world, message, 1)  # opens the connection
     took_s = _there_and_back(world, message, 1)
     number = world.broadcast(max(_FEWEST, min(_MOST, int(_WANTED_S / max(took_s, 1e-9)))))
     took_s = _there_and_back(world, message, number)
-    return world.broadcast((2 * number * MESSAGE_BYTES / took_s, (number + 2) * MESSAGE_BYTES))
+    return world.broadcast((2 * number * num_bytes / took_s, (number + 2) * num_bytes))
 
 
 def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
     """Measure the seconds that `number` rounds took, as rank 0 saw them."""
     last = world.size - 1
     world.barrier()
-    started_s = time.perf_counter()
+    started_s = now_s(message.device)
     for _ in range(number):
         if world.rank == 0:
             dist.send(message, last)
@@ -287,6 +299,4 @@ def _there_and_back(world: World, message: torch.Tensor, number: int) -> float:
         elif world.rank == last:
             dist.recv(message, 0)
             dist.send(message, 0)
-    if message.is_cuda:
-        torch.cuda.synchronize(message.device)
-    return time.perf_counter() - started_s
+    return now_s(message.device) - started_s

@@ -35,6 +35,7 @@ from reference_models.distributed.traffic import (
     TrafficTimes,
     gather_traffic,
     measure_bandwidth,
+    now_s,
 )
 from reference_models.dlrm.sharding import (
     DenseParts,
@@ -251,7 +252,7 @@ class TorchRecWorkload(TrainingLoop):
         (batch,) = self._batches(self._data.train, "train", range(1), self.global_batch_size)
         self._model.train()
         self._timed_step(batch)
-        steps = CollectiveCounter(self._world.rank, self._world.size)
+        steps = CollectiveCounter(self._world.rank, self._world.size, self._device)
         rounds = []
         for _ in range(num_steps):
             step_s = self._timed_step(batch)
@@ -262,7 +263,7 @@ class TorchRecWorkload(TrainingLoop):
             self._collectives = None
             waited = {kind: steps.duration_s[kind] - before.get(kind, 0.0) for kind in ("all_to_all", "all_reduce")}
             rounds.append(TrafficTimes(step_s, waited["all_to_all"], waited["all_reduce"]))
-        evaluation = CollectiveCounter(self._world.rank, self._world.size) if with_evaluation else None
+        evaluation = CollectiveCounter(self._world.rank, self._world.size, self._device) if with_evaluation else None
         if evaluation is not None:
             with evaluation:
                 self.evaluate()
@@ -311,11 +312,11 @@ class TorchRecWorkload(TrainingLoop):
 
     def _timed_step(self, batch: Batch) -> float:
         """Time one step that all ranks begin together, in s."""
+        self.synchronize()
         self._world.barrier()
         started_s = time.perf_counter()
         self._train_step(self._model, self._optimizers, batch)
-        self.synchronize()
-        return time.perf_counter() - started_s
+        return now_s(self._device) - started_s
 
 
 def fill_up(batch: Batch | None, split: ClickDataset, num_rows: int) -> Batch:

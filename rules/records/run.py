@@ -128,7 +128,7 @@ class TrafficRecord(Record, frozen=True, kw_only=True):
     bandwidth_sent_bytes: Count | None = field(name="link_sent_bytes", default=None)
     """What each of two ranks sent to measure the bandwidth."""
     bandwidth_bytes_per_s: PositiveAmount | None = field(name="link_bytes_per_s", default=None)
-    """One way, of 1 MiB messages between rank 0 and the last rank, from a round trip."""
+    """One way, of messages of 1 MiB, 64 MiB from GPU to GPU, between rank 0 and the last rank, from a round trip."""
     placement: tuple[PlacementRecord, ...] = ()
 
 
