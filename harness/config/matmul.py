@@ -8,7 +8,7 @@ import msgspec
 
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, HarnessError
-from reference_models.fused.choice import convert_choice
+from reference_models.fused.choice import MatmulChoice, convert_choice
 from reference_models.process.errors import ConfigError
 from reference_models.registry import label_of
 from rules.logs.text import show
@@ -55,14 +55,14 @@ def read_matmul(path: Path) -> MatmulRecord:
             found, place = choice.matmul, f"{place}: choice.matmul"
     except DamageError as damage:
         raise HarnessError(f"--matmul {damage.at(path)}.", ExitCode.INPUT) from None
-    check_matmul(found, place)
+    as_choice(found, place)
     return found
 
 
-def check_matmul(matmul: MatmulRecord, place: str) -> None:
-    """Raise HarnessError (exit 8) where forms or products are none that this version knows."""
+def as_choice(matmul: MatmulRecord, place: str) -> MatmulChoice:
+    """Return a record as implementations take it. Raises HarnessError (exit 8) for forms that are none here."""
     try:
-        convert_choice(msgspec.to_builtins(matmul), place)
+        return convert_choice(msgspec.to_builtins(matmul), place)
     except ConfigError as error:
         raise HarnessError(str(error), ExitCode.INPUT) from None
 

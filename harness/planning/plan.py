@@ -6,24 +6,30 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from harness.config.catalog import WorkloadConfig
+from harness.config.matmul import as_choice
 from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
+from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_generated
 from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
 from harness.system.resources import Resources, read_resources
-from harness.system.software import WORKER_VARIABLES
+from harness.system.software import WORKER_VARIABLES, spin_variables
 from reference_models.config.sections import DataConfig
 from reference_models.costs import FLOAT_BYTES, ModelCosts
 from reference_models.data.registry import DEFAULT_ROOT, locate_dataset, open_dataset
+from reference_models.fused.choice import MatmulChoice
 from reference_models.process.errors import ConfigError, DatasetError, DeviceError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import refuse_impossible_runtime
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from reports.text.formatting import count, duration, num_bytes, plural, si
 from rules.logs import keys
+from rules.records.run_set import ChoiceRecord
 
 PROCESS_BYTES = 300 << 20
 """Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
@@ -85,6 +91,10 @@ class Plan:
     """Of all ranks together."""
     resources: Resources
     time: TimeEstimate | None
+    is_choosing: bool
+    """Whether the first run waits until threads, and perhaps products, were timed."""
+    choice: ChoiceRecord | None
+    """What an earlier set of this shape has found, and runs take."""
     problems: tuple[str, ...]
 
     @property
@@ -110,6 +120,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     sizes, data_problem = read_sizes(workload.data, data_dir)
     resources = read_resources()
     counts = memory_bytes = schedule = time = None
+    choice = find_choice(config, data_dir)
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
         counts = workload.costs(num_embeddings)
@@ -138,6 +149,8 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         memory_bytes=memory_bytes,
         resources=resources,
         time=time,
+        is_choosing=to_be_timed(config, data_dir) is not None,
+        choice=choice,
         problems=tuple(problems),
     )
 
@@ -178,10 +191,14 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
 
 def estimate_time(config: RunConfig, counts: ModelCosts, work: Work, data_dir: Path) -> TimeEstimate:
     """Extrapolate a few steps and one evaluation where the dataset is ready; else a bound from matrix products."""
-    os.environ.update({**WORKER_VARIABLES, **os.environ})  # as in a run, and before torch is imported
+    choice = find_choice(config, data_dir)
+    chosen = {} if choice is None else spin_variables(choice.spin_count)
+    os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported
     num_threads = config.workload.runtime.threads or read_resources().num_cores
+    num_threads = num_threads if choice is None else choice.num_threads
     if data_dir.joinpath("manifest.json").exists() or config.workload.data.kind == "made_up":
-        step_s, eval_s = measure_steps(config, data_dir, num_threads)
+        matmul = None if choice is None or choice.matmul is None else as_choice(choice.matmul, str(data_dir))
+        step_s, eval_s = measure_steps(config, data_dir, num_threads, matmul)
         run_s = work.num_steps * step_s + work.num_evals * eval_s
         return TimeEstimate(
             run_s=run_s, method=f"modelled from {_TIMED_STEPS} steps and one evaluation, measured now"
@@ -196,11 +213,13 @@ def estimate_time(config: RunConfig, counts: ModelCosts, work: Work, data_dir: P
     )
 
 
-def measure_steps(config: RunConfig, data_dir: Path, num_threads: int) -> tuple[float, float]:
+def measure_steps(
+    config: RunConfig, data_dir: Path, num_threads: int, matmul: MatmulChoice | None
+) -> tuple[float, float]:
     """Measure seconds per training step and per evaluation of this very workload, after a short warm-up."""
     timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
     timed = hold_in_memory(timed, 2 + _TIMED_STEPS)
-    workload = timed.implementation.load(timed.spec(data_dir, seed=0), SingleProcess())
+    workload = timed.implementation.load(timed.spec(data_dir, 0, matmul), SingleProcess())
     workload.build()
     clock = Clock(workload.synchronize)
     workload.train(2)
@@ -292,6 +311,7 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "modelled_memory_bytes": plan.memory_bytes,
         "kept_weights_bytes": None if plan.counts is None else plan.counts.num_parameters * FLOAT_BYTES,
         "available_memory_bytes": plan.resources.available_memory_bytes,
+        "choice": None if plan.choice is None else msgspec.to_builtins(plan.choice),
         "modelled_run_s": None if plan.time is None else plan.time.run_s,
         "modelled_run_method": None if plan.time is None else plan.time.method,
         "problems": _all_problems(plan),
@@ -333,6 +353,10 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     if made.counts is not None:
         size = num_bytes(made.counts.num_parameters * FLOAT_BYTES)
         rows.append(("weights of a run", f"{size} of disk", "computed; kept by --keep-weights alone"))
+    if made.choice is not None:
+        rows.append(("threads, products", describe_choice(made.choice), f"timed {made.choice.chosen_utc[:10]}"))
+    if made.is_choosing:
+        rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
     if made.time is not None:
         rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
     config = [(key, _short(value["value"]), value["source"]) for key, value in made.config.values().items()]

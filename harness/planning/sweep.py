@@ -12,6 +12,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.measure.kinds import MeasurementKind
 from harness.measure.throughput import WARM_UP_STEPS
 from harness.planning.plan import TimeEstimate, Work, estimate_time, make_schedule, read_sizes
+from harness.run_sets.choice import to_be_timed
 from harness.study import make_study, make_table
 from reference_models.data.registry import locate_dataset
 from reports.statistics.intervals import MIN_RUNS
@@ -20,6 +21,8 @@ from rules.records.study import Parameter, StudyRecord
 
 _QUALITY_EVALUATIONS = 3
 """At a quarter, a half and the end of the samples."""
+_CHOICE_S = 3.0
+"""What timing threads and products takes of a small model, beside the start of two processes."""
 
 
 def plan_sweep(
@@ -35,18 +38,21 @@ def plan_sweep(
     known = [estimate.run_s for estimate in times if estimate is not None]
     is_bound = any(estimate.is_lower_bound for estimate in times if estimate is not None)
     about = "At least" if is_bound else "About"
-    total_s = num_runs * (len(times) * start_s + sum(known))
+    num_choices = _count_choices(configs, data_root)
+    total_s = num_runs * (len(times) * start_s + sum(known)) + num_choices * (2 * start_s + _CHOICE_S)
     bound = ", if no run meets its target before" if kind.is_scored else ""
     missing = len(times) - len(known)
     unknown = f"; of {plural(missing, 'configuration')} only the start is counted" if missing else ""
     processes = plural(len(configs) * num_runs, "process", "processes")
     few = f"A verdict takes at least {MIN_RUNS} runs of each; {num_runs} give none."
+    shapes = plural(num_choices, "shape")
     return make_study(
         "sweep",
         f"{plural(len(configs), 'configuration')} of {configs[0][1].benchmark.name}, {plural(num_runs, 'run')} each",
         configs[0][1],
         findings=(
             f"{about} {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
+            *([f"In it threads, and products, are timed first for {shapes}."] if num_choices else []),
             *([few] if num_runs < MIN_RUNS else []),
         ),
         parameters=(
@@ -76,6 +82,16 @@ def estimate_process(
     data_dir = locate_dataset(config.workload.data, data_root)
     sizes, _ = read_sizes(hold_in_memory(config.workload, work.num_steps).data, data_dir)
     return None if sizes is None else estimate_time(config, config.workload.costs(sizes[2]), work, data_dir)
+
+
+def _count_choices(configs: Sequence[tuple[Point, RunConfig]], data_root: Path | None) -> int:
+    """Count the shapes for which threads, and perhaps products, are timed before the first run."""
+    keys = set[str]()
+    for point, config in configs:
+        data_dir = locate_dataset(config.workload.data, data_root)
+        question = None if "runtime.ranks" in point.values else to_be_timed(config, data_dir)
+        keys |= set() if question is None else {question.key}
+    return len(keys)
 
 
 def _work(

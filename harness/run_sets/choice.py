@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from harness.config.matmul import GivenMatmul, can_choose
+from harness.config.matmul import GivenMatmul, as_choice, can_choose
 from harness.config.run_config import RunConfig
+from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
 from harness.launch.process import explain_end, launch_worker
@@ -212,6 +213,11 @@ def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
     return None if question is None else _read_kept(question, StatusLine(quiet=True))
 
 
+def to_be_timed(config: RunConfig, data_dir: Path) -> Question | None:
+    """Return what a run of the configuration would time before it begins; None where nothing is left to choose."""
+    return None if find_choice(config, data_dir) is not None else ask(config, data_dir)
+
+
 def describe_choice(choice: ChoiceRecord) -> str:
     """Say in a few words what was chosen."""
     words = plural(choice.num_threads, "thread")
@@ -327,6 +333,12 @@ def _read_kept(question: Question, line: StatusLine) -> ChoiceRecord | None:
     if isinstance(kept, Damage):
         if os.path.lexists(question.path):
             line.finish(f"note: {kept}; not used, and made anew.")
+        return None
+    try:
+        if kept.choice.matmul is not None:
+            as_choice(kept.choice.matmul, str(question.path))
+    except HarnessError as error:
+        line.finish(f"note: {error} Not used, and made anew.")
         return None
     return kept.choice if question.fits(kept.choice) else None
 

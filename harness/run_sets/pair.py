@@ -18,7 +18,7 @@ from pathlib import Path
 from msgspec.structs import replace as change
 
 from harness.config.catalog import parse_recorded
-from harness.config.matmul import GivenMatmul, check_matmul, give_matmul
+from harness.config.matmul import GivenMatmul, as_choice, give_matmul
 from harness.config.run_config import WORLD_SOURCE, Override, RunConfig, command_name
 from harness.config.seeds import draw_base_seed
 from harness.foundation.errors import ExitCode, HarnessError
@@ -164,8 +164,9 @@ def _choose(
 ) -> tuple[Prepared, Prepared]:
     """Choose how both compute their steps: as SET did where it still fits, alike where both are of one shape."""
     recorded, of_set = source.record.choice, None
+    if recorded is not None and recorded.matmul is not None:
+        as_choice(recorded.matmul, f"--beside {source.folder}: choice.matmul")
     if recorded is not None and recorded.matmul is not None and recorded.matmul_source not in (None, "measured"):
-        check_matmul(recorded.matmul, f"--beside {source.folder}: choice.matmul")
         of_set = GivenMatmul(record=recorded.matmul, source=str(recorded.matmul_source))
         asked = [ask(config, each.data_dir, of_set) for config, each in zip((base, new), prepared, strict=True)]
         if given is None and len({question and question.key for question in asked}) == 1:

@@ -12,7 +12,7 @@ import msgspec
 import tomli_w
 from msgspec import structs
 
-from harness.config.matmul import check_matmul
+from harness.config.matmul import as_choice
 from harness.config.run_config import WORLD_SOURCE, RunConfig, default_division
 from harness.config.seeds import derive_seeds, draw_base_seed, reserved_seeds
 from harness.foundation.errors import ExitCode, HarnessError
@@ -285,7 +285,7 @@ def job_members(run_set: RunSet, record: RunSetRecord, index: int, folder: Path)
     tables = read_toml(run_set.definition)
     matmul = None if record.choice is None else record.choice.matmul
     if matmul is not None:
-        check_matmul(matmul, f"{run_set.extra / RUN_SET_FILE}: choice.matmul")
+        as_choice(matmul, f"{run_set.extra / RUN_SET_FILE}: choice.matmul")
     return {
         "tables": {**tables, "runtime": {**tables.get("runtime", {}), "threads": record.num_threads}},
         "definition_path": str(run_set.definition),

@@ -38,9 +38,12 @@ def choose(
         seconds = time_forms(make_calls(product), time_calls)
         chosen.append(ChosenProduct(product=product, form=pick(seconds, before.get(product)), seconds=seconds))
     return MatmulChoice(
-        num_threads=torch.get_num_threads(), precision=precision, torch_version=torch.__version__, cpu=name_cpu(),
+        num_threads=torch.get_num_threads(),
+        precision=precision,
+        torch_version=str(torch.__version__),
+        cpu=name_cpu(),
         products=tuple(chosen),
-    )  # fmt: skip
+    )
 
 
 def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:

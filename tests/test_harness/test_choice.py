@@ -13,10 +13,13 @@ import pytest
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
-from harness.measure.choice import plainest, time_threads
-from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice
+from harness.measure.choice import ChoiceJob, plainest, time_threads, try_ways
+from harness.measure.quality import QualityJob, train_and_evaluate
+from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice, to_be_timed
 from harness.run_sets.prepare import Prepared
 from harness.system.resources import Resources, read_resources
+from reference_models.data.registry import locate_dataset
+from reference_models.process.world import SingleProcess
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
@@ -201,7 +204,9 @@ def test_a_choice_is_kept_for_the_next_set_and_said(
     assert chosen(timing, train__opt_base_learning_rate=0.7).choice == first.choice and len(timing.asked) == 1
     assert capsys.readouterr().err == f"computed with 1 thread, as timed on 2026-11-22: {path}\n"
     assert find_choice(config_of(), tmp_path / "data") == first.choice
-    assert find_choice(config_of(train__global_batch_size=64), tmp_path / "data") is None
+    assert to_be_timed(config_of(), tmp_path / "data") is None
+    other = to_be_timed(config_of(train__global_batch_size=256), tmp_path / "data")
+    assert other is not None and other.thread_counts == (1, 2)
     chosen(timing, train__global_batch_size=256)
     assert len(timing.asked) == len(kept_in(tmp_path)) == 2
     path.unlink()
@@ -275,6 +280,18 @@ def test_another_torch_begins_from_the_forms_that_an_earlier_one_had(
     assert timing.asked == [None, matmul_of()] and len(kept_in(tmp_path)) == 2
 
 
+def test_a_kept_form_that_no_library_has_is_said_and_not_used(
+    chosen: Callable[..., Prepared], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    timing = FakeTiming(matmul=matmul_of())
+    chosen(timing)
+    (path,) = kept_in(tmp_path)
+    path.write_text(path.read_text().replace('"onednn"', '"os.system"'))
+    capsys.readouterr()
+    assert chosen(timing).choice is not None and len(timing.asked) == 2
+    assert f"note: {path} is no choice" in (said := capsys.readouterr().err) and "os.system" in said
+
+
 @dataclass
 class FakeProcesses:
     """In place of the processes that time: seconds by threads and spinning; products for the best one's threads."""
@@ -345,3 +362,34 @@ def test_a_second_process_that_fails_leaves_what_the_first_found(
     monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
     assert chosen(None, runtime__threads=2).choice is None
     assert "(out of memory.)" in capsys.readouterr().err
+
+
+def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat_bit_for_bit(
+    data_root: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    config = config_of(runtime__implementation="optimized", train__global_batch_size=2048)
+    members: dict[str, Any] = {
+        "tables": dict(config.tables), "definition_path": "here", "seed": 3, "folder": str(tmp_path),
+        "data_dir": str(locate_dataset(config.workload.data, data_root)),
+    }  # fmt: skip
+    num_threads = torch.get_num_threads()
+    try:
+        job = ChoiceJob(**members, thread_counts=(1,), spin_count=None, earlier=(), previous=None)
+        trials = try_ways(job, SingleProcess(), lambda event: None)
+        job = ChoiceJob(
+            **members, thread_counts=(1,), spin_count=None, previous=None,
+            earlier=({"num_threads": 1, "spin_count": 0, "step_s": 1e-8},),
+        )  # fmt: skip
+        assert try_ways(job, SingleProcess(), lambda event: None).matmul is None, "another process has the best"
+        assert trials.matmul is not None and trials.matmul.num_threads == 1
+        assert [(each.num_threads, each.spin_count) for each in trials.tried] == [(1, None)]
+        asked = QualityJob(**members, num_samples=20_480, matmul=msgspec.to_builtins(trials.matmul))
+        first, second = (train_and_evaluate(asked, SingleProcess(), lambda event: None) for _ in range(2))
+    finally:
+        torch.set_num_threads(num_threads)
+    assert first is not None and second is not None
+    of_first, of_second = first.processes[0].evaluations, second.processes[0].evaluations
+    assert [each.auc for each in of_first] == [each.auc for each in of_second]
+    assert [each.log_loss for each in of_first] == [each.log_loss for each in of_second]
