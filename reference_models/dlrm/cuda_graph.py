@@ -1,6 +1,6 @@
 """The optimized implementation on a CUDA device: a step that is captured once as a graph and replayed.
 
-No launch of a kernel costs host time.
+No launch of a kernel costs host time. Not run on a GPU: tests replay a recording of its operators on a CPU.
 Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense part is differentiated by autograd
 while it is captured. What changes from step to step, the batch and the learning rates, is in fixed buffers.
 """
@@ -17,8 +17,9 @@ from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.dense_parameters import adopt
-from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding
 from reference_models.training.loop import Built, synthetic_batch
+from reference_models.training.phases import Enter, Phase
 
 
 def pinned(batch: Batch) -> Batch:
@@ -36,16 +37,23 @@ class StepOnTensors:
         self._optimizers = optimizers
         self._eps = [optimizer.param_groups[0].get("eps", 0.0) for optimizer in optimizers]
         self._dense = [adopt(parameter, optimizers[1]) for parameter in model.dense_parameters()]
+        self._plans: dict[int, LookupPlan] = {}
+
+    def plan(self, num_samples: int) -> LookupPlan:
+        """Find what depends on the batch size alone; computed at the first call, which must not be in a capture."""
+        if num_samples not in self._plans:
+            self._plans[num_samples] = self._embedding.plan(num_samples)
+        return self._plans[num_samples]
 
     def logits(self, batch: Batch) -> torch.Tensor:
         """Compute logits [B] without gradients."""
         with torch.no_grad():
-            rows, plan = self._embedding.merge_ids(batch.indices), self._embedding.plan(len(batch.labels))
+            rows, plan = self._embedding.merge_ids(batch.indices), self.plan(len(batch.labels))
             return self._dense_forward(batch.dense, self._embedding.read(rows, plan))
 
     def train(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
         """Train on a batch at the learning rates [2] of embeddings and dense weights; returns the loss."""
-        rows, plan = self._embedding.merge_ids(batch.indices), self._embedding.plan(len(batch.labels))
+        rows, plan = self._embedding.merge_ids(batch.indices), self.plan(len(batch.labels))
         features = self._embedding.read(rows, plan).requires_grad_()
         logits = self._dense_forward(batch.dense, features)
         loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
@@ -79,17 +87,21 @@ class CUDAGraphStep:
         self._batch = Batch(
             *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
         )
-        self._rates = torch.zeros(2, device=device)
+        self._rates, self._held_rates = torch.zeros(2, device=device), (0.0, 0.0)
+        step.plan(len(like.labels))
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
             self._loss = step.train(self._batch, self._rates)
 
-    def run(self, batch: Batch, rates: tuple[float, float]) -> torch.Tensor:
+    def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
         """Train on a (pinned) batch without waiting for the device; the loss is a copy."""
         self._batch.dense.copy_(batch.dense, non_blocking=True)
         self._batch.indices.copy_(batch.indices, non_blocking=True)
         self._batch.labels.copy_(batch.labels, non_blocking=True)
-        self._rates.copy_(torch.tensor(rates).pin_memory(), non_blocking=True)
+        if rates != self._held_rates:
+            self._rates.copy_(torch.tensor(rates).pin_memory(), non_blocking=True)
+            self._held_rates = rates
+        enter(Phase.REPLAY)
         self._graph.replay()
         return self._loss.clone()
 
@@ -97,12 +109,14 @@ class CUDAGraphStep:
 class CUDAGraphWorkload(OptimizedWorkload):
     """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
 
-    A replayed graph is one piece: of its phases only reading is distinguished from the step.
+    A replayed graph is one piece: its phases are DATA, which is also copying to the device, and REPLAY.
     """
 
     def build(self) -> None:
         self._graph_step: CUDAGraphStep | None = None
+        self._side: torch.cuda.Stream | None = None
         super().build()
+        self._side = None
         train = self._data.train
         like = synthetic_batch(train, train.num_embeddings, self.global_batch_size)
         self._graph_step = CUDAGraphStep(self._on_tensors, like, self._device)
@@ -118,8 +132,11 @@ class CUDAGraphWorkload(OptimizedWorkload):
         model.num_steps += 1
         rates = (model.rates(optimizers[0])[0], model.rates(optimizers[1])[0])
         if self._graph_step is not None:
-            return self._graph_step.run(batch, rates)
-        side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+            return self._graph_step.run(batch, rates, self._enter)
+        # One for all steps: the allocator keeps what a stream has used for that stream.
+        if self._side is None:
+            self._side = torch.cuda.Stream(self._device)  # type: ignore[no-untyped-call]
+        side = self._side
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
             loss = self._on_tensors.train(self._to_device(batch), torch.tensor(rates, device=self._device))

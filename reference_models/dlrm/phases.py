@@ -10,6 +10,7 @@ class Phase(StrEnum):
     """What a training step of DLRM is made of."""
 
     DATA = LoopPhase.DATA
+    REPLAY = LoopPhase.REPLAY
     BOTTOM_MLP_FORWARD = "bottom_mlp_forward"
     EMBEDDING_FORWARD = "embedding_forward"
     INTERACTION_FORWARD = "interaction_forward"

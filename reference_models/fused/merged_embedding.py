@@ -55,7 +55,7 @@ class MergedEmbedding:
         device = weight.device
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
-        self._row_type = torch.int32 if device.type == "cpu" and len(weight) <= _MAX_INT32 else torch.int64
+        self._row_type = torch.int32 if len(weight) <= _MAX_INT32 else torch.int64
         self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot).to(device)
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
@@ -99,14 +99,15 @@ class MergedEmbedding:
     ) -> None:
         """Do `update` in tensors whose shapes do not depend on the ids, as CUDA graphs need them.
 
-        There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing; they stand
-        for the last row and add zero to it, so everything is added and nothing overwritten.
+        There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing, and add zero
+        to the row of their own place, so that everything is added, nothing overwritten, and no row waited for by all.
         """
         ordered, order = torch.sort(rows, stable=True)
         changes = torch.zeros_like(ordered)
         torch.ne(ordered[1:], ordered[:-1], out=changes[1:])
-        starts = torch.searchsorted(changes.cumsum(0), torch.arange(len(rows), device=rows.device))
-        touched = ordered[starts.clamp(max=len(rows) - 1)]
+        places = torch.arange(len(rows), device=rows.device)
+        starts = torch.searchsorted(changes.cumsum(0), places)
+        touched = ordered[torch.where(starts < len(rows), starts, places)]
         gradient = self._sum_duplicates(gradients, plan.bags[order], starts)
         if self._accumulator is not None:
             squares = gradient * gradient

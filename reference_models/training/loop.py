@@ -6,6 +6,7 @@ A model's reference implementation is this loop around stock PyTorch; others rep
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from itertools import islice
 from typing import Any, TypeVar
 
 import numpy as np
@@ -51,6 +52,8 @@ class TrainingLoop(ABC):
         self._policy: LearningRatePolicy
         self._step = 0
         self._enter: Enter = ignore_phase
+        self._train_batches: Iterator[Batch] = iter(())
+        self._next_batch = -1
 
     # building: off the clock, metadata only
 
@@ -68,7 +71,7 @@ class TrainingLoop(ABC):
         self._warm_up()
         torch.manual_seed(spec.seed)
         self._model, self._optimizers = self._build_model(self._data.train.num_embeddings)
-        self._step = 0
+        self._step, self._next_batch = 0, -1
         if self._device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self._device)
 
@@ -144,11 +147,16 @@ class TrainingLoop(ABC):
         num_steps = min(num_steps, steps_per_epoch - first)
         total_loss = torch.zeros((), device=self._device)
         self._model.train()
-        starts = range(first * batch_size, (first + num_steps) * batch_size, batch_size)
-        for batch in self._batches(self._data.train, "train", starts, batch_size):
+        if self._next_batch != first:
+            starts = range(first * batch_size, steps_per_epoch * batch_size, batch_size)
+            self._train_batches = self._batches(self._data.train, "train", starts, batch_size)
+        self._next_batch = -1  # until all went well
+        # Of the whole epoch, so that what was read ahead of one call's last step is there for the next call.
+        for batch in islice(self._train_batches, num_steps):
             self._step += 1
             set_learning_rate(self._optimizers, self._policy.at(self._step))
             total_loss += self._train_step(self._model, self._optimizers, batch)
+        self._next_batch = first + num_steps
         self._enter(Phase.OTHER)
         self._check_loss(total_loss)
         return TrainCounts(num_steps=num_steps, num_samples=num_steps * batch_size)

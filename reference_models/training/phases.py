@@ -22,6 +22,8 @@ class Phase(StrEnum):
     """Of the logits: its value and its gradient."""
     ZERO_GRAD = "zero_grad"
     """Freeing or zeroing the last step's gradients."""
+    REPLAY = "graph_replay"
+    """All that follows DATA, where it was captured as one graph, whose parts cannot be told apart."""
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
     OTHER = "other"

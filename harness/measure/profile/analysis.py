@@ -1,8 +1,10 @@
 """From measured times, computed costs and measured ceilings to what bounds each phase and the step; no torch."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from reference_models.costs import Matmul, PhaseCosts
+from reference_models.training.phases import Phase
 from rules.records.profile import (
     Bound,
     CeilingsRecord,
@@ -62,6 +64,18 @@ def find_bound(time_s: float | None, limits_s: Mapping[Bound, float]) -> tuple[f
     resource = max(limits_s, key=lambda name: limits_s[name])
     fraction = limits_s[resource] / time_s if limits_s[resource] else None
     return fraction, "overhead" if fraction is None or fraction < OVERHEAD_BELOW else resource
+
+
+def join_replayed(
+    times_s: Mapping[str, float], costs: dict[str, PhaseCosts], products: tuple[Matmul, ...]
+) -> tuple[dict[str, PhaseCosts], tuple[Matmul, ...]]:
+    """Count as REPLAY all that a step does after DATA, where it was replayed as one graph; else change nothing."""
+    if Phase.REPLAY not in times_s:
+        return costs, products
+    inside = [phase for phase in costs if phase not in times_s]
+    outside = {phase: costs[phase] for phase in costs if phase in times_s}
+    replayed = sum((costs[phase] for phase in inside), start=PhaseCosts())
+    return {**outside, Phase.REPLAY: replayed}, tuple(replace(product, phase=Phase.REPLAY) for product in products)
 
 
 def analyse_phases(

@@ -8,7 +8,7 @@ import torch
 from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, OnEvent
-from harness.measure.profile.analysis import analyse_phases, analyse_step, compute_ceilings
+from harness.measure.profile.analysis import analyse_phases, analyse_step, compute_ceilings, join_replayed
 from harness.measure.profile.measure_ceilings import measure_ceilings
 from harness.measure.profile.operators import profile_operators
 from harness.measure.profile.steps import measure_steps
@@ -88,6 +88,7 @@ def profile(
         entered=times_s,
     )
     refuse_other_data(workload, dataset, world, on_event)
+    costs, products = join_replayed(times_s, costs, products)
     phases = analyse_phases(times_s, costs, products, ceilings, model.phases)
     return ProfileRecord(
         benchmark=benchmark.name,

@@ -1,0 +1,159 @@
+"""The optimized implementation's CUDA graph, captured and replayed on an emulated GPU; nothing here ran on a GPU."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from emulated_cuda import EmulatedCUDA, Recorder, emulate_cuda
+from torch.utils._python_dispatch import TorchDispatchMode
+from toy_clicks import BATCH, MakeSpec, flatten
+
+from harness.measure.profile.analysis import join_replayed
+from harness.measure.profile.steps import Timeline
+from reference_models.costs import PhaseCosts
+from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
+from reference_models.dlrm.reference import ReferenceWorkload
+from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.process.world import SingleProcess
+from reference_models.training.phases import Phase
+from reference_models.training.read_ahead import read_ahead
+from reference_models.training.workload import WorkloadSpec
+
+MODELS: dict[str, dict[str, Any]] = {
+    "dot": {"interaction": "dot"},
+    "cat": {"interaction": "cat"},
+    "dcn": {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3},
+}
+OPTIMIZERS = ("sgd", "adagrad", "rowwise_adagrad")
+CHANGING_RATES = {"opt_learning_rate_warmup_steps": 10}
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[EmulatedCUDA]:
+    with emulate_cuda(monkeypatch, num_gpus=1) as emulated:
+        yield emulated
+
+
+def build_graph(spec: WorkloadSpec) -> CUDAGraphWorkload:
+    workload = CUDAGraphWorkload(spec, SingleProcess())
+    workload.build()
+    return workload
+
+
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_fifty_replayed_steps_end_where_the_reference_does(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, model: str, opt_name: str
+) -> None:
+    """From the same start, through a warm-up of the learning rate, with evaluations in between."""
+    asked = {"model": MODELS[model], "train": {"opt_name": opt_name, **CHANGING_RATES}}
+    reference = ReferenceWorkload(make_spec(**asked), SingleProcess())
+    reference.build()
+    workload = build_graph(make_spec(**asked, runtime={"device": "cuda"}))
+    (graph,) = gpu.graphs
+    before, after = reference.state()["model"], workload.state()["model"]
+    assert before.keys() == after.keys()
+    assert all(torch.equal(before[name], after[name]) for name in before), "capturing runs nothing"
+    for num_steps in (1, 2, 30, 17):
+        for trained in (reference, workload):
+            assert trained.train(num_steps).num_steps == num_steps
+        assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-4)
+    assert graph.num_replays == 50
+    states = flatten(reference.state()), flatten(workload.state())
+    assert len(states[0]) == len(states[1])
+    for expected, found in zip(*states, strict=True):
+        assert torch.allclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
+
+
+def test_a_replayed_step_is_read_and_replayed_and_nothing_else(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
+    workload = build_graph(make_spec(runtime={"device": "cuda"}))
+    reported: list[str] = []
+    with workload.report_phases(reported.append):
+        workload.train(3)
+    assert reported == [*[Phase.DATA, Phase.REPLAY] * 3, Phase.OTHER]
+    timeline = Timeline(torch.device("cuda", 0))
+    with workload.report_phases(timeline.enter):
+        workload.train(3)
+    # The emulated events are a second apart; the loop is entered twice at the end, once to close the last stamp.
+    assert timeline.take() == pytest.approx({Phase.DATA: 3e-3, Phase.REPLAY: 3e-3, Phase.OTHER: 1e-3})
+
+
+def test_what_a_replay_does_is_held_against_all_that_the_step_does() -> None:
+    costs = {"data": PhaseCosts(bytes=1), "loss": PhaseCosts(bytes=2), "top_mlp_forward": PhaseCosts(matmul_flop=4)}
+    joined, products = join_replayed({"data": 0.1, "graph_replay": 0.9}, costs, ())
+    assert joined == {"data": PhaseCosts(bytes=1), Phase.REPLAY: PhaseCosts(bytes=2, matmul_flop=4)}
+    assert join_replayed({"data": 0.1, "loss": 0.9}, costs, ()) == (costs, ()) and products == ()
+
+
+def test_learning_rates_go_to_the_gpu_when_they_change(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = build_graph(make_spec(runtime={"device": "cuda"}, train={"opt_learning_rate_warmup_steps": 4}))
+    pinned: Counter[tuple[int, ...]] = Counter()
+    pin = torch.Tensor.pin_memory
+    monkeypatch.setattr(torch.Tensor, "pin_memory", lambda part: (pinned.update([tuple(part.shape)]), pin(part))[1])
+    workload.train(20)
+    assert pinned[(2,)] == 4
+
+
+def test_batches_read_ahead_of_one_call_are_there_for_the_next(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[range] = []
+
+    def noting(read: Any, places: range) -> Iterator[Any]:
+        readers.append(places)
+        return read_ahead(read, places)
+
+    monkeypatch.setattr("reference_models.dlrm.optimized.read_ahead", noting)
+    workload = build_graph(make_spec(runtime={"device": "cuda"}))
+    for _ in range(5):
+        workload.train(10)
+    assert [len(places) for places in readers] == [50], "one reader for the whole epoch"
+    workload.train(10)
+    assert len(readers) == 2, "and one for the next"
+
+
+def test_a_batch_that_cannot_be_read_is_not_skipped_by_the_next_call(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    workload = build_graph(make_spec(runtime={"device": "cuda"}))
+    workload.train(5)
+    step = workload._train_step
+    monkeypatch.setattr(workload, "_train_step", lambda *args: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        workload.train(5)
+    monkeypatch.setattr(workload, "_train_step", step)
+    assert workload.train(3).num_samples == 3 * BATCH
+    assert workload._step == 9
+
+
+@pytest.mark.parametrize("width", [0, 1, 4])
+def test_no_row_is_written_by_more_sums_than_its_own_lookups_and_one(width: int) -> None:
+    """Sums of nothing used to be added to the last row, all of them: millions of atomic writes to one row."""
+    generator = torch.Generator().manual_seed(0)
+    weight = torch.randn(50, 4, generator=generator)
+    embedding = MergedEmbedding(weight, torch.rand(50, width) if width else None, (43, 7), (2, 3))
+    indices = torch.randint(0, 3, (64, 5), generator=generator)
+    written: list[torch.Tensor] = []
+
+    class NotesIndices(TorchDispatchMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if "index_add" in func._schema.name:
+                written.append(args[2])
+            return func(*args, **(kwargs or {}))
+
+    rows = embedding.merge_ids(indices)
+    with NotesIndices():
+        embedding.update_static(rows, embedding.plan(64), torch.randn(64, 3, 4), torch.tensor(0.1), 1e-8)
+    assert len(written) == (2 if width else 1)
+    most = rows.bincount(minlength=50) + 1
+    for touched in written:
+        assert (touched.bincount(minlength=50) <= most).all()
+
+
+def test_a_capture_that_would_wait_for_the_device_is_seen() -> None:
+    with pytest.raises(AssertionError, match="cannot be captured"), Recorder():
+        torch.ones(3).sum().item()
