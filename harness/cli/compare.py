@@ -166,11 +166,20 @@ def more_runs(paths: Sequence[Path], comparisons: Sequence["Comparison"]) -> lis
     ]
     most = max(needed, default=0)
     records = [(path, read_run_set(path, [])) for path in paths]
-    return [
-        shlex.join(["dlrmbench", "resume", str(path), "--runs", str(most)])
-        for path, record in records
-        if record is not None and record.num_runs < most
-    ]
+    words = [_resumed(path) for path, record in records if record is not None and record.num_runs < most]
+    return list(dict.fromkeys(shlex.join(["dlrmbench", "resume", *each, "--runs", str(most)]) for each in words))
+
+
+def _resumed(path: Path) -> list[str]:
+    """What `resume` is given for a set: one that took turns with others grows with them."""
+    from rules.records.codec import decode
+    from rules.records.pair import SIDES, PairRecord
+
+    above = path.parent
+    pair = decode(above / "pair.json", PairRecord)
+    if path.name in SIDES and isinstance(pair, PairRecord):
+        return [str(above), *([] if pair.python is None else ["--python", pair.python])]
+    return [str(above if (above / "sweep.json").is_file() else path)]
 
 
 def _effect_on(side: "Side", value: float, unit: str | None) -> float:

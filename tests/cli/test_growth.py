@@ -252,7 +252,7 @@ def test_growth_that_cannot_be_is_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
-def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, tmp_path: Path) -> None:
+def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, data_root: Path, tmp_path: Path) -> None:
     """Of sets that hold fewer than it takes; a folder of anyone's, or an official benchmark's, cannot grow."""
     assert run("-q", "-n", 1).exit_code == 0
     folder = the_set(tmp_path)
@@ -264,6 +264,16 @@ def test_compare_names_the_commands_that_add_runs(command: Run, run: Run, tmp_pa
     assert advice == f"dlrmbench resume {folder} --runs 3"
     assert command(*advice.split()[1:], "-q").exit_code == 0
     assert more_runs([folder], [inconclusive(3)]) == []
+    assert command("run", "--beside", folder, "-q", "-n", 1, "-o", "pairs").exit_code == 0
+    pair = next(path for path in (tmp_path / "pairs").iterdir() if not path.is_symlink())
+    (advice,) = more_runs([pair / "base", pair / "new"], [inconclusive(2)])
+    assert advice == f"dlrmbench resume {pair} --runs 2"
+    assert command(*advice.split()[1:], "-q").exit_code == 0
+    assert [open_run_set(pair / side)[1].num_runs for side in ("base", "new")] == [2, 2]
+    sides = "sweep", "dlrm_tiny", "--data", data_root, "-q", "-n", 1, "-o", "swept", "--axis", "runtime.threads=1,2"
+    assert command(*sides).exit_code == 0
+    sweep = next(path for path in (tmp_path / "swept").iterdir() if not path.is_symlink())
+    assert more_runs(sorted(sweep.glob("0*")), [inconclusive(2)]) == [f"dlrmbench resume {sweep} --runs 2"]
     assert more_runs([folder], [inconclusive(None)]) == more_runs([folder], [inconclusive(9, "official")]) == []
 
 
