@@ -18,6 +18,7 @@ from harness.system.code import safe_path_variables
 # verb -> (module, attribute, one line of help); the help is here so that --help imports nothing else
 COMMANDS: dict[str, tuple[str, str, str]] = {
     "run": ("harness.cli.run", "run", "Train to the quality target, several times; check, score, report."),
+    "serve": ("harness.cli.serve", "serve", "Find how many queries a second are answered within a latency limit."),
     "resume": ("harness.cli.run", "resume", "Complete an interrupted set of runs, a sweep or a pair."),
     "sweep": ("harness.cli.sweep", "sweep", "Run a matrix of configurations, interleaved; to target or throughput."),
     "check": ("harness.cli.check", "check", "Judge logs and result directories against the rules."),
@@ -38,7 +39,7 @@ COMMANDS: dict[str, tuple[str, str, str]] = {
     "calibrate": ("harness.cli.calibrate", "calibrate", "Measure where a benchmark's target should lie."),
 }
 SECTIONS = {
-    "Run": ("run", "resume", "sweep", "plan"),
+    "Run": ("run", "serve", "resume", "sweep", "plan"),
     "Judge and show": ("check", "score", "package", "compare", "report"),
     "Look": ("diff", "history", "profile", "list", "show", "init", "system", "doctor"),
     "Data": ("data", "calibrate"),

@@ -9,6 +9,7 @@ from click.core import ParameterSource
 
 from harness.cli.compare import fraction
 from harness.cli.shared.measurements import Measured, asked_kind, externally_launched_ranks, measurements
+from harness.cli.shared.measuring import measure_and_show
 from harness.cli.shared.options import (
     BENCHMARK,
     QUIET,
@@ -22,11 +23,10 @@ from harness.cli.shared.options import (
     warn_of_system,
 )
 from harness.cli.shared.output import form_option, show, show_json
-from harness.foundation.errors import ExitCode, HarnessError
+from harness.foundation.errors import HarnessError
 
 if TYPE_CHECKING:
     from harness.run_sets.pair import PairRequest
-    from rules.records.measure import Measurement
 
 PYTHON = click.option(
     "--python", type=click.Path(path_type=Path), metavar="PYTHON",
@@ -241,13 +241,13 @@ def resume(
     --until' then ends there. The environment is checked again: it warns, or refuses a set of --strict-env.
     """
     from harness.cli.sweep import complete_and_show
-    from harness.measure.kinds import find_kind
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.growth import grow
     from harness.run_sets.pair import is_pair, refuse_side
     from harness.run_sets.prepare import check_again, refuse_outside_code
     from harness.run_sets.runner import describe_other_code
     from harness.run_sets.sweep import is_sweep
+    from rules.records.kinds import IN_PROCESSES
 
     refuse_outside_code(folder, {"model": models, "implementation": implementations})
     refuse_side(folder)
@@ -267,7 +267,7 @@ def resume(
         grow(folder, num_runs)
     if is_sweep(folder):
         complete_and_show(folder, form=form, quiet=quiet)
-    if find_kind(open_run_set(folder)[1].kind).min_processes > 1:
+    if open_run_set(folder)[1].kind in IN_PROCESSES:
         measure_and_show(folder, form=form, quiet=quiet)
     else:
         complete_and_finish(folder, form=form, quiet=quiet)
@@ -338,42 +338,3 @@ def complete_pair_and_show(
         click.echo(f"results  {folder}")
         click.echo(f"report   {done.page}")
     click.get_current_context().exit(int(exit_code_of_pair(done)))
-
-
-def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
-    """Measure in the processes that are missing, and say the result in a few lines."""
-    from harness.run_sets.folder import locked, open_run_set
-    from harness.run_sets.measurement import is_measured, measure_set, measured_path
-    from harness.run_sets.runner import resume_command
-    from reports.facts.measured_sets import read_measured
-    from reports.page.sections.measured import in_unit
-    from reports.views.measurement import measured_blocks, measurement_document
-    from rules.errors import InputError
-
-    def on_process(index: int, measured: "Measurement") -> None:
-        if not quiet:
-            value = getattr(measured.repetitions()[0], measured.MEASURE.value)
-            name, text = measured.MEASURE.name, in_unit(value, measured.MEASURE.unit)
-            click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
-
-    run_set, record = open_run_set(folder)
-    try:
-        with locked(run_set):
-            kept = sum(is_measured(run_set, record, index) for index in range(record.num_runs))
-            if kept and not quiet:
-                click.echo(f"{kept} of {record.num_runs} processes had measured before and are kept", err=True)
-            measure_set(run_set, record, on_process)
-    except BaseException as error:
-        if not isinstance(error, HarnessError):
-            command = resume_command(folder)
-            click.echo(f"Finished processes are kept. Complete the measurement with: {command}", err=True)
-        raise
-    path = measured_path(run_set, record)
-    try:
-        measured = read_measured(run_set.folder, record.kind)
-    except InputError as error:
-        raise HarnessError(str(error), ExitCode.INCONCLUSIVE) from None
-    if form == "json":
-        show_json(measurement_document(measured, record.options, path))
-    else:
-        show(measured_blocks(measured, record.options, path))

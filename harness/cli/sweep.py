@@ -1,6 +1,7 @@
 """`sweep`: a matrix of configurations, run interleaved, in one table."""
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
@@ -19,9 +20,11 @@ from harness.cli.shared.options import (
     warn_of_system,
 )
 from harness.cli.shared.output import form_option, show, show_json
+from harness.cli.shared.serving import weights_override
 from harness.foundation.errors import ExitCode, HarnessError
 
 if TYPE_CHECKING:
+    from harness.measure.kinds import MeasurementKind
     from harness.run_sets.sweep import OnRun, Progress
     from reports.comparison.sweep import SweepFacts
     from rules.records.study import StudyRecord
@@ -45,6 +48,11 @@ class SweepOptions(Configured, Measured):
 @TIMEOUT
 @measurements
 @click.option(
+    "--serve", "is_served", is_flag=True,
+    help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
+)  # fmt: skip
+@click.option("--weights", metavar="SET[:RUN]", help="Of --serve: weights that 'run --keep-weights' kept.")
+@click.option(
     "--profile", "with_profile", is_flag=True,
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
 )  # fmt: skip
@@ -61,6 +69,8 @@ def sweep(
     output: Path,
     seed: int | None,
     timeout_s: float | None,
+    is_served: bool,
+    weights: str | None,
     with_profile: bool,
     is_dry: bool,
     strict_env: bool,
@@ -71,7 +81,7 @@ def sweep(
     """Run BENCHMARK, or a workload, in every combination of the axes' values; interleaved, with shared seeds.
 
     To the target, axes may be what keeps the problem the same: runtime.* and what the definition leaves free. With
-    --throughput anything may vary; a changed shape of the data makes the data synthetic. Shapes: data.num_tables,
+    --throughput or --serve anything may vary; a changed shape of data makes it synthetic. Shapes: data.num_tables,
     data.rows_per_table, data.lookups_per_table, data.row_scale, data.zipf_exponent, model.embedding_dim, model.mlp
     (512^3: three hidden layers of 512 in both MLPs), model.bottom_mlp and model.top_mlp (512-256-16).
 
@@ -89,6 +99,11 @@ def sweep(
 
     kind, options = asked_kind(given, timeout_s)
     overrides = collect_overrides(given)
+    if is_served:
+        kind = _served_kind(options, timeout_s)
+        overrides += weights_override(weights)
+    elif weights is not None:
+        raise click.UsageError("--weights is what --serve serves; give that too.")
     if is_dry:
         base, _, configs = resolve_sweep(
             kind, benchmark, overrides, axis_texts, given["name"], with_profile=with_profile
@@ -134,6 +149,17 @@ def sweep(
         few = "" if num_runs >= MIN_RUNS else f" (fewer than {MIN_RUNS}: no verdicts)"
         click.echo(f"{plural(len(configurations), 'configuration')}, {each}{few}, in {folder}", err=True)
     complete_and_show(folder, form=form, quiet=quiet)
+
+
+def _served_kind(options: Mapping[str, int], timeout_s: float | None) -> "MeasurementKind":
+    """Return what --serve measures. Raises UsageError beside another measurement, HarnessError without LoadGen."""
+    from harness.measure.kinds import find_kind
+    from harness.measure.serving.loadgen import require_loadgen
+
+    if options or timeout_s is not None:
+        raise click.UsageError("--serve is a measurement of its own; leave the others, and --timeout, out.")
+    require_loadgen()
+    return find_kind("serve")
 
 
 def _show_plan(study: "StudyRecord", form: str) -> None:

@@ -16,6 +16,7 @@ from typing import Any, get_type_hints
 from msgspec import ValidationError, convert
 from msgspec import inspect as types
 
+from harness.config.serving import ServeConfig
 from reference_models.config.sections import AdagradSection, RuntimeConfig, SGDSection
 from reference_models.data.click_log.teacher import TeacherConfig
 from reference_models.data.criteo.tsv import PrepareParameters
@@ -48,6 +49,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("train", "with Adagrad", AdagradSection),
     ("train", "with SGD", SGDSection),
     ("runtime", "", RuntimeConfig),
+    ("serve", "", ServeConfig),
 )
 """Section, which of several it is, and the record that reads it."""
 _LARGE = 1e15
@@ -56,8 +58,8 @@ _HEAD = """# The keys of a definition
 
 Made by `python -m harness.config.reference`. A definition is a TOML file; `dlrmbench init mine.toml` begins one with
 every key explained, and `python -m harness.config.schema dlrm` prints its JSON Schema for editors. The first line is
-`schema_version = 1`. A key that is not listed is an error. The digest of all sections but `[runtime]`, without what
-`[closed]` leaves free, identifies the problem.
+`schema_version = 1`. A key that is not listed is an error. The digest of all sections but `[runtime]` and
+`[serve]`, without what `[closed]` leaves free, identifies the problem.
 """
 _RULES = """## [closed] and [open]
 

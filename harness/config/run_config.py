@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import GIVEN_BY_USER, MODEL_KEY, WorkloadConfig, parse_recorded, refuse_model_file
+from harness.config.serving import ServeConfig, parse_serve
 from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
@@ -34,7 +35,8 @@ from rules.logs import keys
 
 ENV_PREFIX = "DLRMBENCH_"
 OWN_VARIABLES = ("DATA", "OUTPUT", "DEBUG")
-OVERRIDABLE = ("model", "data", "train", "runtime", "quality", "score")
+SERVE = "serve"
+OVERRIDABLE = ("model", "data", "train", "runtime", SERVE, "quality", "score")
 DERIVED = "Derived from "
 """How the note of a benchmark that --set made begins."""
 WORLD_SOURCE = "the world's size"
@@ -43,6 +45,7 @@ SUBMISSION = "submission"
 _KNOWN_KEYS: Mapping[str, tuple[str, ...]] = {
     "train": tuple(sorted({key for section in TRAIN_SECTIONS.values() for key in section.__dataclass_fields__})),
     "runtime": (*RuntimeConfig.__dataclass_fields__, MODEL_KEY),
+    SERVE: tuple(ServeConfig.__dataclass_fields__),
 }
 _NAMED_OTHERWISE = {
     "train.batch_size": "train.global_batch_size",
@@ -82,7 +85,15 @@ class RunConfig:
         for key, value in asdict(self.workload.runtime).items():
             shown = "auto" if value is None else value
             resolved.setdefault(f"runtime.{key}", {"value": shown, "source": "default"})
+        for key, value in asdict(self.serve).items() if SERVE in self.tables else ():
+            if value is not None:
+                resolved.setdefault(f"{SERVE}.{key}", {"value": value, "source": "default"})
         return resolved
+
+    @property
+    def serve(self) -> ServeConfig:
+        """How the benchmark is served. Raises ConfigError where it says too little of that."""
+        return parse_serve(self.tables.get(SERVE, {}))
 
     def digest(self) -> str:
         """Return a short digest of all resolved values, for the folder's name."""
@@ -96,20 +107,27 @@ def resolve(
     *,
     derived_suffix: str | None = None,
     needs_labels: bool = False,
+    is_served: bool = False,
 ) -> RunConfig:
     """Apply `overrides` in their order (weakest first) to a benchmark. Raises ConfigError or DefinitionError.
 
     Where fixed fields change and no `name` is given, `derived_suffix` makes one; without it that is an error.
     With it, where no target is asked for, a changed shape of the data makes the data synthetic, and the rest of
-    the model's shape follows what was changed of it.
+    the model's shape follows what was changed of it. Only where it `is_served` does [serve] belong to it.
     """
     original = load_benchmark(name_or_path)
     refuse_shipped_name(original)
     tables = deepcopy(read_toml(original.path))
     sources: dict[str, str] = {}
     submission: dict[str, Given] = {}
+    if not is_served:
+        tables.pop(SERVE, None)
     for override in overrides:
         section, _, key = override.key.partition(".")
+        if section == SERVE and not is_served:
+            raise ConfigError(
+                f"{override.source}: {override.key} is for 'dlrmbench serve' and 'sweep --serve' alone."
+            )
         if section == SUBMISSION:
             field, given = check_field(key, override.value, override.source)
             submission[field] = given
@@ -123,6 +141,8 @@ def resolve(
             table.pop("sha256", None)  # of other data
         table[key] = override.value
         sources[override.key] = override.source
+    if is_served:
+        parse_serve(tables.setdefault(SERVE, {}))
     _pin_code(original, tables, sources)
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
@@ -294,7 +314,7 @@ def is_fixed(benchmark: Benchmark, key: str) -> bool:
     """Return whether another value of "section.key" makes another problem."""
     section, _, name = key.partition(".")
     constraint = benchmark.closed.get(name) if section == "train" else None
-    return section != "runtime" and not (constraint is not None and constraint.free)
+    return section not in ("runtime", SERVE) and not (constraint is not None and constraint.free)
 
 
 def _label(name: str) -> str:

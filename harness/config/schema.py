@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from harness.config.reference import read_meanings
+from harness.config.serving import ServeConfig
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.data.registry import DATA_SECTIONS
 from reference_models.registry import find_model
@@ -27,6 +28,7 @@ def definition_schema(model: str) -> dict[str, Any]:
         "data": DATA_SECTIONS,
         "train": tuple(dict.fromkeys(TRAIN_SECTIONS.values())),
         "runtime": (RuntimeConfig,),
+        "serve": (ServeConfig,),
     }
     kinds = [kind for each in sections.values() for kind in each]
     schemas, records = in_order(msgspec.json.schema_components(kinds, ref_template="#/$defs/{name}"))

@@ -21,7 +21,7 @@ LIKE: Mapping[str, str] = {
     "mlperf_multi_hot": "dlrm_dcnv2",
 }
 """Kinds of data, each with the shipped definition that a new one of it begins as."""
-_ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime")
+_ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
     "open": "The same for the Open division.",

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig
+from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import RefusedByAllError
 from harness.measure.kinds import Job
 from harness.system.code import code_sha256
@@ -39,7 +40,7 @@ def describe_rank(job: Job, config: WorkloadConfig) -> dict[str, Any]:
         "configuration": hashlib.sha256(json.dumps(shared, sort_keys=True).encode()).hexdigest()[:12],
         "run_index": shared.get("run_index"),
         "seed": job.seed,
-        "dataset_sha256": open_dataset(Path(job.data_dir), config.data).dataset_sha256,
+        "dataset_sha256": open_dataset(Path(job.data_dir), hold_in_memory(config, 1).data).dataset_sha256,
         "code": code_sha256()[:12],
         "python": platform.python_version(),
         **{name: version_of(name) for name in LIBRARIES},

@@ -10,6 +10,8 @@ import sys
 import traceback
 from pathlib import Path
 
+import torch
+
 from harness.foundation.errors import ExitCode, end_process
 from harness.launch.consistency import agree
 from harness.launch.heartbeat import Heartbeat
@@ -33,8 +35,10 @@ def run_rank(spec_path: Path) -> None:
     _, config = job.parse()
     runtime = config.runtime
     describe_code()
-    device = local_device(runtime.device, runtime.ranks)
-    meeting = rendezvous(num_ranks=runtime.ranks)
+    num_ranks = kind.num_ranks(job)
+    # What serves shares a device, and its processes exchange nothing but what they found.
+    device = torch.device("cpu") if kind.is_served else local_device(runtime.device, num_ranks)
+    meeting = rendezvous(num_ranks=num_ranks)
     with Heartbeat(meeting):
         world = join(meeting, device, COLLECTIVE_TIMEOUT_S)
         agree(world, job, config)

@@ -56,12 +56,18 @@ class MeasurementKind:
     file: str = "measured.json"
     """Of the record, in the job's folder."""
     min_processes: int = 1
+    usual_processes: int | None = None
+    """Where -n is not given, if more than the fewest."""
     fit: Callable[[Mapping[str, int], Sequence[tuple[int, int]]], Mapping[str, int]] = lambda options, sizes: options
     """What is asked, made to fit configurations of these global batch sizes and training samples; raises ConfigError
     where it does not."""
     is_scored: bool = False
     needs_labels: bool = False
     """Whether something must be learnt, so that synthetic data does not do."""
+    is_served: bool = False
+    """Whether [serve] says what is measured, and the model answers without being trained."""
+    num_ranks: Callable[[Any], int] = lambda job: int(job.tables.get("runtime", {}).get("ranks", 1))
+    """The processes that do one job together."""
 
 
 KINDS: Mapping[str, str] = {
@@ -69,6 +75,7 @@ KINDS: Mapping[str, str] = {
     "throughput": "harness.measure.throughput",
     "profile": "harness.measure.profile.job",
     "quality": "harness.measure.quality",
+    "serve": "harness.measure.serving.job",
 }
 """The module of each kind, imported when it is asked for."""
 _ASIDE: Mapping[str, str] = {"choice": "harness.measure.choice"}

@@ -21,7 +21,7 @@ from typing import Any
 import msgspec
 
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
-from harness.config.run_config import RunConfig
+from harness.config.run_config import SERVE, RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
@@ -123,7 +123,7 @@ def ask(
     On several ranks and on GPUs all is as given, or as the cores allow.
     """
     runtime, implementation = config.workload.runtime, config.workload.implementation
-    if runtime.device != "cpu" or runtime.ranks != 1:
+    if runtime.device != "cpu" or runtime.ranks != 1 or SERVE in config.tables:  # what serves makes no steps
         return None
     num_cores = read_resources().num_cores
     if not can_choose(config.workload):

@@ -18,6 +18,7 @@ from reports.statistics.growth import is_narrow
 from reports.statistics.intervals import MIN_RUNS
 from rules.benchmarks.loader import Benchmark, load_benchmark
 from rules.logs.log import read_log
+from rules.records.kinds import IN_PROCESSES
 from rules.records.pair import SIDES, PairRecord
 from rules.records.run_set import RunSetRecord, UntilRecord
 from rules.records.sweep import SweepRecord
@@ -76,7 +77,7 @@ def refuse_growth(folder: Path, record: RunSetRecord, num_runs: int) -> None:
             f"runs out would be choosing among them. Give --runs {record.num_runs} or more."
         )
     kind = find_kind(record.kind)
-    if not kind.is_scored and kind.min_processes == 1:
+    if not kind.is_scored and kind.name not in IN_PROCESSES:
         raise HarnessError(f"{folder}: holds a {kind.name}, which is of one process. Nothing can be added to it.")
     if kind.is_scored and record.benchmark.status == "official":
         needed = load_benchmark(folder / "extra" / "definition.toml").score.num_runs

@@ -57,6 +57,7 @@ from rules.benchmarks.loader import (
     shipped_names,
     shipped_twin,
 )
+from rules.records.kinds import IN_PROCESSES
 from rules.records.pair import BASE, NEW, SIDES, PairRecord
 from rules.records.run_set import RunSetRecord
 
@@ -109,7 +110,7 @@ def start_pair(request: PairRequest) -> Path:
     record, kind, base = source.record, source.kind, source.config
     new = _resolve_new(request, source)
     for config in (base, new) if request.python is None else (new,):  # the other one is asked itself
-        refuse_impossible(config.workload)
+        refuse_impossible(config.workload, is_served=kind.is_served)
     given = give_matmul(request.matmul, [new.workload])
     refuse_output(request.output)
     installation = None
@@ -279,7 +280,7 @@ def _open_source(request: PairRequest) -> _Source:
         raise HarnessError(f"--beside {folder}: holds several sets; give one of them:{parts}")
     run_set, record = open_run_set(folder)
     kind = find_kind(record.kind)
-    if not kind.is_scored and kind.min_processes == 1:
+    if not kind.is_scored and kind.name not in IN_PROCESSES:
         raise HarnessError(f"--beside {folder}: holds a {kind.name}, which is of one process and compared with none.")
     if request.kind not in (None, kind.name):
         raise HarnessError(

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.config.catalog import MODEL_KEY, WorkloadConfig
-from harness.config.run_config import Override, RunConfig, command_name, resolve
+from harness.config.run_config import SERVE, Override, RunConfig, command_name, resolve
 from harness.config.synthetic import hold_in_memory, refuse_synthetic_target
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.launch.launcher_env import launcher_of_many
@@ -26,6 +26,7 @@ from reference_models.registry import (
     outside_names,
     pin_code,
     refuse_impossible_runtime,
+    refuse_impossible_serving,
     without_digest,
 )
 from reports.text.formatting import num_bytes, plural
@@ -49,7 +50,8 @@ def prepare(config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepar
     """Make the dataset where it can be made. Raises DatasetError; HarnessError where it holds not one batch."""
     workload = config.workload
     runtime = workload.runtime
-    num_threads = runtime.threads or max(1, read_resources().num_cores // runtime.ranks)
+    num_processes = config.serve.colocate if SERVE in config.tables else runtime.ranks
+    num_threads = runtime.threads or max(1, read_resources().num_cores // num_processes)
     with generation_progress(workload.data, quiet=quiet) as on_progress:
         folder = ensure_dataset(
             workload.data,
@@ -71,7 +73,14 @@ def prepare(config: RunConfig, data_root: Path | None, *, quiet: bool) -> Prepar
 def resolve_for(kind: MeasurementKind, benchmark: str, overrides: Iterable[Override], label: str | None) -> RunConfig:
     """Resolve a benchmark as the kind may change it: to train to the target, it must have one."""
     suffix = None if kind.is_scored else f"_{kind.name}"
-    config = resolve(benchmark, overrides, label, derived_suffix=suffix, needs_labels=kind.needs_labels)
+    config = resolve(
+        benchmark,
+        overrides,
+        label,
+        derived_suffix=suffix,
+        needs_labels=kind.needs_labels,
+        is_served=kind.is_served,
+    )
     if kind.is_scored:
         _ = config.benchmark.quality  # raises for a workload
         refuse_synthetic_target(config.workload.data)
@@ -96,14 +105,17 @@ def num_runs_of(kind: MeasurementKind, config: RunConfig, num_runs: int | None) 
             f"-n is {num_runs}, but --{kind.name} measures in at least {kind.min_processes} processes, to tell what "
             "they differ by. Leave -n out, or give more."
         )
-    return num_runs or kind.min_processes
+    return num_runs or kind.usual_processes or kind.min_processes
 
 
-def refuse_impossible(workload: WorkloadConfig) -> None:
+def refuse_impossible(workload: WorkloadConfig, *, is_served: bool = False) -> None:
     """Fail before anything is written: a device, an implementation or CPUs that are not there."""
     runtime = workload.runtime
     workload.implementation.require_installed()
-    refuse_impossible_runtime(workload.model_name, workload.train, runtime)
+    if is_served:
+        refuse_impossible_serving(workload.model_name, runtime)
+    else:
+        refuse_impossible_runtime(workload.model_name, workload.train, runtime)
     refuse_threads(runtime.threads)
     refuse_device(runtime)
 

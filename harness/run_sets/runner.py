@@ -304,14 +304,12 @@ def launch_job(
     interpreter: Interpreter | None = None,
 ) -> WorkerEnd:
     """Do a job of the set in fresh processes, as many as it has ranks, of another interpreter where one is given."""
-    num_ranks = record.config["runtime.ranks"].value if "runtime.ranks" in record.config else 1
     path = write_job(kind, job)
-    threads = record.num_threads
     return launch_worker(
         path,
-        num_threads=threads,
+        num_threads=record.num_threads,
         on_event=on_event,
-        num_ranks=num_ranks,
+        num_ranks=kind.num_ranks(job),
         interpreter=interpreter,
         variables=None if record.choice is None else spin_variables(record.choice.spin_count),
     )

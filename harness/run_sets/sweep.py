@@ -131,7 +131,7 @@ def resolve_sweep(
         refuse_other_problems(axes, base.benchmark)
     configs = [resolve_for(kind, benchmark, [*overrides, *overrides_of(point)], name) for point in points]
     for config in configs:
-        refuse_impossible(config.workload)
+        refuse_impossible(config.workload, is_served=kind.is_served)
         if with_profile:
             refuse_unprofilable(config.workload)
     return base, axes, list(zip(points, configs, strict=True))

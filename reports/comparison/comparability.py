@@ -17,6 +17,12 @@ _ALIKE: Mapping[str, tuple[tuple[str, str], ...]] = {
         ("eval_samples", "different evaluation splits: {} and {}"),
         ("num_samples", "trained on different numbers of samples: {} and {}"),
     ),
+    "serve": (
+        ("scenario", "different scenarios: {} and {}"),
+        ("target_latency_s", "different latency limits: {} s and {} s"),
+        ("percentile", "judged at different percentiles: {} and {}"),
+        ("queries", "queries of different sizes: {} and {}"),
+    ),
 }
 """By kind of measurement: the settings that two sides must share, and what is said where they do not."""
 

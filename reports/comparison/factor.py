@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from reports.statistics.ratios import Verdict
-from reports.text.formatting import duration, percent, si
+from reports.text.formatting import duration, percent, si, with_unit
 from rules.records.kinds import KINDS
 
 
@@ -69,7 +69,7 @@ def factor_of(name: str) -> Factor:
     return Factor(
         unit=measure.unit,
         title=measure.name,
-        show=lambda value: f"{si(value)}{measure.unit}" if is_ratio else f"{value:.5f}",
+        show=lambda value: with_unit(si(value), measure.unit) if is_ratio else f"{value:.5f}",
         is_ratio=is_ratio,
         is_of_time=False,
         more="better" if is_more_better else "worse",

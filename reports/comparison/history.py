@@ -98,6 +98,7 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
         num_done=len(measured.values),
         throughput_samples_per_s=summary.geometric_mean if summary else None,
         auc=measured.mean("auc") if measured.measure.value == "auc" else None,
+        queries_per_s=measured.mean("queries_per_s") if measured.measure.value == "queries_per_s" else None,
     )
 
 

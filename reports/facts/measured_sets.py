@@ -18,6 +18,10 @@ from rules.records.throughput import ModelCosts
 from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6
+_NAMED = (
+    "data_kind", "dataset_sha256", "eval_samples", "scenario", "target_latency_s", "percentile", "queries",
+)  # fmt: skip
+"""What a record says of what was asked, as far as its kind has it."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -122,7 +126,8 @@ def read_measured(folder: Path, kind: str) -> MeasuredSet:
     measured = find_measured(folder, kind, problems)
     if measured is None:
         why = problems[0] if problems else f"{printable(folder)}: there is no extra/{kind}.json."
-        raise InputError(f"{why} Measure again with 'dlrmbench run --{kind}'.")
+        again = kind if kind == "serve" else f"run --{kind}"
+        raise InputError(f"{why} Measure again with 'dlrmbench {again}'.")
     return measured
 
 
@@ -130,7 +135,7 @@ def measured_side(measured: MeasuredSet) -> Side:
     """The side that a measurement makes: its processes are its runs."""
     run_set = measured.run_set
     fields = run_set.system.fields if run_set else {}
-    named = {name: getattr(measured.record, name, None) for name in ("data_kind", "dataset_sha256", "eval_samples")}
+    named = {name: getattr(measured.record, name, None) for name in _NAMED}
     if measured.counts_samples:
         named = {"benchmark": measured.benchmark} | named
     else:

@@ -124,6 +124,11 @@ def si(value: float | None) -> str:
     return f"{_fixed(math.copysign(scaled, value), digits)} {_DECIMAL[step]}".rstrip()
 
 
+def with_unit(number: str, unit: str) -> str:
+    """A number of `si` with its unit: '2.02 GB/s', '1.23 k queries/s'."""
+    return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"
+
+
 def num_bytes(value: float | None) -> str:
     """Bytes in binary units: '512 B', '1.25 GiB'."""
     if value is None or not math.isfinite(value):

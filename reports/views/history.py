@@ -35,6 +35,7 @@ def _row(past: PastSet) -> tuple[str, ...]:
     code = " ".join(word for word in (past.harness_version, past.commit, past.code and f"({past.code})") if word)
     made_by = (
         "" if past.auc is None else f"AUC {past.auc:.5f}",
+        "" if past.queries_per_s is None else f"{si(past.queries_per_s)} queries/s",
         f"on {past.system}" if past.system else "",
         f"by dlrmbench {code}" if code else "",
         past.problem,

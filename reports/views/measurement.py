@@ -27,13 +27,18 @@ from reports.page.sections.sweep import sweep_notes, sweep_table
 from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument, SmallestDifference
 from reports.text.formatting import count, percent, throughput_text
+from reports.views.serving import serve_facts
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
+from rules.records.serve import ServeRecord
 
 
 def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:
     """Show what one measurement found and the file at `path`; `options` is what was asked of it."""
-    facts = _throughput_facts(measured, options) if measured.counts_samples else _mean_facts(measured)
+    if measured.counts_samples:
+        facts = _throughput_facts(measured, options)
+    else:
+        facts = serve_facts(measured) if isinstance(measured.record, ServeRecord) else _mean_facts(measured)
     title = f"{measured.title}: {measured.kind}, measured; not a score"
     return (facts_part(title, (*facts, ("smallest difference", _smallest(measured)), ("file", str(path)))),)
 

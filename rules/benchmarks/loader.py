@@ -1,8 +1,9 @@
 """Benchmark definitions: the shipped TOML files and the loader that validates them.
 
 `rules` owns the sections `[benchmark] [quality] [score] [closed]` and, where the Open division fixes something
-too, `[open]`; `[model] [data] [train] [runtime]` are opaque here and are parsed by `reference_models`. `[closed]`,
-`[open]` and `[train]` are written in mllog keys, so a field that a division leaves free has the same name in all.
+too, `[open]`; `[model] [data] [train] [runtime]` are opaque here and are parsed by `reference_models`, `[serve]` by
+`harness`. `[closed]`, `[open]` and `[train]` are written in mllog keys, so a field that a division leaves free has
+the same name in all.
 A workload (status `workload`) has no `[quality] [score] [closed]`: it is a model's shape to measure throughput on,
 and nothing there can be judged.
 """
@@ -31,7 +32,8 @@ MAX_DEPTH = 100
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
-_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "open")
+_SECTIONS = ("benchmark", *_JUDGED, "model", "data", "train", "runtime", "serve", "open")
+_NOT_THE_PROBLEM = ("runtime", "serve")
 T = TypeVar("T")
 
 
@@ -277,10 +279,11 @@ def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:
         if is_workload and section in _JUDGED:
             if section in tables:
                 raise DefinitionError(f"{path}: a workload has no target, so section [{section}] has no place in it.")
-        elif not isinstance(tables.get(section, {} if section in ("runtime", "open") else None), Mapping):
+        elif not isinstance(tables.get(section, {} if section in (*_NOT_THE_PROBLEM, "open") else None), Mapping):
             raise DefinitionError(f"{path}: section [{section}] is missing or not a table.")
     head = _read(path, "benchmark", tables["benchmark"], Head)
-    sections = {s: dict(tables.get(s, {})) for s in ("model", "data", "train", "runtime")}
+    opaque = ("model", "data", "train", "runtime", *(("serve",) if "serve" in tables else ()))
+    sections = {section: dict(tables.get(section, {})) for section in opaque}
     closed = {key: parse_constraint(path, f"closed.{key}", rule) for key, rule in tables.get("closed", {}).items()}
     open_ = {key: parse_constraint(path, f"open.{key}", rule) for key, rule in tables.get("open", {}).items()}
     _check_train_agrees(path, sections["train"], closed)
@@ -311,9 +314,10 @@ def _read_quality(path: Path, table: Mapping[str, Any]) -> Quality:
 
 
 def definition_sha256(tables: Mapping[str, Any]) -> str:
-    """Return the digest of the problem: canonical JSON of all sections but [runtime], without the free fields."""
+    """Return the digest of the problem: canonical JSON of all sections but [runtime] and [serve], without the free
+    fields."""
     free = {key for key, rule in tables.get("closed", {}).items() if rule == "free"}
-    content = {section: tables[section] for section in _SECTIONS if section != "runtime" and section in tables}
+    content = {name: tables[name] for name in _SECTIONS if name not in _NOT_THE_PROBLEM and name in tables}
     if content["data"].get("kind") == "synthetic":
         content["data"] = {**content["data"], "kind": "made_up"}  # one kind, by its older name
     content["train"] = {key: value for key, value in tables["train"].items() if key not in free}

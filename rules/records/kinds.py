@@ -19,6 +19,7 @@ _MODULES: Mapping[str, str] = {
     "throughput": "rules.records.throughput:ThroughputRecord",
     "profile": "rules.records.profile:ProfileRecord",
     "quality": "rules.records.quality:QualityRecord",
+    "serve": "rules.records.serve:ServeRecord",
 }
 """The module and the type of each kind's record: a line is all that a new kind adds here."""
 

@@ -173,6 +173,61 @@ def quality_process(*, num_samples: int = 100_352, auc: float = 0.75, **changes:
     }
 
 
+def serve_process(**changes: Any) -> dict[str, Any]:
+    """One process of serve.json: 100 queries a second, VALID at 90 and not at 110."""
+    rate = changes.get("queries_per_s", 100.0)
+    run = {
+        "folder": "run_1", "asked_per_s": rate, "completed_per_s": rate, "num_queries": 200, "num_late": 4,
+        "duration_s": 2.0, "mean_s": 0.01, "latency_s": 0.02, "is_valid": True, "reason": None,
+    }  # fmt: skip
+    late = {
+        **run, "folder": "run_2", "asked_per_s": rate * 1.1, "completed_per_s": rate * 1.1, "latency_s": 0.03,
+        "is_valid": False, "reason": "too many queries were late",
+    }  # fmt: skip
+    return {
+        "queries_per_s": rate,
+        "items_per_s": rate * 165,
+        "latency_s": 0.02,
+        "modelled_per_s": rate * 1.05,
+        "alone_per_s": None,
+        "overhead_s": 0.0001,
+        "service": [{"items": 165.0, "num_queries": 1, "num_calls": 50, "mean_s": 0.005, "percentile_s": 0.006}],
+        "curve": [{"queries_per_s": rate * share, "latency_s": 0.005 / (1.2 - share)} for share in (0.1, 0.5, 1.0)],
+        "runs": [run, late],
+        "quality": None,
+        "peak_rss_bytes": 2**28,
+        "started_utc": "2026-11-21T03:00:00.000+00:00",
+        "ended_utc": "2026-11-21T03:00:20.000+00:00",
+        **changes,
+    }
+
+
+def serve_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
+    """serve.json."""
+    return {
+        "schema_version": VERSION,
+        "scenario": "server",
+        "target_latency_s": 0.025,
+        "percentile": 95.0,
+        "queries": "deeprecsys",
+        "mean_items": 165.0,
+        "problem_sha256": "c" * 64,
+        "batch": 1,
+        "batch_wait_s": 0.0,
+        "num_workers": 1,
+        "num_threads": 2,
+        "num_copies": 1,
+        "is_oversubscribed": False,
+        "weights": "random",
+        "precision": "fp32",
+        "table_precision": "fp32",
+        "model_bytes": 400,
+        "loadgen_version": "6.0.17",
+        "processes": processes,
+        **changes,
+    }
+
+
 def quality_content(processes: list[dict[str, Any]], **changes: Any) -> dict[str, Any]:
     """quality.json."""
     computed = {

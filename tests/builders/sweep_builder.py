@@ -16,6 +16,8 @@ from records_builder import (
     profile_content,
     quality_content,
     quality_process,
+    serve_content,
+    serve_process,
     throughput_content,
 )
 from scripted_workload import ScriptedWorkload, TickingClock
@@ -57,6 +59,32 @@ class FastWorkers:
         samples, auc = spec["num_samples"], self.auc(spec) + spec["seed"] % 97 / 1e4
         return quality_content([quality_process(num_samples=samples, auc=auc, **stamps(number))])
 
+    rate: Callable[[Mapping[str, Any]], float] = lambda spec: 100.0
+    """Of a process that serves, beside a spread by its seed that all configurations share."""
+
+    def serve_answer(self, spec: Mapping[str, Any], number: int) -> dict[str, Any]:
+        """As a process would measure it."""
+        serve, runtime = spec["tables"]["serve"], spec["tables"]["runtime"]
+        copies, rate = serve.get("colocate", 1), self.rate(spec) * (1 + spec["seed"] % 97 / 1e4)
+        quality = None
+        if "weights" in serve:
+            quality = {
+                "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 1.0, "entropy_ratio": 1.0,
+                "mlperf_class": "99.9 %",
+            }  # fmt: skip
+        process = serve_process(
+            queries_per_s=rate * copies, alone_per_s=rate if copies > 1 else None, quality=quality, **stamps(number)
+        )
+        return serve_content(
+            [process],
+            target_latency_s=serve["target_latency_ms"] / 1e3,
+            percentile=serve["percentile"],
+            queries=serve["queries"],
+            num_copies=copies,
+            precision=runtime.get("precision", "fp32"),
+            weights="kept" if "weights" in serve else "random",
+        )
+
     def __call__(self, spec_path: Path, **options: object) -> WorkerEnd:
         spec = json.loads(spec_path.read_text(encoding="utf-8"))
         self.launches.append(spec)
@@ -69,6 +97,8 @@ class FastWorkers:
             (folder / "profile.json").write_text(json.dumps(profile_answer()))
         elif spec["kind"] == "quality":
             (folder / "measured.json").write_text(json.dumps(self.quality_answer(spec, len(self.launches))))
+        elif spec["kind"] == "serve":
+            (folder / "measured.json").write_text(json.dumps(self.serve_answer(spec, len(self.launches))))
         elif spec["kind"] == "throughput":
             (folder / "measured.json").write_text(json.dumps(throughput_answer(spec, len(self.launches))))
         else:

@@ -14,7 +14,7 @@ import msgspec
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from records_builder import quality_content, quality_process
+from records_builder import quality_content, quality_process, serve_content, serve_process
 
 from rules.records import codec
 from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
@@ -23,6 +23,7 @@ from rules.records.profile import ProfileRecord
 from rules.records.quality import QualityRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
+from rules.records.serve import ServeRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.records.throughput import ThroughputRecord
@@ -36,7 +37,16 @@ FILES = {
     SweepRecord: "throughput_sweep/sweep.json",
     SystemRecord: "runs/systems/1x-intel-xeon_torch-2.13.0.json",
 }
-TYPES = [*FILES, QualityRecord]
+LATER = {
+    QualityRecord: lambda: quality_content([quality_process()]),
+    ServeRecord: lambda: serve_content([serve_process(alone_per_s=60.0, quality=SERVED)], num_copies=2),
+}
+"""Of kinds that version 1 did not know."""
+SERVED = {
+    "auc": 0.9, "log_loss": 0.5, "normalised_entropy": 0.8, "auc_ratio": 0.999, "entropy_ratio": 1.01,
+    "mlperf_class": "99 %",
+}  # fmt: skip
+TYPES = [*FILES, *LATER]
 WRONG: tuple[Any, ...] = ({"zz": 1}, [[]], "?", True, None, -1.5)
 """A value of each JSON type; where one is right, it is left out."""
 
@@ -48,8 +58,8 @@ def content_of(record_type: type[Record]) -> dict[str, Any]:
 
 @cache
 def _content_of(record_type: type[Record]) -> dict[str, Any]:
-    if record_type is QualityRecord:  # came with version 2
-        record: Any = convert(quality_content([quality_process()]), record_type)
+    if (make := LATER.get(record_type)) is not None:
+        record: Any = convert(make(), record_type)
     else:
         record = decode(VERSION_1 / FILES[record_type], record_type)
     assert not isinstance(record, Damage), record

@@ -16,6 +16,7 @@ from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
 from reports.facts.sides import Side
 from reports.page.figures.noise import measured_assumptions, size_text
+from reports.page.figures.serving import serving_blocks
 from reports.page.figures.times import bounds_text
 from reports.page.sections.traffic import measured_exchanges
 from reports.statistics.intervals import mean_interval
@@ -29,6 +30,7 @@ from reports.text.formatting import (
     printable,
     si,
     throughput,
+    with_unit,
 )
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure
@@ -55,8 +57,7 @@ def in_unit(value: float | None, unit: str | None) -> str:
         return MISSING
     if unit is None or unit in _WORDS:
         return _WORDS[unit](value)
-    number = si(value)
-    return f"{number}{unit}" if number[-1].isalpha() and unit[0].isupper() else f"{number} {unit}"
+    return with_unit(si(value), unit)
 
 
 def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet | None], Cell]]]:
@@ -157,6 +158,7 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
         *([Bullets(items=said[:MAX_SENTENCES], kind="list")] if said else []),
         *(Prose(text=note, kind="note") for note in notes),
         *measured_exchanges(measured),
+        *serving_blocks(measured, kind),
     )
     return PageSection(id=kind, heading=f"{measure.title} alone", name=measure.title, blocks=blocks)
 

@@ -13,6 +13,7 @@ from reports.document.blocks import Block, Cell, Chart, Column, Prose, Table, nu
 from reports.document.page import PageSection
 from reports.facts.energy import explain_missing, source_words
 from reports.facts.profile import bound_shares
+from reports.page.figures.serving import serving_blocks
 from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.measured import (
     in_unit,
@@ -74,6 +75,7 @@ def sweep_section(sweep: SweepFacts, index: int = 0) -> PageSection:
             for quantity in _quantities(sweep)
             if any(map(quantity.estimate, sweep.rows))
         ),
+        *serving_blocks([row.measured for row in sweep.rows if row.measured is not None], id_),
     )
     return PageSection(id=id_, heading=heading, name=heading, blocks=blocks)
 

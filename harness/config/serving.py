@@ -1,0 +1,96 @@
+"""[serve] of a definition: what a service promises, and how it is set up. It has no part in the training problem."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from statistics import NormalDist
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta
+
+from reference_models.config.records import PositiveCount, read_section
+from reference_models.process.errors import ConfigError
+from rules.benchmarks.loader import canonical_sha256
+
+PERCENTILES = (50.0, 90.0, 95.0, 97.0, 99.0, 99.9)
+MAX_ITEMS = 1024
+"""Of one query, as DeepRecSys caps them."""
+_DEEPRECSYS = NormalDist(165, 16)
+"""Items of a query in DeepRecSys (run_DeepRecSys.sh)."""
+_NUM_DEEPRECSYS = 64
+_MLPERF = (100, 100, *[200] * 12, 300, 300, 400, 500, 600, 700)
+"""Twenty quantiles of the items of a query, mean 270 (mlcommons/inference, dlrm, dist_quantile.txt)."""
+_PROBLEM = ("scenario", "target_latency_ms", "percentile", "queries")
+"""Keys that say what is asked of a service; the others say how it is done."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ServeConfig:
+    """How a trained model answers queries: `dlrmbench serve`. No part of the training problem or of its digest."""
+
+    scenario: Literal["server", "offline", "single_stream"] = "server"
+    """MLPerf's: queries arrive at random, are all there at once, or come one after the other."""
+    target_latency_ms: Annotated[float, Meta(ge=0.001)] | None = None
+    """The limit that `percentile` of the queries stay within; of the server alone."""
+    percentile: Annotated[float, Meta(ge=50, le=99.9)] = 95.0
+    """Of the queries' latencies, by which a service is judged: one that LoadGen reports."""
+    queries: str = "deeprecsys"
+    """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), or `fixed:N`."""
+    batch: PositiveCount = 1
+    """Queries that are merged into one call at most."""
+    batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
+    """How long the first query of a batch waits for others."""
+    threads: PositiveCount = 1
+    """Threads that answer queries; `runtime.threads` are shared out among them."""
+    colocate: PositiveCount = 1
+    """Processes that serve at the same time, each with its own queries; `runtime.threads` are those of each."""
+    weights: str | None = None
+    """The folder of kept weights; random weights where it is left out."""
+    train_samples: PositiveCount | None = None
+    """Samples that are trained before anything is served, in place of kept weights."""
+
+    @property
+    def share(self) -> float:
+        """The percentile as a fraction."""
+        return self.percentile / 100
+
+    @property
+    def limit_s(self) -> float | None:
+        """The limit in seconds; None where the scenario has none."""
+        if self.scenario != "server" or self.target_latency_ms is None:
+            return None
+        return self.target_latency_ms / 1e3
+
+    @property
+    def problem_sha256(self) -> str:
+        """The digest of what is asked, without how it is done: results of another one are not compared."""
+        return canonical_sha256({key: getattr(self, key) for key in _PROBLEM})
+
+
+def parse_serve(table: Mapping[str, Any]) -> ServeConfig:
+    """Parse [serve]. Raises ConfigError."""
+    serve = read_section("serve", table, ServeConfig)
+    list_sizes(serve.queries)
+    if serve.percentile not in PERCENTILES:
+        known = ", ".join(f"{number:g}" for number in PERCENTILES)
+        raise ConfigError(f"serve.percentile is {serve.percentile:g}, expected one that LoadGen reports: {known}.")
+    if serve.scenario == "server" and serve.target_latency_ms is None:
+        raise ConfigError("serve.target_latency_ms is missing. Give --target-latency, such as 25ms.")
+    if serve.weights is not None and serve.train_samples is not None:
+        raise ConfigError("serve.weights and serve.train_samples both say what is served; give one of them.")
+    return serve
+
+
+def list_sizes(queries: str) -> tuple[int, ...]:
+    """Return the items of each query of a pool whose distribution `queries` names. Raises ConfigError."""
+    kind, _, number = queries.partition(":")
+    if queries == "deeprecsys":
+        levels = ((index + 0.5) / _NUM_DEEPRECSYS for index in range(_NUM_DEEPRECSYS))
+        return tuple(min(max(round(_DEEPRECSYS.inv_cdf(level)), 1), MAX_ITEMS) for level in levels)
+    if queries == "mlperf":
+        return _MLPERF
+    if kind == "fixed" and re.fullmatch(r"(?a:\d{1,4})", number) and 1 <= int(number) <= MAX_ITEMS:
+        return (int(number),)
+    raise ConfigError(
+        f"serve.queries is {queries!r}, expected deeprecsys, mlperf, or fixed:N with N from 1 to {MAX_ITEMS} items."
+    )

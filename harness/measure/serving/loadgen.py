@@ -1,0 +1,249 @@
+"""MLPerf LoadGen: issues queries to a system under test at real times, and judges how it answered.
+
+Needs the package mlcommons-loadgen, the extra `dlrmbench[serve]`; nothing imports it before `judge` is called.
+"""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from importlib.util import find_spec
+from pathlib import Path
+from queue import Empty, SimpleQueue
+from typing import Any, Literal
+
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.serving.queue import Workers
+
+MODULE = "mlperf_loadgen"
+INSTALL = "pip install 'dlrmbench[serve]'"
+DETAIL, SUMMARY = "mlperf_log_detail.txt", "mlperf_log_summary.txt"
+_PREFIX = ":::MLLOG "
+_EMPTY_FILES = ("mlperf_log_accuracy.json", "mlperf_log_trace.json")
+_JOIN_S = 0.05
+
+Answer = Callable[[Sequence[int]], object]
+"""Answers the queries of these places in the pool, in one call."""
+Scenario = Literal["server", "offline", "single_stream"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What one LoadGen run is asked. `rate` is what is issued, or of the other scenarios what is expected."""
+
+    scenario: Scenario
+    rate: float
+    limit_s: float
+    share: float
+    min_queries: int
+    min_duration_s: float
+    seed: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Judgement:
+    """What LoadGen found. `reason` says why a run is not VALID."""
+
+    is_valid: bool
+    reason: str | None
+    num_queries: int
+    num_late: int | None
+    duration_s: float
+    completed_per_s: float
+    mean_s: float
+    latencies_s: Mapping[str, float]
+    """By percentile, as LoadGen names them: "50.00", "95.00", "99.90"."""
+
+
+def require_loadgen() -> None:
+    """Raise HarnessError (exit 2), with the line that installs it, where LoadGen is missing. Imports nothing."""
+    if find_spec(MODULE) is None:
+        raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
+
+
+def judge(answer: Answer, num_queries: int, workers: Workers, trial: Trial, folder: Path) -> Judgement:
+    """Let LoadGen issue queries of a pool of `num_queries` to workers that call `answer`; its files go to `folder`.
+
+    LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
+    LoadGen cannot be stopped. Raises the error of a worker, or HarnessError where LoadGen ended without a judgement.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    failures: list[BaseException] = []
+    waiting: SimpleQueue[_Query | None] = SimpleQueue()
+    crew = _start_workers(answer, workers, waiting, failures)
+    issuer = threading.Thread(target=_issue, args=(num_queries, trial, folder, waiting, failures), daemon=True)
+    issuer.start()
+    while issuer.is_alive() and not failures:
+        issuer.join(_JOIN_S)
+    if failures:
+        raise failures[0]
+    for _ in crew:
+        waiting.put(None)
+    for worker in crew:
+        worker.join()
+    for name in _EMPTY_FILES:
+        (folder / name).unlink(missing_ok=True)
+    return read_judgement(folder / DETAIL, trial)
+
+
+@dataclass(frozen=True, slots=True)
+class _Query:
+    response_id: int
+    index: int
+    issued_s: float
+
+
+def _issue(
+    num_queries: int, trial: Trial, folder: Path, waiting: "SimpleQueue[_Query | None]", failures: list[BaseException]
+) -> None:
+    import mlperf_loadgen as loadgen
+
+    def issue(samples: Sequence[Any]) -> None:
+        now_s = time.perf_counter()
+        for sample in samples:
+            waiting.put(_Query(sample.id, sample.index, now_s))
+
+    def ignore(*given: Any) -> None:
+        return None
+
+    try:
+        system = loadgen.ConstructSUT(issue, ignore)
+        library = loadgen.ConstructQSL(num_queries, num_queries, ignore, ignore)
+        # A file of that name in the working folder would change the settings: none is looked for there.
+        audit = str(folder / "no_audit.config")
+        loadgen.StartTestWithLogSettings(system, library, _settings(trial), _log_settings(folder), audit)
+        loadgen.DestroyQSL(library)
+        loadgen.DestroySUT(system)
+    except BaseException as error:
+        failures.append(error)
+
+
+def _settings(trial: Trial) -> Any:
+    import mlperf_loadgen as loadgen
+
+    settings, scenarios = loadgen.TestSettings(), loadgen.TestScenario
+    settings.mode = loadgen.TestMode.PerformanceOnly
+    settings.scenario = {
+        "server": scenarios.Server,
+        "offline": scenarios.Offline,
+        "single_stream": scenarios.SingleStream,
+    }[trial.scenario]
+    settings.min_duration_ms = round(trial.min_duration_s * 1e3)
+    settings.min_query_count = trial.min_queries
+    settings.server_target_qps = settings.offline_expected_qps = trial.rate
+    settings.server_target_latency_ns = round(trial.limit_s * 1e9)
+    settings.server_target_latency_percentile = settings.single_stream_target_latency_percentile = trial.share
+    settings.single_stream_expected_latency_ns = round(1e9 / trial.rate)
+    settings.qsl_rng_seed, settings.sample_index_rng_seed, settings.schedule_rng_seed = (
+        trial.seed + stream for stream in range(3)
+    )
+    return settings
+
+
+def _log_settings(folder: Path) -> Any:
+    import mlperf_loadgen as loadgen
+
+    output, settings = loadgen.LogOutputSettings(), loadgen.LogSettings()
+    output.outdir = str(folder)
+    output.copy_summary_to_stdout = False
+    settings.log_output = output
+    settings.enable_trace = False
+    return settings
+
+
+def _start_workers(
+    answer: Answer, workers: Workers, waiting: "SimpleQueue[_Query | None]", failures: list[BaseException]
+) -> list[threading.Thread]:
+    """Start the threads that answer. One at a time gathers a batch, so that two do not share what is waiting."""
+    import mlperf_loadgen as loadgen
+
+    gathering = threading.Lock()
+
+    def work() -> None:
+        try:
+            while True:
+                with gathering:
+                    batch = gather(waiting, workers)
+                if not batch:
+                    return
+                answer([query.index for query in batch])
+                loadgen.QuerySamplesComplete(
+                    [loadgen.QuerySampleResponse(query.response_id, 0, 0) for query in batch]
+                )
+        except BaseException as error:
+            failures.append(error)
+
+    crew = [threading.Thread(target=work, name=f"worker-{index}", daemon=True) for index in range(workers.count)]
+    for worker in crew:
+        worker.start()
+    return crew
+
+
+def gather(waiting: "SimpleQueue[_Query | None]", workers: Workers) -> list[_Query]:
+    """Take the next query and what may be merged with it; nothing at the end."""
+    first = waiting.get()
+    batch = [] if first is None else [first]
+    while first is not None and len(batch) < workers.max_batch:
+        left_s = first.issued_s + workers.wait_s - time.perf_counter()
+        try:
+            query = waiting.get(timeout=left_s) if left_s > 0 else waiting.get_nowait()
+        except Empty:
+            break
+        if query is None:  # the end is for the next who asks
+            waiting.put(None)
+            break
+        batch.append(query)
+    return batch
+
+
+def read_judgement(path: Path, trial: Trial) -> Judgement:
+    """Read LoadGen's detail log. Raises HarnessError (exit 7) where it says no result."""
+    found: dict[str, Any] = {}
+    try:
+        for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+            if line.startswith(_PREFIX):
+                entry = json.loads(line.removeprefix(_PREFIX))
+                found[entry["key"]] = entry["value"]
+        return _judgement(found, trial)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        said = [str(value) for key, value in found.items() if key.startswith("error")]
+        why = said[0] if said else f"{type(error).__name__}: {error}"
+        raise HarnessError(f"{path}: LoadGen ended without a result ({why}).", ExitCode.INCONCLUSIVE) from None
+
+
+def _judgement(found: Mapping[str, Any], trial: Trial) -> Judgement:
+    latencies_s = {
+        key.removeprefix("result_").removesuffix("_percentile_latency_ns"): float(value) / 1e9
+        for key, value in found.items()
+        if key.startswith("result_") and key.endswith("_percentile_latency_ns")
+    }
+    num_queries = int(found["result_query_count"]) * int(found["generated_samples_per_query"])
+    rate = {
+        "server": "result_completed_samples_per_sec",
+        "offline": "result_samples_per_second",
+        "single_stream": "result_qps_with_loadgen_overhead",
+    }[trial.scenario]
+    is_valid = found["result_validity"] == "VALID"
+    completed_per_s = float(found[rate])
+    return Judgement(
+        is_valid=is_valid,
+        reason=None if is_valid else _why_invalid(found),
+        num_queries=num_queries,
+        num_late=found.get("result_overlatency_query_count"),
+        duration_s=num_queries / completed_per_s,
+        completed_per_s=completed_per_s,
+        mean_s=float(found["result_mean_latency_ns"]) / 1e9,
+        latencies_s=latencies_s,
+    )
+
+
+def _why_invalid(found: Mapping[str, Any]) -> str:
+    """Say what was not met, by the flags that LoadGen sets."""
+    flags = (
+        ("result_perf_constraints_met", "too many queries were late"),
+        ("early_stopping_met", "too few queries to be sure that enough are in time"),
+        ("result_min_duration_met", "it ended too soon"),
+        ("result_min_queries_met", "too few queries"),
+    )
+    return "; ".join(words for key, words in flags if found.get(key) is False) or "LoadGen does not say why"

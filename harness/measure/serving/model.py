@@ -1,0 +1,120 @@
+"""What is served: a pool of queries and the model that ranks their items."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import torch
+
+from harness.config.catalog import WorkloadConfig
+from harness.config.serving import ServeConfig, list_sizes
+from harness.config.synthetic import hold_in_memory
+from harness.measure.throughput import train_steps
+from harness.measure.weights import read_weights
+from reference_models.data.store.dataset import Batch
+from reference_models.process.errors import ConfigError
+from reference_models.process.world import SingleProcess
+from reference_models.registry import build_servable
+from reference_models.serving.quality_ratio import compare_quality
+from reference_models.serving.servable import Servable, Weights, workload_weights
+from reference_models.training.workload import WorkloadSpec
+from rules.records.serve import ServedQuality
+
+MIN_POOL = 64
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Served:
+    """A model that is ready to answer, and the queries that it is asked."""
+
+    servable: Servable
+    sizes: tuple[int, ...]
+    pool: tuple[Batch, ...]
+
+    def answer(self, places: Sequence[int]) -> torch.Tensor:
+        """Score the items of queries of the pool, merged into one call; logits [items]."""
+        if len(places) == 1:
+            return self.servable.answer(self.pool[places[0]])
+        return self.servable.answer(merge([self.pool[place] for place in places]))
+
+
+def merge(queries: Sequence[Batch]) -> Batch:
+    """Put the items of several queries behind each other."""
+    return Batch(
+        torch.cat([query.dense for query in queries]),
+        torch.cat([query.indices for query in queries]),
+        torch.cat([query.labels for query in queries]),
+    )
+
+
+def pool_sizes(queries: str) -> tuple[int, ...]:
+    """Return the items of the queries of a pool: each size of the distribution, at least 64 queries in all."""
+    sizes = list_sizes(queries)
+    return sizes * -(-MIN_POOL // len(sizes))
+
+
+def load_weights(serve: ServeConfig, config: WorkloadConfig, spec: WorkloadSpec, sha256: str) -> Weights | None:
+    """Read the kept weights of a run, or train the samples that are asked for; None for random weights.
+
+    Raises HarnessError for weights that are damaged or another definition's.
+    """
+    if serve.weights is not None:
+        return read_weights(Path(serve.weights), sha256).tensors
+    if serve.train_samples is None:
+        return None
+    fp32 = replace(spec, runtime=replace(spec.runtime, precision="fp32", table_precision="fp32"))
+    workload = config.implementation.load(fp32, SingleProcess())
+    workload.build()
+    num_steps = -(-serve.train_samples // workload.global_batch_size)
+    if num_steps * workload.global_batch_size > workload.train_samples:
+        raise ConfigError(
+            f"serve.train_samples is {serve.train_samples}, but the training split holds {workload.train_samples} "
+            f"samples in batches of {workload.global_batch_size}. Train fewer."
+        )
+    train_steps(workload.train, num_steps)
+    return workload_weights(workload)
+
+
+def build_served(
+    config: WorkloadConfig,
+    serve: ServeConfig,
+    data_dir: Path,
+    seed: int,
+    definition_sha256: str,
+    *,
+    threads: int,
+    with_quality: bool,
+) -> tuple[Served, ServedQuality | None]:
+    """Build what is served, each call with `threads` CPU threads, and find its quality where that is asked for.
+
+    Quality is that of weights that were trained; random ones have none.
+    """
+    sizes = pool_sizes(serve.queries)
+    config = hold_in_memory(config, -(-sum(sizes) // config.train.global_batch_size))
+    config = replace(config, runtime=replace(config.runtime, threads=threads))
+    spec = config.spec(data_dir, seed)
+    weights = load_weights(serve, config, spec, definition_sha256)
+    servable = build_servable(config.model_name, spec, weights)
+    served = Served(servable=servable, sizes=sizes, pool=tuple(servable.queries(sizes)))
+    quality = _quality(config, spec, servable, weights) if weights is not None and with_quality else None
+    return served, quality
+
+
+def _quality(
+    config: WorkloadConfig, spec: WorkloadSpec, servable: Servable, weights: Weights
+) -> ServedQuality | None:
+    found = servable.quality()
+    if found is None:
+        return None
+    fp32, runtime = found, replace(spec.runtime, precision="fp32", table_precision="fp32")
+    if runtime != spec.runtime:
+        fp32 = build_servable(config.model_name, replace(spec, runtime=runtime), weights).quality() or found
+    ratio = compare_quality(found, fp32)
+    return ServedQuality(
+        auc=found.auc,
+        log_loss=found.log_loss,
+        normalised_entropy=found.normalised_entropy,
+        auc_ratio=ratio.auc_ratio,
+        entropy_ratio=ratio.entropy_ratio,
+        mlperf_class=ratio.mlperf_class,
+    )

@@ -1,0 +1,104 @@
+"""What one measurement of serving found, in lines: the bound, what the virtual clock said, LoadGen's runs."""
+
+from collections.abc import Sequence
+
+from reports.facts.measured_sets import MeasuredSet
+from reports.page.figures.times import bounds_text
+from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.text.formatting import duration, num_bytes, percent, plural, si
+from rules.records.serve import LoadGenRun, ServeProcess, ServeRecord
+
+NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
+"""What the rate of a scenario is called."""
+
+
+def rate(value: float) -> str:
+    """A rate of queries: '1.23 k queries/s'."""
+    return f"{si(value)} queries/s"
+
+
+def best_run(process: ServeProcess) -> LoadGenRun:
+    """The run whose rate is the process's answer."""
+    valid = [run for run in process.runs if run.is_valid]
+    return max(valid or process.runs, key=lambda run: run.completed_per_s)
+
+
+def limit_words(record: ServeRecord, latency_s: float) -> str:
+    """'p95 23.1 ms of 25 ms'; without a limit 'p95 1.2 ms'."""
+    words = f"p{record.percentile:g} {duration(latency_s)}"
+    return words if record.target_latency_s is None else f"{words} of {duration(record.target_latency_s)}"
+
+
+def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
+    """The facts of a measurement, the answer first; of several processes their geometric mean."""
+    record = measured.record
+    assert isinstance(record, ServeRecord)
+    processes = record.processes
+    summary = log_summary(measured.values, step=0.0)
+    mean = summary.geometric_mean if summary else measured.values[0]
+    items = mean * record.mean_items
+    valid = f"{sum(any(run.is_valid for run in process.runs) for process in processes)} of {len(processes)} "
+    judged = "VALID by LoadGen" if len(processes) == 1 else f"VALID by LoadGen in {valid}processes"
+    latency_s = max(process.latency_s for process in processes)
+    answer = f"{rate(mean)}, {si(items)} items/s, {judged}, {limit_words(record, latency_s)}; {_said(processes)}"
+    facts = [(NAMES[record.scenario], answer)]
+    if summary is not None and (bounds := summary.interval) is not None:
+        facts.append((f"{bounds.confidence:.0%} interval", f"{bounds_text(bounds, rate)} ({bounds.method})"))
+    else:
+        facts.append(("interval", f"none, and no verdicts: takes {MIN_RUNS} processes, has {len(processes)}"))
+    if (beside := beside_words(record)) is not None:
+        facts.append(("co-location", beside))
+    facts += [
+        ("queries", f"{record.queries}, {record.mean_items:.4g} items on average"),
+        ("served by", setup_words(record)),
+    ]
+    if (quality := quality_words(processes[0])) is not None:
+        facts.append(("quality", quality))
+    overhead_s = max(process.overhead_s for process in processes)
+    facts.append(("LoadGen", f"{record.loadgen_version}; adds {duration(overhead_s)} to a query, measured"))
+    if any(check.latency_s < 5 * overhead_s for process in processes for check in [best_run(process)]):
+        facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
+    return facts
+
+
+def _said(processes: Sequence[ServeProcess]) -> str:
+    modelled = [process.modelled_per_s for process in processes if process.modelled_per_s is not None]
+    if not modelled:
+        return "the virtual clock found no rate"
+    mean = sum(modelled) / len(modelled)
+    ratios = [process.queries_per_s / process.modelled_per_s for process in processes if process.modelled_per_s]
+    return f"the virtual clock said {rate(mean)} (measured is {percent(sum(ratios) / len(ratios))} of it)"
+
+
+def beside_words(record: ServeRecord) -> str | None:
+    """How many times the queries of one process; None where there is only one."""
+    times = [process.times_alone for process in record.processes if process.times_alone is not None]
+    if not times:
+        return None
+    alone = [process.alone_per_s for process in record.processes if process.alone_per_s is not None]
+    words = f"{record.num_copies} processes answer {sum(times) / len(times):.2f} times the queries of one"
+    words += f" ({rate(sum(alone) / len(alone))} alone)"
+    return f"{words}; oversubscribed: more threads than cores" if record.is_oversubscribed else words
+
+
+def setup_words(record: ServeRecord) -> str:
+    """How it was served: processes, workers, threads, batches, precisions and weights."""
+    parts = [
+        f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
+        f"{plural(record.num_threads, 'thread')}",
+        f"up to {record.batch} queries a call, waiting {duration(record.batch_wait_s)}" if record.batch > 1 else "",
+        f"{record.precision}, tables {record.table_precision}, {num_bytes(record.model_bytes)}",
+        f"{record.weights} weights",
+    ]
+    return "; ".join(part for part in parts if part)
+
+
+def quality_words(process: ServeProcess) -> str | None:
+    """The quality of what was served, and its share of that in fp32; None where it is not known."""
+    quality = process.quality
+    if quality is None:
+        return None
+    return (
+        f"AUC {quality.auc:.5f}, {quality.auc_ratio:.5f} of fp32 (MLPerf class {quality.mlperf_class}); normalised "
+        f"entropy {quality.normalised_entropy:.5f}"
+    )

@@ -1,0 +1,49 @@
+"""A process in which LoadGen judges a system whose service takes a constant time: prints what was found as JSON.
+
+    python serving_process.py FOLDER JSON
+
+JSON has the keys of [serve], `service_s`, and `fails` where the system raises an error.
+"""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config.serving import parse_serve
+from harness.foundation.errors import HarnessError, end_process
+from harness.measure.serving.job import Bench
+from reference_models.process.world import SingleProcess
+
+
+def measure(folder: Path, asked: dict[str, Any]) -> dict[str, Any]:
+    service_s, fails = asked.pop("service_s"), asked.pop("fails", False)
+
+    def answer(places: Any) -> None:
+        if fails:
+            raise ValueError("the system is broken")
+        time.sleep(service_s)
+
+    bench = Bench(
+        answer=answer, sizes=(1,) * 8, serve=parse_serve(asked), seed=5, folder=folder, on_event=lambda event: None
+    )
+    try:
+        found = bench.measure(SingleProcess(), "run", 0.0)
+    except (HarnessError, ValueError) as error:
+        return {"error": str(error), "exit_code": getattr(error, "exit_code", None)}
+    assert found is not None
+    return {
+        "runs": msgspec.to_builtins(found.runs),
+        "best": msgspec.to_builtins(found.best),
+        "modelled": found.modelled.rate,
+        "service_s": found.timed[0].mean_s,
+        "files": sorted(str(path.relative_to(folder)) for path in folder.rglob("*.*")),
+    }
+
+
+if __name__ == "__main__":
+    print(json.dumps(measure(Path(sys.argv[1]), json.loads(sys.argv[2]))), flush=True)
+    end_process(0)

@@ -1,0 +1,74 @@
+"""`serve` with LoadGen itself, in processes of its own: what is kept, and that it can be interrupted."""
+
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from made_sets import made_in
+from waiting import HANG_S, wait_until
+
+from harness.foundation.errors import ExitCode
+from harness.measure.serving.loadgen import DETAIL, MODULE, SUMMARY
+from rules.records.codec import decode
+from rules.records.serve import ServeRecord
+
+pytestmark = pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed")
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+ASKED = ("--queries", "fixed:8", "--percentile", "50", "--target-latency", "100ms", "-n", "1", "-q", "--seed", "3")
+"""Half of the queries within 100 ms of a model that answers within one: at some rate so under any load."""
+
+
+def record_of(output: Path) -> ServeRecord:
+    (folder,) = made_in(output)
+    record = decode(folder / "extra" / "serve.json", ServeRecord)
+    assert isinstance(record, ServeRecord), record
+    return record
+
+
+def test_two_processes_beside_each_other(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+    done = dlrmbench("serve", "dlrm_tiny", *ASKED, "--data", data_root, "-o", "out", "--colocate", "2")
+    assert done.returncode == 0, done.stderr
+    assert "latency-bounded" in done.stdout and "2 processes answer" in done.stdout
+    record, (folder,) = record_of(tmp_path / "out"), made_in(tmp_path / "out")
+    (process,) = record.processes
+    assert record.num_copies == 2 and process.alone_per_s is not None and process.quality is None
+    assert process.queries_per_s == max(run.completed_per_s for run in process.runs if run.is_valid)
+    assert process.latency_s <= 0.1
+    assert process.items_per_s == pytest.approx(8 * process.queries_per_s)
+    for run in process.runs:
+        for name in ("process_0", "process_1"):
+            files = folder / "extra" / "serve_0" / "loadgen" / run.folder / name
+            assert {DETAIL, SUMMARY} <= {path.name for path in files.iterdir()}
+
+
+def test_an_interrupted_measurement_leaves_nothing_half_written(
+    dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
+    output = tmp_path / "out"
+    words = ["serve", "dlrm_tiny", *ASKED, "--data", str(data_root), "-o", str(output)]
+    process = subprocess.Popen(
+        [sys.executable, "-m", "harness", *words], stderr=subprocess.PIPE, text=True, cwd=tmp_path
+    )
+    wait_until(lambda: process.poll() is not None or list(output.glob("*/extra/serve_0/loadgen/run_1")), "LoadGen")
+    process.send_signal(signal.SIGINT)
+    _, said = process.communicate(timeout=HANG_S)
+    assert process.returncode == ExitCode.INTERRUPTED, said
+    assert "Complete the measurement with: dlrmbench resume" in said
+    (folder,) = made_in(output)
+    assert not (folder / "extra" / "serve.json").exists()
+    assert not (folder / "extra" / "serve_0" / "measured.json").exists()
+    done = dlrmbench("resume", folder, "-q")
+    assert done.returncode == 0, done.stderr
+    assert len(record_of(output).processes) == 1
+
+
+def test_no_rate_is_an_exit_code_of_its_own(dlrmbench: Command, data_root: Path) -> None:
+    words = ("--queries", "fixed:8", "--target-latency", "1us", "-n", "1", "-q")
+    done = dlrmbench("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
+    assert done.returncode == ExitCode.INCONCLUSIVE
+    assert "no rate meets the limit: service alone takes up to" in done.stderr
+    assert "the limit is 0.001 ms" in done.stderr

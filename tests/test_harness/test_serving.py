@@ -1,0 +1,283 @@
+"""Serving: what [serve] says, service times, the search for the highest valid rate, LoadGen in its own processes."""
+
+import json
+import subprocess
+import sys
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from queue import SimpleQueue
+from typing import Any
+
+import numpy as np
+import pytest
+import serving_process
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waiting import HANG_S
+
+from harness.config.run_config import Override, resolve
+from harness.config.serving import list_sizes, parse_serve
+from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.serving import loadgen
+from harness.measure.serving.loadgen import Trial, _Query, gather, read_judgement, require_loadgen
+from harness.measure.serving.queue import Workers
+from harness.measure.serving.search import Tried, search_highest
+from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
+from reference_models.process.errors import ConfigError
+from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
+
+LIMIT = {"target_latency_ms": 25}
+
+
+def test_the_sizes_of_queries_are_those_of_their_sources() -> None:
+    deeprecsys, mlperf = list_sizes("deeprecsys"), list_sizes("mlperf")
+    assert np.mean(deeprecsys) == pytest.approx(165, abs=0.2)
+    assert np.std(deeprecsys) == pytest.approx(16, rel=0.03)
+    assert (len(mlperf), np.mean(mlperf), mlperf[0], mlperf[-1]) == (20, 270, 100, 700)
+    assert list_sizes("fixed:32") == (32,)
+
+
+@pytest.mark.parametrize("text", ("", "fixed", "fixed:", "fixed:0", "fixed:1025", "fixed:-1", "fixed:1e3", "other:3"))
+def test_other_sizes_are_refused(text: str) -> None:
+    with pytest.raises(ConfigError, match=r"serve\.queries is .*deeprecsys, mlperf, or fixed:N"):
+        parse_serve({**LIMIT, "queries": text})
+
+
+@pytest.mark.parametrize(
+    ("table", "words"),
+    (
+        ({}, "serve.target_latency_ms is missing. Give --target-latency"),
+        ({"target_latency_ms": 0}, "serve.target_latency_ms is 0, expected a number of at least 0.001"),
+        ({"target_latency_ms": -3}, "serve.target_latency_ms is -3"),
+        ({**LIMIT, "percentile": 49}, "serve.percentile is 49"),
+        ({**LIMIT, "percentile": 100}, "serve.percentile is 100"),
+        ({**LIMIT, "percentile": 98}, "serve.percentile is 98, expected one that LoadGen reports: 50, 90"),
+        ({**LIMIT, "colocate": 0}, "serve.colocate is 0"),
+        ({**LIMIT, "thread": 1}, "unknown key serve.thread. Did you mean 'threads'?"),
+        ({**LIMIT, "weights": "a", "train_samples": 1}, "both say what is served"),
+    ),
+)
+def test_what_cannot_be_served_is_refused(table: dict[str, Any], words: str) -> None:
+    with pytest.raises(ConfigError) as refused:
+        parse_serve(table)
+    assert words in str(refused.value)
+
+
+def test_only_a_server_needs_a_limit() -> None:
+    assert parse_serve({"scenario": "offline"}).limit_s is None
+    assert parse_serve({**LIMIT, "scenario": "offline"}).limit_s is None
+    assert parse_serve(LIMIT).limit_s == 0.025
+
+
+def test_the_digest_is_that_of_what_is_asked_and_not_of_how_it_is_done() -> None:
+    plain = parse_serve(LIMIT)
+    for how in ({"batch": 4}, {"threads": 2}, {"colocate": 2}, {"batch_wait_ms": 1.0}, {"train_samples": 9}):
+        assert parse_serve({**LIMIT, **how}).problem_sha256 == plain.problem_sha256
+    for what in ({"percentile": 99}, {"queries": "mlperf"}, {"target_latency_ms": 26}, {"scenario": "offline"}):
+        assert parse_serve({**LIMIT, **what}).problem_sha256 != plain.problem_sha256
+
+
+def test_serving_has_no_part_in_the_training_problem() -> None:
+    for name in ("rm1_deeprecsys", "rm2_deeprecsys", "rm3_deeprecsys", "dlrm_small", "dlrm_tiny"):
+        assert parse_serve(load_benchmark(name).sections["serve"]).limit_s == 0.025
+        trained, served = resolve(name, ()), resolve(name, (), is_served=True)
+        assert "serve" not in trained.tables and "serve" in served.tables
+        assert trained.benchmark.definition_sha256 == served.benchmark.definition_sha256
+        assert trained.benchmark.definition_sha256 == load_benchmark(name).definition_sha256
+        assert not [key for key in trained.values() if key.startswith("serve.")]
+    others = {*shipped_names(), *workload_names()} - {"dlrm_small", "dlrm_tiny"}
+    assert not [name for name in others if "serve" in read_toml(load_benchmark(name).path) and name[:2] != "rm"]
+
+
+def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
+    asked = [Override(key="serve.batch", value=2, source="--set serve.batch")]
+    with pytest.raises(ConfigError, match=r"serve\.batch is for 'dlrmbench serve'"):
+        resolve("dlrm_tiny", asked)
+    values = resolve("dlrm_tiny", asked, is_served=True).values()
+    assert values["serve.batch"] == {"value": 2, "source": "--set serve.batch"}
+    assert values["serve.colocate"] == {"value": 1, "source": "default"}
+    assert values["serve.percentile"] == {"value": 95, "source": "definition"}
+
+
+# service times
+
+
+def test_calls_reach_from_the_smallest_query_to_the_largest_full_batch() -> None:
+    sizes = (30, 10, 20, 40)
+    assert choose_calls(sizes, 1) == [(1,), (2,), (0,), (3,)]
+    merged = choose_calls(sizes, 6)[4:]
+    assert [len(call) for call in merged] == [2, 4, 6, 6]
+    assert merged[-1] == (3,) * 6
+    assert sorted(merged[1]) == [0, 1, 2, 3]
+
+
+def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
+    clock_s = [0.0]
+    answered: list[int] = []
+
+    def answer(places: Sequence[int]) -> None:
+        answered.append(len(places))
+        clock_s[0] += 0.001 * sum((1, 3)[place] for place in places)
+
+    timed = time_calls(answer, (1, 3), Workers(), 0.1, lambda: clock_s[0])
+    assert [size.items for size in timed] == [1, 3]
+    assert [size.mean_s for size in timed] == pytest.approx([0.001, 0.003])
+    assert {len(size.seconds) for size in timed} == {25}
+    assert len(answered) == 2 + 50
+
+
+def test_an_error_of_the_model_ends_the_timing() -> None:
+    def answer(places: Sequence[int]) -> None:
+        raise ValueError("no model")
+
+    with pytest.raises(ValueError, match="no model"):
+        time_calls(answer, (1,), Workers(count=2), 0.0)
+
+
+def test_service_times_between_and_beyond_what_was_timed() -> None:
+    timed = [
+        TimedSize(items=10, num_queries=1, seconds=(0.9, 1.1)),
+        TimedSize(items=20, num_queries=1, seconds=(2.0, 2.0)),
+    ]
+    service = fit_service(timed, 40)
+    assert service.by_items_s[[5, 10, 15, 20, 40]] == pytest.approx([1, 1, 1.5, 2, 4])
+    assert sorted(service.factors) == pytest.approx([0.9, 1, 1, 1.1])
+
+
+# the search
+
+
+def valid_below(bound: float) -> Any:
+    return lambda rate: Tried(rate=rate, is_valid=rate <= bound, found=None)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.floats(1e-2, 1e5), st.floats(0.3, 3))
+def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float) -> None:
+    tried = search_highest(valid_below(bound), bound * off, max_attempts=20)
+    best = max(attempt.rate for attempt in tried if attempt.is_valid)
+    assert bound / 1.0501 <= best <= bound
+
+
+def test_the_search_ends_after_so_many_attempts() -> None:
+    rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0)]
+    assert len(rates) == 8
+    assert rates == sorted(rates, reverse=True) and rates[0] == 100 and rates[-1] < 1
+
+
+# LoadGen
+
+
+def test_without_loadgen_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
+    with pytest.raises(HarnessError, match=r"pip install 'dlrmbench\[serve\]'") as refused:
+        require_loadgen()
+    assert refused.value.exit_code == ExitCode.USAGE
+
+
+def queue_of(*issued_s: float) -> "SimpleQueue[_Query | None]":
+    waiting: SimpleQueue[_Query | None] = SimpleQueue()
+    for index, moment_s in enumerate(issued_s):
+        waiting.put(_Query(index, index, moment_s))
+    waiting.put(None)
+    return waiting
+
+
+def test_a_worker_takes_what_is_there_up_to_a_full_batch_and_leaves_the_end_to_others() -> None:
+    waiting = queue_of(0, 0, 0)
+    workers = Workers(max_batch=2)
+    assert [query.index for query in gather(waiting, workers)] == [0, 1]
+    assert [query.index for query in gather(waiting, workers)] == [2]
+    assert gather(waiting, workers) == [] and waiting.empty()
+
+
+TRIAL = Trial(
+    scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1, seed=1
+)  # fmt: skip
+DETAIL = {
+    "generated_samples_per_query": 1,
+    "result_validity": "INVALID",
+    "result_perf_constraints_met": False,
+    "early_stopping_met": False,
+    "result_min_duration_met": True,
+    "result_query_count": 200,
+    "result_overlatency_query_count": 30,
+    "result_completed_samples_per_sec": 96.5,
+    "result_mean_latency_ns": 12_000_000,
+    "result_95.00_percentile_latency_ns": 31_000_000,
+}
+
+
+def write_detail(path: Path, content: dict[str, Any], more: str = "") -> Path:
+    lines = [f":::MLLOG {json.dumps({'key': key, 'value': value})}" for key, value in content.items()]
+    path.write_text("\n".join(["something else", *lines, more]), encoding="utf-8")
+    return path
+
+
+def test_a_judgement_is_read_with_its_reason(tmp_path: Path) -> None:
+    found = read_judgement(write_detail(tmp_path / "detail.txt", DETAIL), TRIAL)
+    assert not found.is_valid
+    assert found.reason == "too many queries were late; too few queries to be sure that enough are in time"
+    assert (found.num_queries, found.num_late, found.completed_per_s) == (200, 30, 96.5)
+    assert found.latencies_s == {"95.00": pytest.approx(0.031)}
+
+
+@pytest.mark.parametrize(
+    "more", (":::MLLOG {", ":::MLLOG 3", ':::MLLOG {"key": []}', ':::MLLOG {"key": {}, "value": 1}')
+)
+def test_a_damaged_log_of_loadgen_is_no_judgement(tmp_path: Path, more: str) -> None:
+    path = write_detail(tmp_path / "detail.txt", DETAIL, more)
+    with pytest.raises(HarnessError, match="LoadGen ended without a result") as refused:
+        read_judgement(path, TRIAL)
+    assert refused.value.exit_code == ExitCode.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("missing", ("result_validity", "result_query_count", "result_mean_latency_ns"))
+def test_a_log_that_lacks_a_result_is_no_judgement(tmp_path: Path, missing: str) -> None:
+    content = {key: value for key, value in DETAIL.items() if key != missing}
+    with pytest.raises(HarnessError, match=f"LoadGen ended without a result.*{missing}"):
+        read_judgement(write_detail(tmp_path / "detail.txt", content), TRIAL)
+    with pytest.raises(HarnessError, match="LoadGen ended without a result"):
+        read_judgement(tmp_path / "nothing.txt", TRIAL)
+
+
+def judge_alone(folder: Path, **asked: Any) -> dict[str, Any]:
+    """What LoadGen finds of a system of constant service time, in a process of its own."""
+    if find_spec(loadgen.MODULE) is None:
+        pytest.skip("MLPerf LoadGen is not installed: the extra dlrmbench[serve]")
+    command = [sys.executable, serving_process.__file__, str(folder), json.dumps(asked)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=folder)
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout)
+    return found
+
+
+def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> None:
+    """Half of the queries within 100 ms of a service of 1 ms: at some rate so on any system under any load."""
+    (tmp_path / "audit.config").write_text("*.*.min_query_count = 100000000\n")
+    found = judge_alone(tmp_path, service_s=0.001, target_latency_ms=100, percentile=50, queries="fixed:1")
+    assert found["best"]["is_valid"] and found["best"]["reason"] is None
+    assert found["best"]["latency_s"] <= 0.1
+    assert found["best"]["completed_per_s"] == max(run["completed_per_s"] for run in found["runs"] if run["is_valid"])
+    assert all(run["num_queries"] >= 100 for run in found["runs"])
+    for run in found["runs"]:
+        assert {f"{run['folder']}/{name}" for name in (loadgen.DETAIL, loadgen.SUMMARY)} <= set(found["files"])
+
+
+def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
+    found = judge_alone(tmp_path, service_s=0.05, target_latency_ms=20, queries="fixed:1")
+    assert found["exit_code"] == ExitCode.INCONCLUSIVE
+    assert "service alone takes up to 5" in found["error"] and "the limit is 20 ms" in found["error"]
+
+
+@pytest.mark.parametrize("scenario", ("offline", "single_stream"))
+def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
+    found = judge_alone(tmp_path, service_s=0.002, scenario=scenario, queries="fixed:1")
+    assert len(found["runs"]) == 1 or "VALID" in found.get("error", "")
+    assert found["best"]["completed_per_s"] < 1 / 0.002
+
+
+def test_an_error_of_the_system_ends_the_measurement(tmp_path: Path) -> None:
+    found = judge_alone(tmp_path, service_s=0.001, fails=True, **LIMIT)
+    assert found == {"error": "the system is broken", "exit_code": None}
