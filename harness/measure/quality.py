@@ -17,7 +17,7 @@ from reference_models.process.world import World
 from reference_models.training.metrics import measure_quality
 from reference_models.training.workload import EvaluatesMetrics
 from rules.records.codec import VERSION, convert
-from rules.records.quality import QualityRecord
+from rules.records.measured.quality import QualityRecord
 
 SHARES = (1 / 4, 1 / 2, 1)
 """Of the steps, after which the whole evaluation split is evaluated."""

@@ -19,7 +19,7 @@ from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
 from reference_models.training.workload import MeasuresTraffic, Workload
 from rules.records.codec import VERSION, convert
-from rules.records.throughput import ModelCosts, ThroughputRecord
+from rules.records.measured.throughput import ModelCosts, ThroughputRecord
 
 MIN_PROCESSES = 5
 WARM_UP_STEPS = 10

@@ -12,9 +12,9 @@ from reports.text.formatting import epoch_ms, printable
 from rules.errors import InputError
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure, Measurement
+from rules.records.measured.throughput import ModelCosts
 from rules.records.run import TrafficRecord
 from rules.records.run_set import RunSetRecord
-from rules.records.throughput import ModelCosts
 from rules.tree.result_set import real_path
 
 _CLOCK_STEP_S = 1e-6

@@ -28,9 +28,9 @@ from reports.statistics.intervals import MIN_RUNS, log_summary, mean_interval
 from reports.tables.scores import MeasurementDocument, SmallestDifference
 from reports.text.formatting import count, percent, throughput_text
 from reports.views.serving import serve_facts
+from rules.records.measured.serve import ServeRecord
 from rules.records.profile import ProfileRecord
 from rules.records.run import TrafficRecord
-from rules.records.serve import ServeRecord
 
 
 def measured_blocks(measured: MeasuredSet, options: Mapping[str, int], path: Path) -> tuple[Block, ...]:

@@ -6,7 +6,7 @@ from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.times import bounds_text
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import duration, num_bytes, percent, plural, si
-from rules.records.serve import LoadGenRun, ServeProcess, ServeRecord
+from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
 """What the rate of a scenario is called."""

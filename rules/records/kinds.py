@@ -16,10 +16,10 @@ from rules.records.weights import WeightsManifest
 
 _MODULES: Mapping[str, str] = {
     "training": "rules.records.run:RunRecord",
-    "throughput": "rules.records.throughput:ThroughputRecord",
+    "throughput": "rules.records.measured.throughput:ThroughputRecord",
     "profile": "rules.records.profile:ProfileRecord",
-    "quality": "rules.records.quality:QualityRecord",
-    "serve": "rules.records.serve:ServeRecord",
+    "quality": "rules.records.measured.quality:QualityRecord",
+    "serve": "rules.records.measured.serve:ServeRecord",
 }
 """The module and the type of each kind's record: a line is all that a new kind adds here."""
 

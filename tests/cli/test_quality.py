@@ -21,7 +21,7 @@ from reports.comparison.pairing import pair_runs
 from reports.comparison.sources import read_sides
 from rules.benchmarks.loader import load_benchmark, read_toml
 from rules.records.codec import decode
-from rules.records.quality import QualityRecord
+from rules.records.measured.quality import QualityRecord
 
 Run = Callable[..., Result]
 RATES = "train.opt_base_learning_rate=0.03,0.06"

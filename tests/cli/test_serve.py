@@ -14,7 +14,7 @@ from harness.cli import cli
 from harness.foundation.errors import ExitCode, HarnessError, exit_code_of
 from harness.measure.serving import loadgen
 from rules.records.codec import decode
-from rules.records.serve import ServeRecord
+from rules.records.measured.serve import ServeRecord
 
 Run = Callable[..., Result]
 

@@ -14,7 +14,7 @@ from waiting import HANG_S, wait_until
 from harness.foundation.errors import ExitCode
 from harness.measure.serving.loadgen import DETAIL, MODULE, SUMMARY
 from rules.records.codec import decode
-from rules.records.serve import ServeRecord
+from rules.records.measured.serve import ServeRecord
 
 pytestmark = pytest.mark.skipif(find_spec(MODULE) is None, reason="MLPerf LoadGen is not installed")
 Command = Callable[..., "subprocess.CompletedProcess[str]"]

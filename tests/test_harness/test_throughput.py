@@ -19,7 +19,7 @@ from reference_models.training.workload import TrainCounts
 from reports.text.formatting import moment_of
 from reports.views.measurement import traffic_words
 from rules.records.codec import decode
-from rules.records.throughput import ThroughputRecord
+from rules.records.measured.throughput import ThroughputRecord
 
 
 def test_it_measures_in_five_processes_and_writes_no_log(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:

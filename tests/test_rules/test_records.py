@@ -19,14 +19,14 @@ from records_builder import quality_content, quality_process, serve_content, ser
 from rules.records import codec
 from rules.records.codec import Damage, DamageError, Document, Record, convert, decode, encode, json_schema
 from rules.records.kinds import KINDS, RECORDS
+from rules.records.measured.quality import QualityRecord
+from rules.records.measured.serve import ServeRecord
+from rules.records.measured.throughput import ThroughputRecord
 from rules.records.profile import ProfileRecord
-from rules.records.quality import QualityRecord
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
-from rules.records.serve import ServeRecord
 from rules.records.sweep import SweepRecord
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
-from rules.records.throughput import ThroughputRecord
 
 VERSION_1 = Path(__file__).parents[1] / "data" / "version_1"
 FILES = {

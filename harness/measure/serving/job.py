@@ -25,7 +25,7 @@ from harness.measure.serving.timing import TimedSize, fit_service, time_calls
 from harness.system.resources import read_resources
 from reference_models.process.world import SingleProcess, World
 from rules.records.codec import VERSION
-from rules.records.serve import CurvePoint, LoadGenRun, ServeProcess, ServeRecord, ServiceTime
+from rules.records.measured.serve import CurvePoint, LoadGenRun, ServeProcess, ServeRecord, ServiceTime
 
 USUAL_PROCESSES = 5
 TIMING_S = 1.0

@@ -18,7 +18,7 @@ from reference_models.registry import build_servable
 from reference_models.serving.quality_ratio import compare_quality
 from reference_models.serving.servable import Servable, Weights, workload_weights
 from reference_models.training.workload import WorkloadSpec
-from rules.records.serve import ServedQuality
+from rules.records.measured.serve import ServedQuality
 
 MIN_POOL = 64
 

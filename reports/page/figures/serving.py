@@ -6,7 +6,7 @@ from reports.charts.scaling import Axes, Dot, Series, link_figure
 from reports.document.blocks import Block, Cell, Chart, Table, numeric, table_of
 from reports.facts.measured_sets import MeasuredSet
 from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, ratio, si
-from rules.records.serve import ServeProcess, ServeRecord
+from rules.records.measured.serve import ServeProcess, ServeRecord
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15

@@ -6,8 +6,8 @@ from msgspec import Meta
 
 from rules.records.codec import Amount, Count, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, Measurement
+from rules.records.measured.throughput import ModelCosts
 from rules.records.run import EnergyRecord, RankRecord
-from rules.records.throughput import ModelCosts
 
 
 class QualityEvaluation(Record, frozen=True, kw_only=True):

@@ -1,0 +1,1 @@
+"""What several fresh processes measured: one record per kind, gathered in extra/<kind>.json."""
