@@ -121,7 +121,7 @@ class TrainConfig:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class RuntimeConfig:
-    """What may differ between systems without changing the problem. `threads` None means the quota's cores.
+    """What may differ between systems without changing the problem. `threads` None is left to the harness.
 
     `ranks`, `sharding`, `comm` and `grad_comm` belong to implementations of several processes: how many there are,
     how tables are placed over them, and in which form embeddings and dense gradients travel.
@@ -130,7 +130,7 @@ class RuntimeConfig:
     device: str = "cpu"
     """`cpu`, `cuda` or `cuda:N`."""
     threads: Annotated[PositiveCount | None, Meta(extra_json_schema=_THREADS)] = None
-    """CPU threads, or `auto`: the cores that this process may use."""
+    """CPU threads, or `auto`: as many as are fastest, by timing; of several ranks, the cores among them."""
     precision: Literal["fp32", "tf32", "bf16", "int8"] = "fp32"
     """Of matrix products; on CPUs `fp32` alone, of a model that is served also `bf16` and `int8`."""
     table_precision: Literal["fp32", "fp16", "int8", "int4"] = "fp32"

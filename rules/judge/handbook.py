@@ -78,7 +78,8 @@ Nothing is signed, for there is no secret that the maker of a set does not have.
   16 GiB.
 
 Whoever must rely on a result asks for the set with its `extra/` and makes one of its runs again: on the same software
-and kind of system, a run of the same seed and number of threads evaluates to the same qualities.
+and kind of system, a run of the same seed, number of threads and choice of products (`--matmul`) evaluates to the
+same qualities.
 
 The official checkers run confined: their process may change and read only its folder and Python's own, start nothing,
 connect to nothing and import nothing more, within limits of time and memory. That is no sandbox against code made to

@@ -122,7 +122,7 @@ _CONFIGURATION = (
     ),
     DATA,
     click.option("--device", shell_complete=completing(lambda: ("cpu", "cuda")), help="cpu, cuda or cuda:N."),
-    click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: the cores allowed]"),
+    click.option("--threads", type=click.IntRange(min=1), help="CPU threads.  [default: timed once]"),
     click.option(
         "--implementation",
         shell_complete=completing(_implementations),
