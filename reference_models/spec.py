@@ -68,6 +68,8 @@ class Costs:
     """(model, data, batch_size): every matrix product of one training step."""
     phases: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
     """(model, data, *, batch_size, opt_name, unique_rows, entered): by phase, those without work left out."""
+    forward: Callable[..., dict[str, PhaseCosts]] = lambda *args, **options: {}
+    """(model, data, *, batch_size, precision, table_precision): of answering a batch, by phase."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -2,7 +2,7 @@
 
 import sys
 from pathlib import Path
-from typing import Unpack
+from typing import Any, Unpack
 
 import click
 
@@ -11,12 +11,31 @@ from harness.cli.shared.options import (
     QUIET,
     Configured,
     collect_overrides,
+    completing,
     configuration,
     output_option,
+    trainable,
     warn_of_system,
 )
 from harness.cli.shared.output import form_option, show
 from harness.foundation.errors import HarnessError
+
+MAX_BATCH = 1 << 20
+"""Samples of a batch of --forward."""
+
+
+class CountList(click.ParamType):  # type: ignore[type-arg,unused-ignore]
+    """Whole numbers of at least 1, with commas between them."""
+
+    name = "numbers"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> tuple[int, ...]:
+        if isinstance(value, tuple):
+            return value
+        words = [word.strip() for word in str(value).split(",")]
+        if not all(word.isascii() and word.isdigit() and 0 < int(word) <= MAX_BATCH for word in words):
+            self.fail(f"{value!r}: expected whole numbers of 1 to {MAX_BATCH:,}, such as 1,64,1024.", param, ctx)
+        return tuple(map(int, words))
 
 
 @click.command()
@@ -30,6 +49,18 @@ from harness.foundation.errors import HarnessError
     "--trace", type=click.Path(path_type=Path), metavar="FILE",
     help="Write a trace for Perfetto or chrome://tracing; gzipped where FILE ends in .gz.",
 )  # fmt: skip
+@click.option(
+    "--forward", is_flag=True,
+    help="Profile answering batches instead, in what runtime.precision and runtime.table_precision say.",
+)  # fmt: skip
+@click.option(
+    "--batch-sizes", type=CountList(), metavar="N,N…",
+    help="Samples of the batches of --forward.  [default: 1,16,64,256,1024]",
+)  # fmt: skip
+@click.option(
+    "--also", multiple=True, metavar="BENCHMARK", shell_complete=completing(trainable),
+    help="A further benchmark on the page of --forward; repeatable.",
+)  # fmt: skip
 @form_option("table", "json", "md")
 @QUIET
 def profile(
@@ -37,14 +68,26 @@ def profile(
     output: Path,
     num_steps: int | None,
     trace: Path | None,
+    forward: bool,
+    batch_sizes: tuple[int, ...] | None,
+    also: tuple[str, ...],
     form: str,
     quiet: bool,
     **configured: Unpack[Configured],
 ) -> None:
     """Measure this system's ceilings and the phases of BENCHMARK's training step, and hold one against the other.
 
-    Nothing is trained to its target and nothing is scored; any value may be changed with --set.
+    Nothing is trained to its target and nothing is scored; any value may be changed with --set. With --forward it is
+    the answering of batches: its parts, their work per byte and the roof over them, of all benchmarks on one page.
     """
+    if forward:
+        if num_steps is not None or trace is not None:
+            raise click.UsageError("--steps and --trace are of a training step; leave them out of --forward.")
+        names = tuple(dict.fromkeys((benchmark, *also)))
+        _profile_forward(names, batch_sizes, output, form=form, quiet=quiet, **configured)
+        return
+    if batch_sizes is not None or also:
+        raise click.UsageError("--batch-sizes and --also are of --forward; give that too.")
     from harness.foundation.files import read_record
     from harness.measure.profile.job import KIND
     from harness.run_sets.prepare import prepare, refuse_impossible, refuse_output, refuse_unprofilable, resolve_for
@@ -86,3 +129,59 @@ def profile(
     show(profile_blocks(read_record(path, ProfileRecord)), form)
     if form == "table":
         click.echo(f"\nfile   {path}" + (f"\ntrace  {trace}" if trace is not None else ""))
+
+
+def _profile_forward(
+    benchmarks: tuple[str, ...],
+    batch_sizes: tuple[int, ...] | None,
+    output: Path,
+    *,
+    form: str,
+    quiet: bool,
+    **configured: Unpack[Configured],
+) -> None:
+    """Profile answering, print it, and leave study.json and the page in a folder of their own."""
+    from datetime import UTC, datetime
+
+    from harness.config.run_config import resolve
+    from harness.foundation.files import write_record
+    from harness.planning.forward import BATCH_SIZES, profile_forward
+    from harness.run_sets.prepare import prepare, refuse_output, refuse_threads
+    from harness.run_sets.runner import unique_folder
+    from harness.system.resources import read_resources
+    from reference_models.registry import refuse_impossible_serving
+    from reports.page.report import write_whole
+    from reports.views.forward import render_forward
+    from reports.views.study import study_blocks
+
+    configs = [
+        resolve(name, collect_overrides(configured), configured["name"], derived_suffix="_forward")
+        for name in benchmarks
+    ]
+    for config in configs:
+        refuse_impossible_serving(config.workload.model_name, config.workload.runtime)
+        refuse_threads(config.workload.runtime.threads)
+        other = [key for key in ("device", "precision", "table_precision", "threads")
+                 if getattr(config.workload.runtime, key) != getattr(configs[0].workload.runtime, key)]  # fmt: skip
+        if other:
+            raise HarnessError(
+                f"{config.benchmark.name} and {configs[0].benchmark.name} differ in runtime.{other[0]}, of which a "
+                f"page has one. Give it with --set runtime.{other[0]}=VALUE."
+            )
+    refuse_output(output)
+    num_threads = configs[0].workload.runtime.threads or read_resources().num_cores
+    folders = [prepare(config, configured["data_root"], quiet=quiet).data_dir for config in configs]
+    if not quiet:
+        click.echo("profile: measuring ceilings, and parts at each batch size", err=True)
+    study = profile_forward(list(zip(configs, folders, strict=True)), batch_sizes or BATCH_SIZES, num_threads)
+    name = "-".join(config.benchmark.name for config in configs)[:100]
+    folder = unique_folder(output, f"forward-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    folder.mkdir(parents=True)
+    write_record(folder / "study.json", study)
+    page = write_whole(folder / "report.html", render_forward(study))
+    if form == "json":
+        click.echo((folder / "study.json").read_text(encoding="utf-8"), nl=False)
+        return
+    show(study_blocks(study), form)
+    if form == "table":
+        click.echo(f"\nfile   {folder / 'study.json'}\npage   {page}")

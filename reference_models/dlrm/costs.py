@@ -20,7 +20,9 @@ from reference_models.costs import (
 )
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.phases import Phase
-from reference_models.serving.weight_bytes import ServedBytes, linear_bytes, row_bytes
+from reference_models.serving.weight_bytes import ServedBytes, is_kept, linear_bytes, row_bytes
+
+HALF_BYTES = 2
 
 
 def model_costs(model: DLRMConfig, data: DataConfig, num_embeddings: Sequence[int] | None = None) -> ModelCosts:
@@ -54,6 +56,55 @@ def served_bytes(
         dense += model.dcn_num_layers * cross
     rows = sum(table_sizes(data, num_embeddings))
     return ServedBytes(table_bytes=rows * row_bytes(model.embedding_dim, table_precision), dense_bytes=dense)
+
+
+def forward_costs(
+    model: DLRMConfig, data: DataConfig, *, batch_size: int, precision: str, table_precision: str
+) -> dict[str, PhaseCosts]:  # fmt: skip
+    """Count those of answering one batch, by the phases of the forward pass, in the precisions that are served.
+
+    A product reads weights and inputs in its precision and writes float32, or bf16; a sum of rows reads rows as they
+    are kept, and ids.
+    """
+    bottom, top = _mlps(model, data)
+    d, vectors = model.embedding_dim, (1 + data.num_sparse) * model.embedding_dim
+    lookups = batch_size * data.num_lookups
+    item = HALF_BYTES if precision == "bf16" and model.interaction != "dcn" else FLOAT_BYTES
+    read, written = vectors, interaction_width(model, data.num_sparse)
+    flop = elementwise = num_bytes = 0
+    if model.interaction == "dot":
+        flop = 2 * batch_size * (1 + data.num_sparse) * vectors
+    for _ in range(model.dcn_num_layers if model.interaction == "dcn" else 0):
+        low = model.dcn_low_rank_dim
+        cross = _linear_costs(batch_size, vectors, low, precision, has_bias=False)
+        cross += _linear_costs(batch_size, low, vectors, precision)
+        flop, num_bytes = flop + cross.matmul_flop, num_bytes + cross.bytes
+        elementwise += 2 * batch_size * vectors
+    return {
+        Phase.BOTTOM_MLP_FORWARD: _mlp_costs(batch_size, bottom, precision),
+        Phase.EMBEDDING_FORWARD: PhaseCosts(
+            elementwise_flop=lookups * d,
+            bytes=lookups * (row_bytes(d, table_precision) + ID_BYTES)
+            + batch_size * data.num_sparse * d * (HALF_BYTES if table_precision == "fp16" else FLOAT_BYTES),
+            rows=lookups,
+        ),
+        Phase.INTERACTION_FORWARD: PhaseCosts(
+            matmul_flop=flop, elementwise_flop=elementwise, bytes=num_bytes + item * batch_size * (read + written)
+        ),
+        Phase.TOP_MLP_FORWARD: _mlp_costs(batch_size, top, precision),
+    }
+
+
+def _mlp_costs(batch_size: int, widths: Sequence[int], precision: str) -> PhaseCosts:
+    return sum((_linear_costs(batch_size, n, m, precision) for n, m in pairwise(widths)), PhaseCosts())
+
+
+def _linear_costs(batch_size: int, n: int, m: int, precision: str, *, has_bias: bool = True) -> PhaseCosts:
+    read, written = {"bf16": (HALF_BYTES, HALF_BYTES), "int8": (1, FLOAT_BYTES)}.get(precision, (FLOAT_BYTES,) * 2)
+    if is_kept(n, m, precision):
+        read = written = FLOAT_BYTES
+    moved = batch_size * (n * read + m * written) + linear_bytes(n, m, precision, has_bias=has_bias)
+    return PhaseCosts(matmul_flop=2 * batch_size * n * m, bytes=moved)
 
 
 def estimate_memory(

@@ -21,6 +21,7 @@ from reference_models.data.synthetic.config import SYNTHETIC_KINDS
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.costs import served_bytes
 from reference_models.dlrm.model import DLRM
+from reference_models.dlrm.phases import Phase
 from reference_models.fused.merged_embedding import split_tables
 from reference_models.layers.interaction import LowRankCrossNet
 from reference_models.process.errors import ConfigError
@@ -31,6 +32,7 @@ from reference_models.serving.weight_bytes import ServedBytes
 from reference_models.training.devices import find_device
 from reference_models.training.loop import check_batch, synthetic_batch
 from reference_models.training.metrics import QualityMetrics, measure_quality
+from reference_models.training.phases import Enter, ignore_phase
 from reference_models.training.workload import WorkloadSpec
 
 _WARM_UP_SIZES = (1, 64)
@@ -78,17 +80,25 @@ class ServedDLRM:
 
     def answer(self, batch: Batch) -> torch.Tensor:
         """Compute logits float32 [B] on the CPU, in memory of their own."""
+        return self.answer_in_phases(batch, ignore_phase)
+
+    def answer_in_phases(self, batch: Batch, enter: Enter) -> torch.Tensor:
+        """Do `answer`, and call `enter` with the name of each phase as it begins."""
         with torch.inference_mode():
+            enter(Phase.BOTTOM_MLP_FORWARD)
             x = batch.dense.to(self._device)
             for layer in self._bottom:
                 x = layer(x)
+            enter(Phase.EMBEDDING_FORWARD)
             pooled = self._tables.read(batch.indices.to(self._device))
+            enter(Phase.INTERACTION_FORWARD)
             features = torch.empty(
                 (len(x), 1 + len(pooled), x.shape[1]), dtype=self._type, device=self._device
             )  # fmt: skip
             features[:, 0] = x
             features[:, 1:] = pooled.transpose(0, 1)
             x = self._interact(features)
+            enter(Phase.TOP_MLP_FORWARD)
             for layer in self._top:
                 x = layer(x)
             return x.squeeze(1).float().cpu()

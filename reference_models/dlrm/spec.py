@@ -8,7 +8,7 @@ from typing import Any
 
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.dlrm.costs import estimate_memory, forward_costs, list_matmuls, model_costs, phase_costs
 from reference_models.dlrm.phases import LABELS
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
@@ -78,7 +78,13 @@ SPEC = ModelSpec(
         "optimized": Implementation(load=_load_optimized, chooses_matmul=True),
         "torchrec": _TORCHREC,
     },
-    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    costs=Costs(
+        model=model_costs,
+        memory=estimate_memory,
+        matmuls=list_matmuls,
+        phases=phase_costs,
+        forward=forward_costs,
+    ),
     phases=LABELS,
     baselines={
         "dense_only": load_class("reference_models.dlrm.baselines:DenseOnlyWorkload"),

@@ -2,12 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Protocol, TypeAlias, runtime_checkable
 
 from reference_models.config.sections import RuntimeConfig
 from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
 from reference_models.serving.weight_bytes import ServedBytes
+from reference_models.training.phases import Enter
 from reference_models.training.workload import HoldsWeights, Workload
 
 if TYPE_CHECKING:
@@ -42,6 +43,14 @@ class Servable(Protocol):
 
         Raises NotFiniteError when a score is not finite.
         """
+
+
+@runtime_checkable
+class ReportsForwardPhases(Protocol):
+    """A servable whose forward pass can be timed part by part."""
+
+    def answer_in_phases(self, batch: Batch, enter: Enter) -> "torch.Tensor":
+        """Do `answer`, and call `enter` with the name of each phase as it begins."""
 
 
 def workload_weights(workload: Workload) -> Weights:

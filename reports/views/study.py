@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeGuard
 
 from reports.document.blocks import Block, Bullets, Cell, Column, Heading, Prose, Table, text_table
-from reports.text.formatting import MISSING, count, num_bytes, percent, printable, si, time_unit
+from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, si, time_unit
 from rules.records.study import Cell as Value
 from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
@@ -14,13 +14,14 @@ def study_blocks(study: StudyRecord) -> tuple[Block, ...]:
     return (
         Heading(text=printable(study.title)),
         *(Prose(text=printable(finding)) for finding in study.findings),
-        *(_table(table) for table in study.tables),
-        *((_parameters(study.parameters),) if study.parameters else ()),
+        *(study_table(table) for table in study.tables),
+        *((parameters_table(study.parameters),) if study.parameters else ()),
         *((_checks(study.checks),) if study.checks else ()),
     )
 
 
-def _table(table: StudyTable) -> Table:
+def study_table(table: StudyTable) -> Table:
+    """One table of a study, its columns with their origins."""
     shown = [_shown(column, [row[index] for row in table.rows]) for index, column in enumerate(table.columns)]
     return text_table(
         [
@@ -50,7 +51,9 @@ def _is_amount(value: Value) -> TypeGuard[int | float]:
 def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float], str]:
     """How numbers of an SI unit are printed."""
     if unit == "s":
-        return time_unit(values).text
+        positive = [value for value in values if value > 0]
+        is_wide = bool(positive) and max(positive) > 100 * min(positive)
+        return duration if is_wide else time_unit(values).text
     if unit == "B":
         return num_bytes
     if unit == "share":
@@ -79,7 +82,8 @@ def _runs(numbers: Sequence[int]) -> str:
     return ", ".join(str(start) if start == end else f"{start}-{end}" for start, end in runs)
 
 
-def _parameters(parameters: Sequence[Parameter]) -> Table:
+def parameters_table(parameters: Sequence[Parameter]) -> Table:
+    """What a study rests on, and who said it."""
     rows = [
         (
             printable(parameter.name),
