@@ -18,6 +18,8 @@ _HEIGHT = 330.0
 _LEFT, _RIGHT, _TOP = 58.0, 24.0, 26.0
 _STUB = 16.0
 MOST_NUMBERED = 12
+MOST_MARKS = 100
+"""Up to so many results each have a mark of their own; of more, those at one place are drawn once."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,14 +116,20 @@ def _results(results: Sequence[Result], x: svg.Scale, y: svg.Scale) -> list[Mark
     # Of the width that each batch size has; more marks than fit may overlap, but none hides another.
     reach = 0.4 * (x.stop - x.start) / len(by_size or (0,))
     marks: dict[int, Markup] = {}
+    many: dict[int, dict[tuple[float, float], None]] = {}
     for size, some in by_size.items():
         rows = svg.swarm([y(results[index].mean_epochs) for index in some], 2 * radius)
         spacing = min(2 * radius + 1, reach / (max(map(abs, rows)) or 1))
         for index, row in zip(some, rows, strict=True):
             at = x(math.log2(size)) + row * spacing
+            if len(results) > MOST_MARKS and results[index].is_passed:
+                many.setdefault(results[index].hue, {})[round(at), round(y(results[index].mean_epochs), 1)] = None
+                continue
             label = str(index + 1) if is_numbered else epochs(results[index].mean_epochs) if len(results) == 1 else ""
             marks[index] = _result(results[index], at, y(results[index].mean_epochs), radius, label)
-    return [marks[index] for index in sorted(marks)]
+    # All of one colour are a single path of round caps.
+    dots = [svg.tag("path", d=svg.spots(list(some)), class_=f"ends {hue(number)}") for number, some in many.items()]
+    return [*dots, *(marks[index] for index in sorted(marks))]
 
 
 def _result(result: Result, x: float, y: float, radius: float, label: str) -> Markup:

@@ -5,6 +5,7 @@ forced colours and print. No `style` attribute is written, because the page's po
 """
 
 import math
+from bisect import bisect_left, insort
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -317,12 +318,22 @@ def _placed_ticks(scale: AnyScale, most: int, words: Callable[[float], str] | No
 def swarm(positions: Sequence[float], spacing: float) -> tuple[int, ...]:
     """Choose a row per mark (0, then −1, 1, −2, 2 …) so that marks closer than `spacing` px do not overlap."""
     rows: list[int] = []
-    for index, position in enumerate(positions):
-        row = 0
-        while any(rows[other] == row and abs(positions[other] - position) < spacing - 1e-6 for other in range(index)):
+    taken: dict[int, list[float]] = {}
+    last: dict[float, int] = {}  # a row that is taken near a position stays so
+    for position in positions:
+        row = last.get(position, 0)
+        while _is_near(taken.setdefault(row, []), position, spacing - 1e-6):
             row = -row if row < 0 else -row - 1
+        insort(taken[row], position)
+        last[position] = row
         rows.append(row)
     return tuple(rows)
+
+
+def _is_near(taken: Sequence[float], position: float, distance: float) -> bool:
+    """Say whether one of the positions, which are sorted, is less than `distance` from another."""
+    place = bisect_left(taken, position)
+    return any(abs(other - position) < distance for other in taken[max(place - 1, 0) : place + 1])
 
 
 def _number(value: float) -> str:

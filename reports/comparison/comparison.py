@@ -5,9 +5,10 @@ to train over the time inside training. Factors are compared as differences of m
 converged, so they add up exactly. The run is the unit of analysis.
 """
 
+import dataclasses
 import math
 import shlex
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
@@ -49,6 +50,7 @@ class _Draft:
     comparison: Comparison
     band: Band | None = None
     differences: tuple[Difference | None, ...] = ()
+    is_explained: bool = True
 
     @property
     def tested(self) -> list[int]:
@@ -87,13 +89,18 @@ def group_sides(group: Sequence[SetFacts]) -> GroupSides:
     return GroupSides(by_index=by_index, repeats=find_repeats(list(by_index.values())))
 
 
-def compare_all(base: SetFacts, news: Sequence[SetFacts], sides: GroupSides | None = None) -> tuple[Comparison, ...]:
+def compare_all(
+    base: SetFacts,
+    news: Sequence[SetFacts],
+    sides: GroupSides | None = None,
+    explained: Collection[int] | None = None,
+) -> tuple[Comparison, ...]:
     """As `compare_sides`, for gathered result sets; `sides` are those of a group that holds all of them."""
     if sides is not None:
         others = [sides.by_index[new.index] for new in news]
-        return compare_sides(sides.by_index[base.index], others, repeats=sides.repeats)
+        return compare_sides(sides.by_index[base.index], others, repeats=sides.repeats, explained=explained)
     first, others = side_of(base), [side_of(new) for new in news]
-    return compare_sides(first, others, repeats=find_repeats([first, *others]))
+    return compare_sides(first, others, repeats=find_repeats([first, *others]), explained=explained)
 
 
 def compare_sides(
@@ -103,16 +110,25 @@ def compare_sides(
     min_effect: float | None = None,
     confidence: float = CONFIDENCE,
     repeats: Repeats = NO_REPEATS,
+    explained: Collection[int] | None = None,
 ) -> tuple[Comparison, ...]:
     """Each of `news` against `base`; the family of tests is all factors of all of them.
 
     The smallest effect is that of base's kind where none is given. `repeats` show how far the system drifts between
-    sets that were measured one after the other.
+    sets that were measured one after the other. What an inconclusive verdict would take is found of the places in
+    `news` that are `explained`, None being all of them: of a thousand it takes longer than all the rest.
     """
     if min_effect is None:
         min_effect = factor_of(factors_of(base.kind)[0]).min_effect
     bands = BandsByPair()
-    drafts = [_draft(base, new, min_effect, confidence, partial(bands.of, repeats=repeats)) for new in news]
+    find_band = partial(bands.of, repeats=repeats)
+    drafts = [
+        dataclasses.replace(
+            _draft(base, new, min_effect, confidence, find_band),
+            is_explained=explained is None or number in explained,
+        )
+        for number, new in enumerate(news)
+    ]
     tested = [
         (draft.comparison.factors[index].name, draft, difference)
         for draft in drafts
@@ -274,6 +290,9 @@ def _judge(factor: FactorComparison, difference: Difference, levels: _Levels, dr
     factor = replace(factor, adjusted_interval=_interval(factor, difference, level, pairing), verdict=verdict)
     if verdict != "inconclusive":
         return factor
+    reason = _drift_reason(factor.name, difference, levels, draft)
+    if not draft.is_explained:
+        return replace(factor, reason=reason)
     smallest = smallest_shown(difference, levels.apart, margin, pairing)
     needed = runs_needed(difference, levels.apart, margin, pairing, levels.within)
     return replace(
@@ -282,7 +301,7 @@ def _judge(factor: FactorComparison, difference: Difference, levels: _Levels, dr
         runs_needed=needed.number if needed else None,
         runs_needed_low=needed.low if needed else None,
         runs_needed_high=needed.high if needed else None,
-        reason=_drift_reason(factor.name, difference, levels, draft),
+        reason=reason,
     )
 
 

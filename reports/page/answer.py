@@ -42,7 +42,7 @@ def _fastest(group: Sequence[SetFacts], sides: GroupSides) -> str:
     if len(timed) < 2:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
-    against = compare_group(accepted, fastest, sides)
+    against = compare_group(accepted, fastest, sides, is_brief=True)
     alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(against):

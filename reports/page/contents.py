@@ -6,9 +6,10 @@ from dataclasses import replace
 from reports.charts.scores import ScoreRow, scores_figure
 from reports.comparison.comparison import GroupSides
 from reports.comparison.records import Comparison
-from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, portions, table_of
+from reports.document.blocks import Block, Cell, Chart, Fold, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.facts import Order, SetFacts
+from reports.page.figures.detail import detail_words, detailed_parts
 from reports.page.figures.noise import spread_blocks
 from reports.page.figures.times import (
     MAX_HUES,
@@ -35,7 +36,7 @@ from reports.page.sections.verdict import verdict_section
 from reports.statistics.intervals import AT_LEAST_NAME
 from reports.text.formatting import plural
 
-MAX_STRIPS = 24
+MAX_SCORES = 24
 
 
 def group_sections(
@@ -69,15 +70,16 @@ def group_sections(
 
 def _strips_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     """Every run as a dot; of published scores also the intervals, raw and normalised."""
-    chart = runs_chart(group[:MAX_STRIPS], f"{id_}-strips")
+    (_, first), *others = detailed_parts(group)
+    chart = runs_chart(first, f"{id_}-strips")
     if chart is None:
         return None
-    if len(group) > MAX_STRIPS:
-        chart = replace(chart, lead=f"{strips_sentence(group)} Drawn first: configurations 1 to {MAX_STRIPS}.")
+    if len(group) > len(first):
+        chart = replace(chart, lead=f"{strips_sentence(group)} {detail_words(group)}".rstrip())
     blocks: list[Block] = [chart]
-    for number, (words, part) in enumerate(portions(group, MAX_STRIPS)[1:], start=2):
+    for number, (words, part) in enumerate(others, start=2):
         if (more := runs_chart(part, f"{id_}-strips{number}")) is not None:
-            blocks.append(Fold(summary=f"Configurations {words}", blocks=(more,)))
+            blocks.append(Fold(summary=words, blocks=(more,)))
     scored = [facts for facts in group if facts.result.olympic_mean_s is not None and not facts.is_repeat]
     if len(scored) > 1 and group[0].status == "official":
         blocks += _overlaps(scored, group, f"{id_}-scores")
@@ -116,12 +118,12 @@ def _overlaps(scored: Sequence[SetFacts], group: Sequence[SetFacts], id_: str) -
         if pairs
         else "Fewer than two configurations have an interval."
     )
-    if len(drawn) > MAX_STRIPS:
-        lead += f" The first {MAX_STRIPS} are drawn; the table has all."
+    if len(drawn) > MAX_SCORES:
+        lead += f" The first {MAX_SCORES} are drawn; the table has all."
     title = "Scores and their intervals"
     chart = Chart(
         figure=scores_figure(
-            drawn[:MAX_STRIPS], unit, id_=id_, title=title, description=f"One row per configuration. {lead}"
+            drawn[:MAX_SCORES], unit, id_=id_, title=title, description=f"One row per configuration. {lead}"
         ),
         heading=title,
         lead=lead,
@@ -175,14 +177,14 @@ def _do_overlap(facts: SetFacts, other: SetFacts) -> bool:
 
 def _time_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     blocks: list[Block] = []
-    for number, (words, part) in enumerate(portions(group, MAX_STRIPS)):
+    for number, (words, part) in enumerate(detailed_parts(group)):
         chart = time_chart(part, f"{id_}-time{number + 1 if number else ''}")
         if chart is None:
             continue
         if blocks:
-            blocks.append(Fold(summary=f"Configurations {words}", blocks=(chart,)))
-        elif len(group) > MAX_STRIPS:
-            blocks.append(replace(chart, lead=f"Configurations 1 to {MAX_STRIPS}: {chart.lead}"))
+            blocks.append(Fold(summary=words, blocks=(chart,)))
+        elif len(part) < len(group):
+            blocks.append(replace(chart, lead=f"{words}: {chart.lead}"))
         else:
             blocks.append(chart)
     if len(group) <= MAX_HUES:

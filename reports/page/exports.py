@@ -53,7 +53,9 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
             Prose(text=standing_line([facts.standing for facts in group])),
         ]
         sides = group_sides(group)
-        blocks.append(replace(verdict_table(group, "", compare_group(group, of_files[0], sides)), caption=""))
+        blocks.append(
+            replace(verdict_table(group, "", compare_group(group, of_files[0], sides, is_brief=True)), caption="")
+        )
         blocks += [Prose(text=note) for note in verdict_notes(group, order)]
         blocks += spread_blocks(group, sides, "")
     return render_markdown(blocks) + "\n"

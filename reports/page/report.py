@@ -10,10 +10,11 @@ from typing import Any
 
 from msgspec.structs import asdict
 
-from reports.facts.facts import Order, SetFacts
+from reports.facts.facts import Order, SetFacts, in_order
 from reports.page.exports import export_csv, export_json, export_markdown
+from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
-from reports.page.page import build_page
+from reports.page.page import build_page, comparable_groups
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
@@ -66,25 +67,35 @@ def render_report(
         return _EXPORTS[output_format](gathered.sets)
     if output_format == "md":
         return export_markdown(gathered.sets, order)
-    data = embed_json(page_data(gathered.sets))
+    data = embed_json(page_data(gathered.sets, order))
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 
 
-def page_data(sets: Sequence[SetFacts]) -> dict[str, Any]:
-    """What the page carries for programs: every configuration's row of the tables, and its runs' as a list per
-    quantity, or one value where all runs have the same.
+def page_data(sets: Sequence[SetFacts], order: Order = "files") -> dict[str, Any]:
+    """What the page carries for programs: the row of the tables of every configuration that it shows in detail, with
+    its runs' as a list per quantity, or one value where all runs have the same; the rows of the others likewise.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
     them already and a second copy would be large; `report --format json` has everything.
     """
+    groups = (in_order(group, order) for group in comparable_groups(sets))
+    shown = {facts.index for group in groups for facts in detailed(group)}
+    rows = [{name: _short(value) for name, value in asdict(set_row(facts)).items()} for facts in sets]
     configurations = []
-    for facts in sets:
-        runs = run_members(facts)
-        columns = {name: [_short(getattr(run, name)) for run in runs] for name in _EMBEDDED}
-        shared = {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
-        row = {name: _short(value) for name, value in asdict(set_row(facts)).items()}
-        configurations.append({**row, "runs": shared})
-    return {"schema_version": SCHEMA_VERSION, "configurations": configurations}
+    for facts, row in zip(sets, rows, strict=True):
+        if facts.index in shown:
+            runs = [{name: _short(getattr(run, name)) for name in _EMBEDDED} for run in run_members(facts)]
+            configurations.append({**row, "runs": _columns(runs, _EMBEDDED)})
+    data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "configurations": configurations}
+    if others := [row for facts, row in zip(sets, rows, strict=True) if facts.index not in shown]:
+        data["others"] = _columns(others, list(others[0]))
+    return data
+
+
+def _columns(rows: Sequence[Mapping[str, Any]], names: Sequence[str]) -> dict[str, Any]:
+    """A list per name, or one value where all rows have the same."""
+    columns = {name: [row[name] for row in rows] for name in names}
+    return {name: values[0] if len(set(values)) == 1 else values for name, values in columns.items()}
 
 
 def _short(value: Any) -> Any:

@@ -59,7 +59,7 @@ def write_tree(name: str, folder: Path) -> Path:
     num_sets, num_runs = (int(number) for number in name.split("x"))
     benchmark, start_ms = load_benchmark("dlrm_tiny"), START_MS
     for number in range(num_sets):
-        runs = make_runs(benchmark, num_runs, throughput=20_000.0 * (1 + number / num_sets), start_ms=start_ms)
+        runs = make_runs(benchmark, num_runs, throughput=15_000.0 * (1 + number / num_sets), start_ms=start_ms)
         for index, records in enumerate(runs):
             for record in records:
                 if record["key"] == "seed":

@@ -80,3 +80,20 @@ def test_a_scale_without_extent_maps_to_the_middle() -> None:
     assert svg.Scale(5.0, 5.0, 10.0, 30.0)(5.0) == 20.0
     assert svg.padded([2.0, 2.0])[0] < 2.0 < svg.padded([2.0, 2.0])[1]
     assert svg.padded([0.0])[0] < 0.0 < svg.padded([0.0])[1]
+
+
+@given(st.lists(st.integers(0, 30).map(lambda number: number / 2), max_size=40))
+def test_a_swarm_takes_the_first_row_in_which_there_is_room(positions: list[float]) -> None:
+    rows: list[int] = []
+    for index, position in enumerate(positions):
+        others = [(rows[other], positions[other]) for other in range(index)]
+        tried = (row for number in range(len(positions) + 1) for row in ((number, -number) if number else (0,)))
+        ordered = sorted(tried, key=lambda row: (abs(row), row > 0))
+        rows.append(
+            next(
+                row
+                for row in ordered
+                if not any(at == row and abs(place - position) < 3 - 1e-6 for at, place in others)
+            )
+        )
+    assert svg.swarm(positions, 3.0) == tuple(rows)

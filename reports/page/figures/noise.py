@@ -11,6 +11,7 @@ from reports.document.blocks import Block, Cell, Prose, Table, numeric, table_of
 from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.noise import DRIFT_BAND, Noise, Shares, Smallest, spread_reach
+from reports.page.figures.detail import detail_words, detailed
 from reports.statistics.intervals import MIN_RUNS, LogSummary
 from reports.text.formatting import MISSING, percent, plural
 
@@ -22,8 +23,9 @@ _UNSEEN = 0.005
 
 def spread_blocks(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> tuple[Block, ...]:
     """What the spread is made of, the smallest differences, what is missing and what is assumed."""
-    bands = find_bands([sides.by_index[facts.index] for facts in group], sides.repeats)
-    found = [(facts, runs_noise(facts.result.runs, band)) for facts, band in zip(group, bands, strict=True)]
+    shown = detailed(group)
+    bands = find_bands([sides.by_index[facts.index] for facts in shown], sides.repeats)
+    found = [(facts, runs_noise(facts.result.runs, band)) for facts, band in zip(shown, bands, strict=True)]
     blocks: list[Block] = []
     if len(found) == 1:
         ((facts, noise),) = found
@@ -34,11 +36,16 @@ def spread_blocks(group: Sequence[SetFacts], sides: GroupSides, id_: str) -> tup
         blocks.append(
             Prose(
                 text="What the spread of each set's times is made of, and the smallest difference that two such sets "
-                "show."
+                f"show. {_elsewhere(group)}".rstrip()
             )
         )
         blocks.append(_table(found, id_))
     return (*blocks, *(Prose(text=text, kind="note") for text in _notes(found, bands)))
+
+
+def _elsewhere(group: Sequence[SetFacts]) -> str:
+    words = detail_words(group)
+    return f"{words} 'dlrmbench score PATH' has it of all." if words else ""
 
 
 def size_text(fraction: float | None) -> str:

@@ -1,7 +1,7 @@
 """Every configuration against the baseline: why it takes longer or shorter, and how sure that is."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 
 from reports.charts.factors import FactorBar, FactorPanel, factors_figure
@@ -13,6 +13,7 @@ from reports.comparison.wording import could_show, needs, plain_sentence, reject
 from reports.document.blocks import Block, Bullets, Cell, Chart, Fold, Prose, Table, numeric, portions, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
+from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE
 from reports.page.figures.times import bounds_text, sorted_cell
 from reports.page.sections.remarks import names
 from reports.text.formatting import (
@@ -41,11 +42,21 @@ _KINDS = {"slower": "bad", "faster": "valid"}
 
 
 def compare_group(
-    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None
+    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None, *, is_brief: bool = False
 ) -> tuple[Comparison, ...]:
-    """All others of the group against `baseline`, in their order; `sides` as in `compare_all`."""
+    """All others of the group against `baseline`, in their order; `sides` as in `compare_all`.
+
+    What an inconclusive one would take is known of those that `_explained` chooses, of none where `is_brief`.
+    """
     others = [facts for facts in group if facts is not baseline]
-    return compare_all(baseline, others, sides) if others else ()
+    rejected = [facts.verdict.outcome == "invalid" for facts in others]
+    return compare_all(baseline, others, sides, () if is_brief else _explained(rejected)) if others else ()
+
+
+def _explained(rejected: Sequence[bool]) -> set[int]:
+    """The places of the comparisons that are shown with all factors: of many the first, and those of INVALID sets."""
+    number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED
+    return {place for place, is_rejected in enumerate(rejected) if place < number or is_rejected}
 
 
 def comparison_sections(
@@ -73,11 +84,11 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
     """All factors of a few configurations; of many first how long each takes as a whole, and the factors folded."""
     is_many = len(comparisons) > MAX_PANELS
     blocks: list[Block] = _sentences(comparisons)
-    for number, (words, part) in enumerate(portions(comparisons, MAX_BARS) if is_many else ()):
-        lead = "" if number else _count_verdicts(comparisons, baseline)
-        chart = _overview(part, baseline, f"{id_}-all{number + 1}", lead)
-        blocks.append(Fold(summary=f"Configurations {words}", blocks=(chart,)) if number else chart)
-    for number, (words, part) in enumerate(portions(comparisons, MAX_PANELS)):
+    if is_many:
+        lead = _count_verdicts(comparisons, baseline)
+        blocks.append(_overview(comparisons[:MAX_BARS], baseline, f"{id_}-all1", lead))
+    shown = comparisons if len(comparisons) < MOST_WHOLE else comparisons[:MAX_PANELS]
+    for number, (words, part) in enumerate(portions(shown, MAX_PANELS)):
         chart = _chart(part, baseline, f"{id_}{number + 1}")
         summary = f"What the times of configurations {words} are made of"
         blocks.append(Fold(summary=summary, blocks=(chart,)) if is_many else chart)
@@ -87,7 +98,7 @@ def _charts(comparisons: Sequence[Comparison], baseline: str, id_: str) -> list[
 def _count_verdicts(comparisons: Sequence[Comparison], baseline: str) -> str:
     counts = Counter(comparison.verdict for comparison in comparisons)
     text = ", ".join(f"{number} {verdict}" for verdict, number in counts.most_common())
-    drawn = f" Drawn first: {MAX_BARS}." if len(comparisons) > MAX_BARS else ""
+    drawn = f" Drawn are the first {MAX_BARS}; the comparison table has all." if len(comparisons) > MAX_BARS else ""
     return f"Against {baseline}: {text}.{drawn}"
 
 
@@ -167,13 +178,17 @@ def _bar(comparison: Comparison, factor: FactorComparison) -> FactorBar:
 
 
 def _table_section(comparisons: Sequence[Comparison], baseline: str, id_: str) -> PageSection:
+    places = _explained(["new" in entry.invalid_sides for entry in comparisons])
+    explained = {entry.new for place, entry in enumerate(comparisons) if place in places}
     blocks: list[Block] = [Prose(text=f"Ratios are of geometric means over the runs that converged, {baseline} = 1.")]
     if len(comparisons) <= MAX_WHOLE:
-        blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=False))
+        blocks.append(_table(comparisons, f"{id_}-comparison-table", explained, whole_only=False))
     else:
-        blocks.append(_table(comparisons, f"{id_}-comparison-table", whole_only=True))
-        table = _table(comparisons, f"{id_}-comparison-factors", whole_only=False)
-        blocks.append(Fold(summary=f"All factors of all {len(comparisons)} comparisons", blocks=(table,)))
+        blocks.append(_table(comparisons, f"{id_}-comparison-table", explained, whole_only=True))
+        shown = [entry for entry in comparisons if entry.new in explained]
+        table = _table(shown, f"{id_}-comparison-factors", explained, whole_only=False)
+        of_all = f"all {len(shown)} comparisons" if len(shown) == len(comparisons) else f"{len(shown)} comparisons"
+        blocks.append(Fold(summary=f"All factors of {of_all}", blocks=(table,)))
     blocks += [Prose(text=note, kind="note") for note in _notes(comparisons)[:12]]
     if method := method_line(comparisons):
         blocks.append(Prose(text=f"{method} {permutation_note(comparisons)}", kind="note"))
@@ -199,7 +214,7 @@ def _notes(comparisons: Sequence[Comparison]) -> tuple[str, ...]:
     return tuple(note for note in found if note)
 
 
-def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> Table:
+def _table(comparisons: Sequence[Comparison], id_: str, explained: Collection[str], *, whole_only: bool) -> Table:
     factors = [(entry, factor) for entry in comparisons for factor in entry.factors[: 1 if whole_only else None]]
     times_s = [
         value
@@ -220,7 +235,7 @@ def _table(comparisons: Sequence[Comparison], id_: str, *, whole_only: bool) -> 
     # Factors belong below their configuration, so only a table without them can be sorted.
     return text_table(
         columns,
-        [_row(comparison, factor, unit) for comparison, factor in factors],
+        [_row(comparison, factor, unit, is_explained=comparison.new in explained) for comparison, factor in factors],
         id_=id_,
         caption="Each configuration against the baseline",
         is_sortable=whole_only,
@@ -235,9 +250,12 @@ def interval_name(comparisons: Sequence[Comparison]) -> str:
     return f"{text} interval" + (", Holm-adjusted" if any(adjusted) else "")
 
 
-def _row(comparison: Comparison, factor: FactorComparison, unit: TimeUnit) -> tuple[Cell | str, ...]:
+def _row(
+    comparison: Comparison, factor: FactorComparison, unit: TimeUnit, *, is_explained: bool
+) -> tuple[Cell | str, ...]:
     show = _show_values(factor, unit)
-    hint = factor.reason or (_hint(comparison, factor) if factor.verdict == "inconclusive" else "")
+    is_open = is_explained and factor.verdict == "inconclusive"
+    hint = factor.reason or (_hint(comparison, factor) if is_open else "")
     is_whole = factor is comparison.whole
     verdict = comparison.verdict if is_whole else factor.verdict
     words = verdict_text(factor) if verdict == factor.verdict else verdict

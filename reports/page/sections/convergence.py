@@ -9,6 +9,7 @@ from reports.charts.figure import Figure
 from reports.document.blocks import Block, Chart, Fold, Multiples, Prose, Table, numeric, text_table
 from reports.document.page import PageSection
 from reports.facts.facts import RunFacts, SetFacts
+from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import MAX_HUES, MAX_LINES, column_unit, hue_number
 from reports.text.formatting import MISSING, count, epochs, plural, quality
 from rules.scoring.results import Evaluation
@@ -176,20 +177,28 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     drawn = _drawn(group)
     if not drawn:
         return ()
-    target = _target(group)
-    lines = {facts.index: [d.line(_epoch) for d in drawn if d.facts is facts] for facts in group}
+    target, lead = _target(group), _lead(drawn, _target(group))
+    shown = detailed(group)
+    runs: dict[int, list[_Drawn]] = {facts.index: [] for facts in shown}
+    for entry in drawn:
+        if entry.facts.index in runs:
+            runs[entry.facts.index].append(entry)
+    lines = {index: [entry.line(_epoch) for entry in some] for index, some in runs.items()}
     every = [line for some in lines.values() for line in some]
+    if not every:
+        return ()
     domain = (max(line.points[-1][0] for line in every), *visible_quality(every, target))
-    names = svg.fit_bold_names([facts.label for facts in group], SMALL_PX)
+    names = svg.fit_bold_names([facts.label for facts in shown], SMALL_PX)
     drawings = [
         small_convergence(
             lines[facts.index], target, domain, name=name, id_=f"{id_}-quality-{facts.index}",
-            description=f"ROC AUC over the epoch. {_lead([d for d in drawn if d.facts is facts], target)}",
+            description=f"ROC AUC over the epoch. {_lead(runs[facts.index], target)}",
         )
-        for facts, name in zip(group, names, strict=True)
+        for facts, name in zip(shown, names, strict=True)
         if lines[facts.index]
     ]  # fmt: skip
-    lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {_lead(drawn, target)}"
+    lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {lead}"
+    lead = f"{lead} {detail_words(group)}".rstrip()
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
     if len(drawings) > MAX_MULTIPLES:
         rest = Multiples(drawings=tuple(drawings[MAX_MULTIPLES:]))
@@ -200,12 +209,12 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
             blocks=(
                 evaluations_table(
                     lines[facts.index],
-                    [f"run {d.run.label}" for d in drawn if d.facts is facts],
+                    [f"run {entry.run.label}" for entry in runs[facts.index]],
                     f"{id_}-quality-{facts.index}-table",
                 ),
             ),
         )
-        for facts in group
+        for facts in shown
         if lines[facts.index]
     )
     return (*blocks, Fold(summary="The numbers of these charts", blocks=tables))

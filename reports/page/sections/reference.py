@@ -8,6 +8,7 @@ from reports.document.blocks import Block, Cell, Chart, Prose, numeric, text_tab
 from reports.document.page import PageSection
 from reports.facts.facts import SetFacts
 from reports.facts.reference_points import find_points
+from reports.page.figures.detail import detailed
 from reports.page.figures.times import hue_number
 from reports.page.sections.remarks import names
 from reports.text.formatting import count, epochs, printable
@@ -77,7 +78,13 @@ def _chart(
         )
         for point in points
     ]
-    rows += [_result_row(facts, found) for facts, found in judged]
+    shown = {facts.index for facts in detailed([facts for facts, _ in judged])}
+    rows += [
+        _result_row(facts, found)
+        for facts, found in judged
+        if facts.index in shown or found is None or found.status != "passed"
+    ]
+    left_out = len(points) + len(judged) - len(rows)
     return Chart(
         figure=reference_figure(drawn, results, id_=id_, title=title, description=f"{title}. {lead}"),
         lead=lead,
@@ -92,7 +99,8 @@ def _chart(
             rows,
             id_=f"{id_}-table",
             caption="Olympic means of epochs to converge, with the standard deviation of the reference's runs"
-            + _first_epoch(judged[0][0]),
+            + _first_epoch(judged[0][0])
+            + (f"; {left_out} more passed" if left_out else ""),
         ),
     )
 

@@ -26,6 +26,7 @@ from reports.facts.facts import SetFacts
 from reports.facts.records import commit_of
 from reports.facts.reference_points import own_definition
 from reports.page.figures.cost import energy_records
+from reports.page.figures.detail import detail_words, detailed
 from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, count, plural, printable
 from rules.logs.text import printable as escape_controls
@@ -44,7 +45,10 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     shared = tuple(fact for fact in facts[0] if all(fact in other for other in facts)) if len(group) > 1 else ()
     blocks: list[Block] = []
     folds = []
+    shown = {facts.index for facts in detailed(group)}
     for member, mine, definition in zip(group, facts, definitions, strict=True):
+        if member.index not in shown:
+            continue
         own: tuple[Block, ...] = (
             *_definition(member, None if is_one_definition else definition),
             *_commands(member.records.run_set),
@@ -58,6 +62,8 @@ def reproduce_section(group: Sequence[SetFacts], id_: str) -> PageSection:
             blocks += own
         else:
             folds.append(Fold(summary=member.label, blocks=own, is_open=len(group) <= MAX_OPEN))
+    if words := detail_words(group):
+        blocks.append(Prose(text=words))
     blocks += in_portions(folds)
     if shared:
         blocks += [Heading(text="The same in all configurations"), Facts(facts=shared)]

@@ -13,6 +13,7 @@ from reports.facts.facts import RunFacts, SetFacts
 from reports.facts.grid import smoothed_samples
 from reports.facts.records import Attempt
 from reports.page.figures.cost import energy_text
+from reports.page.figures.detail import detail_words, detailed
 from reports.page.figures.times import column_unit, fate_words, sorted_cell
 from reports.page.sections.verdict import runs_words
 from reports.text.formatting import (
@@ -42,13 +43,16 @@ MAX_SPANS = 60
 
 def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
     """One table where it can be read at once, else one per configuration behind its summary."""
+    shown = detailed(group)
     lead = "Every run that was started is listed, also those that failed or were interrupted."
+    if words := detail_words(group):
+        lead = f"{words} Every run of these that was started is listed, also those that failed or were interrupted."
     cleared = {run.result.cache_clear for facts in group for run in facts.runs}
     if len(cleared) == 1 and (said := next(iter(cleared))):
         lead += f" Data cache before each: {printable(said, 120)}."
     blocks: list[Block] = [Prose(text=lead)]
-    if len(group) == 1 or sum(len(facts.runs) + len(facts.unfinished) for facts in group) <= MAX_ROWS:
-        blocks.append(runs_table(group, f"{id_}-runs-table"))
+    if len(group) == 1 or sum(len(facts.runs) + len(facts.unfinished) for facts in shown) <= MAX_ROWS:
+        blocks.append(runs_table(shown, f"{id_}-runs-table"))
     else:
         blocks += in_portions(
             [
@@ -57,7 +61,7 @@ def runs_section(group: Sequence[SetFacts], id_: str) -> PageSection:
                     blocks=(runs_table([facts], f"set{facts.index + 1}-runs"),),
                     id=f"set{facts.index + 1}",
                 )
-                for facts in group
+                for facts in shown
             ]
         )
     charts = [order_chart(facts, f"set{facts.index + 1}-order") for facts in group[:MAX_ORDER_CHARTS]]

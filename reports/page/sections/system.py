@@ -10,6 +10,8 @@ from reports.page.sections.remarks import names
 from reports.text.formatting import MISSING, plural, printable
 
 MAX_COLUMNS = 4
+MAX_VALUES = 24
+"""Of a key that differs, the most frequent values; of a seed or a moment every configuration has its own."""
 _ORDER = {"error": 0, "fail": 0, "warning": 0, "warn": 0, "unknown": 2, "ok": 3, "pass": 3}
 _KINDS = {"ok": "", "pass": "", "warning": "warn", "warn": "warn", "fail": "bad", "error": "bad"}
 
@@ -125,9 +127,13 @@ def _differences(
         holders: dict[str, list[str]] = {}
         for facts, entry in zip(sets, entries, strict=True):
             holders.setdefault(entry.get(key, ("", ""))[0], []).append(facts.label)
-        for number, (value, labels) in enumerate(sorted(holders.items(), key=lambda item: -len(item[1]))):
+        by_number = sorted(holders.items(), key=lambda item: -len(item[1]))
+        for number, (value, labels) in enumerate(by_number[:MAX_VALUES]):
             first = key if number == 0 else Cell(text="″", note=key)
             rows_by_value.append((first, value or MISSING, Cell(text=str(len(labels)), sub=names(labels))))
+        if rest := [label for _, labels in by_number[MAX_VALUES:] for label in labels]:
+            words = f"{len(by_number) - MAX_VALUES} more values"
+            rows_by_value.append((Cell(text="″", note=key), words, Cell(text=str(len(rest)), sub=names(rest))))
     columns = ("Key", "Value", "Configurations")
     return text_table(columns, rows_by_value, id_=id_, caption=caption, style="by-key")
 

@@ -9,6 +9,7 @@ from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.rank_counts import RankedSet, ranked_set
 from reports.facts.traffic import KINDS, bandwidth_bytes_per_s, bytes_of, computing_s, total_bytes
+from reports.page.figures.detail import detailed
 from reports.text.formatting import (
     MILLISECONDS,
     MISSING,
@@ -46,8 +47,9 @@ def exchange_section(group: Sequence[SetFacts], id_: str) -> PageSection | None:
     worlds = [world for facts in group if (world := ranked_set(facts)) is not None and world.traffic]
     if not worlds:
         return None
+    shown = {facts.index for facts in detailed(group)}
     blocks: list[Block] = [Prose(text=METHOD), _steps_table(worlds, f"{id_}-exchange-steps")]
-    for world in worlds:
+    for world in (world for world in worlds if world.facts.index in shown):
         id_of = f"{id_}-exchange-{world.facts.index}"
         details: tuple[Block, ...] = (
             _bytes_table(world.traffic, f"{id_of}-bytes"),

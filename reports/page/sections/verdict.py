@@ -15,6 +15,7 @@ from reports.facts.growth import growth_words
 from reports.facts.rank_counts import runtime_words
 from reports.facts.reference_points import outcome_words
 from reports.page.figures.cost import cost_columns, cost_numbers
+from reports.page.figures.detail import detail_note, detailed
 from reports.page.figures.times import bounds_text, column_unit, sorted_cell
 from reports.page.sections.remarks import count_words, group_warnings
 from reports.statistics.intervals import AT_LEAST, AT_LEAST_NAME, MIN_RUNS
@@ -179,6 +180,7 @@ def runs_words(facts: SetFacts, name: str) -> str:
 def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Comparison] = ()) -> Table:
     """One row per configuration: verdict, score and what it is made of; `comparisons` are those with the baseline."""
     against = {comparison.new: comparison for comparison in comparisons}
+    linked = {facts.index for facts in detailed(group)} if len(group) > 1 else set()
     unit = column_unit(group)
     is_scaled = any(facts.result.rcp_factor not in (None, 1.0) for facts in group)
     has_peak = any(run.record and run.record.peak_rss_bytes for facts in group for run in facts.runs)
@@ -189,7 +191,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
     return table_of(
         [(facts, set_row(facts)) for facts in group],
         (
-            ("Configuration", lambda entry: _name_cell(entry[0], is_linked=len(group) > 1)),
+            ("Configuration", lambda entry: _name_cell(entry[0], is_linked=entry[0].index in linked)),
             ("Verdict", lambda entry: _outcome_cell(entry[0])),
             (
                 numeric("Time to train", f"measured, {unit.name}; {AT_LEAST_NAME}{published}"),
@@ -329,6 +331,8 @@ def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[st
             f"No interval where a run did not converge or fewer than {MIN_RUNS} runs exist: an infinite time has no "
             "mean."
         )
+    if note := detail_note(group):
+        notes.append(note)
     if len(group) > 1:
         notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))
     return tuple(notes)

@@ -1,0 +1,54 @@
+"""How much a page shows of many configurations: a row of each, and everything of the first and the INVALID ones."""
+
+from collections.abc import Sequence
+
+from reports.document.blocks import portions
+from reports.facts.facts import SetFacts
+from reports.text.formatting import plural
+
+MOST_WHOLE = 24
+"""Up to so many configurations a page shows everything."""
+MOST_DETAILED = 12
+"""Of more it shows everything of these first ones and of every INVALID one."""
+
+
+def detailed(group: Sequence[SetFacts]) -> tuple[SetFacts, ...]:
+    """Choose what is shown with its runs, curves and commands, in the order of the group."""
+    if len(group) <= MOST_WHOLE:
+        return tuple(group)
+    first, others = group[:MOST_DETAILED], group[MOST_DETAILED:]
+    return (*first, *(facts for facts in others if facts.verdict.outcome == "invalid"))
+
+
+def detailed_parts(group: Sequence[SetFacts]) -> list[tuple[str, Sequence[SetFacts]]]:
+    """What is shown in detail, as many at a time as one drawing holds, each part with its name."""
+    if len(group) <= MOST_WHOLE:
+        return [("Configurations", group)]
+    shown = detailed(group)
+    others = portions(shown[MOST_DETAILED:], MOST_WHOLE)
+    return [
+        (f"Configurations 1 to {MOST_DETAILED}", shown[:MOST_DETAILED]),
+        *((f"INVALID configurations after these: {words}", part) for words, part in others),
+    ]
+
+
+def detail_words(group: Sequence[SetFacts]) -> str:
+    """Say of which configurations details are shown; empty where it is all of them."""
+    shown = detailed(group)
+    if len(shown) == len(group):
+        return ""
+    more = len(shown) - MOST_DETAILED
+    also = f" and of {plural(more, 'INVALID one')} after them" if more else ""
+    return f"Here of the first {MOST_DETAILED} configurations{also}."
+
+
+def detail_note(group: Sequence[SetFacts]) -> str:
+    """Say what is not on the page, and where it is; empty where nothing is left out."""
+    if not detail_words(group):
+        return ""
+    return (
+        f"Each of {len(group):,} configurations has its row. Runs, curves, factors and commands are shown of the "
+        f"first {MOST_DETAILED} and of every INVALID one. 'dlrmbench report PATH --format json' has runs and "
+        "evaluations of all, 'dlrmbench compare BASE NEW' the factors of any two, and 'dlrmbench report' with the "
+        "path of one set makes a page of all that is known of it."
+    )
