@@ -265,10 +265,8 @@ def modules_after(folder: Path, *arguments: str) -> tuple[set[str], str]:
     return set(last[1:]), done.stdout
 
 
-@pytest.fixture(scope="module")
-def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """results/<system>/dlrm_tiny with five logs that meet their target."""
-    folder = tmp_path_factory.mktemp("set") / "results" / "system" / "dlrm_tiny"
+def write_results(folder: Path, first_seed: int) -> Path:
+    """Five logs of dlrm_tiny that meet their target."""
     folder.mkdir(parents=True)
     benchmark = load_benchmark("dlrm_tiny")
     data = benchmark.sections["data"]
@@ -280,8 +278,22 @@ def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
             train_samples=data["train_samples"],
             eval_samples=data["eval_samples"],
         )
-        run_scripted(folder / f"result_{i}.txt", workload, run_index=i, seed=100 + i)
+        run_scripted(folder / f"result_{i}.txt", workload, run_index=i, seed=first_seed + i)
     return folder
+
+
+@pytest.fixture(scope="module")
+def result_dir(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """results/<system>/dlrm_tiny with five logs that meet their target."""
+    return write_results(tmp_path_factory.mktemp("set") / "results" / "system" / "dlrm_tiny", 100)
+
+
+@pytest.fixture(scope="module")
+def two_results(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Like `result_dir`, with another five logs in ../again."""
+    folder = tmp_path_factory.mktemp("two") / "results" / "system" / "dlrm_tiny"
+    write_results(folder.parent / "again", 200)
+    return write_results(folder, 100)
 
 
 @pytest.mark.parametrize("arguments", [("--help",), (), ("--version",), ("list",)])
@@ -310,6 +322,41 @@ def test_checking_one_log_imports_nothing_heavy(result_dir: Path) -> None:
 )  # fmt: skip
 def test_verbs_that_train_nothing_never_import_torch(result_dir: Path, arguments: tuple[str, ...]) -> None:
     assert "torch" not in modules_after(result_dir, *arguments)[0]
+
+
+MAKES_FRAMES, MAKES_PAGES = {"pandas", "pyarrow"}, {"jinja2"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "unused"),
+    [
+        (("check", ".", "--no-second-opinion"), MAKES_FRAMES | MAKES_PAGES),
+        (("score", "."), MAKES_FRAMES | MAKES_PAGES),
+        (("score", ".", "--format", "json"), MAKES_FRAMES | MAKES_PAGES),
+        (("score", ".", "--format", "csv"), MAKES_FRAMES | MAKES_PAGES),
+        (("report", ".", "--no-second-opinion", "-o", "report.html"), MAKES_FRAMES),
+        (("report", ".", "--no-second-opinion", "--format", "json"), MAKES_FRAMES),
+        (("report", ".", "--no-second-opinion", "--format", "md"), MAKES_FRAMES),
+        (("compare", ".", "../again"), MAKES_FRAMES | MAKES_PAGES),
+        (("compare", ".", "../again", "--format", "json"), MAKES_FRAMES | MAKES_PAGES),
+        (("diff", ".", "../again"), MAKES_FRAMES | MAKES_PAGES | {"scipy"}),
+        (("history", "."), MAKES_FRAMES | MAKES_PAGES),
+        (("show", "dlrm_small"), HEAVY | MAKES_PAGES),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_verbs_import_nothing_that_they_do_not_use(
+    two_results: Path, arguments: tuple[str, ...], unused: set[str]
+) -> None:
+    loaded = modules_after(two_results, *arguments)[0]
+    assert loaded & ({"torch"} | unused) == set()
+
+
+@pytest.mark.parametrize(
+    "arguments", [("report", ".", "--format", "csv"), ("compare", ".", "../again", "--format", "csv")]
+)
+def test_frames_are_made_where_they_are_asked_for(two_results: Path, arguments: tuple[str, ...]) -> None:
+    assert "pandas" in modules_after(two_results, *arguments, "--format", "csv")[0]
 
 
 @pytest.mark.parametrize("verb", sorted(COMMANDS))

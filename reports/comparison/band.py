@@ -11,12 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from scipy.special import stdtrit
 
 from reports.comparison.factor import factor_of, factors_of
 from reports.comparison.pairing import Pairing, compared_values
 from reports.facts.noise import DRIFT_BAND
 from reports.facts.sides import Sample, Side
+from reports.statistics.distributions import student_quantile
 from reports.text.formatting import percent, plural
 
 MIN_SETS = 3
@@ -80,7 +80,7 @@ def measure_band(repeats: Repeats, names: Sequence[str]) -> Band:
                 squares += float(np.square(np.asarray(means) - np.mean(means)).sum())
                 degrees += len(means) - 1
         if degrees:
-            student = float(stdtrit(degrees, (1 + CONFIDENCE) / 2))
+            student = float(student_quantile(degrees, (1 + CONFIDENCE) / 2))
             widths[name] = student * math.sqrt(2.0 * squares / degrees)
     return Band(widths=widths, sets=tuple(side.label for group in groups for side in group) if widths else ())
 

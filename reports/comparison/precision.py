@@ -3,9 +3,8 @@
 import math
 from dataclasses import dataclass
 
-from scipy.special import chdtri
-
 from reports.comparison.pairing import Pairing
+from reports.statistics.distributions import chi_square_quantile
 from reports.statistics.intervals import MIN_RUNS
 from reports.statistics.power import (
     POWER,
@@ -60,7 +59,9 @@ def runs_needed(
     if number is None:
         return None
     # Of a true variance, the one found is chi-squared over its degrees of freedom.
-    low, high = (spread * math.sqrt(degrees / float(chdtri(degrees, tail))) for tail in (_TAIL, 1 - _TAIL))
+    low, high = (
+        spread * math.sqrt(degrees / float(chi_square_quantile(degrees, tail))) for tail in (_TAIL, 1 - _TAIL)
+    )
     return RunsNeeded(number=number, low=needed(low) or number, high=needed(high))
 
 

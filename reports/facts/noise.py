@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import chdtri
 
 from reports.facts.sides import Sample
+from reports.statistics.distributions import chi_square_quantile
 from reports.statistics.intervals import MIN_RUNS, spread_shares
 from reports.statistics.power import FIRST_LEVEL, Design, smallest_apart, smallest_difference
 from reports.statistics.ratios import sample_variance
@@ -98,7 +98,9 @@ def noise_of_values(values: Sequence[float], *, min_effect: float) -> Smallest |
 def spread_reach(num_runs: int) -> tuple[float, float]:
     """Return between which factors of the spread of `num_runs` runs, at least 2, the true one is in 95 % of cases."""
     degrees = num_runs - 1
-    return math.sqrt(degrees / chdtri(degrees, 0.025)), math.sqrt(degrees / chdtri(degrees, 0.975))
+    return math.sqrt(degrees / chi_square_quantile(degrees, 0.025)), math.sqrt(
+        degrees / chi_square_quantile(degrees, 0.975)
+    )
 
 
 def _of_rates(

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtrit
 
+from reports.statistics.distributions import student_quantile
 from reports.statistics.ratios import Floats, sample_variance
 
 MIN_RUNS = 5
@@ -68,7 +68,7 @@ def log_reach(logs: Floats, step: Floats | float, nominal: float = NOMINAL) -> F
     """
     number = logs.shape[-1]
     error = np.sqrt(sample_variance(logs, step) / number)
-    return np.asarray(stdtrit(number - 1, (1 + nominal) / 2) * error + np.asarray(step) / number)
+    return np.asarray(student_quantile(number - 1, (1 + nominal) / 2) * error + np.asarray(step) / number)
 
 
 def time_interval(times_s: Sequence[float], step: float) -> Interval | None:
@@ -125,7 +125,7 @@ def mean_interval(values: Sequence[float] | NDArray[np.float64], *, confidence: 
     if num < 2 or not np.isfinite(array).all():
         return None
     mean = float(array.mean())
-    reach = float(stdtrit(num - 1, (1 + confidence) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
+    reach = float(student_quantile(num - 1, (1 + confidence) / 2)) * float(array.std(ddof=1)) / math.sqrt(num)
     return Interval(low=mean - reach, high=mean + reach, confidence=confidence, coverage=None, method="Student's t")
 
 

@@ -11,7 +11,8 @@ from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import gammaincinv, ndtr, stdtrit
+
+from reports.statistics.distributions import gamma_quantile, normal_tail, student_quantile
 
 Floats = NDArray[np.float64]
 
@@ -91,7 +92,7 @@ def smallest_effect(design: Design, level: float, margin: float, band: float = 0
     thresholds, low, high = _thresholds(design, level, margin, band), 0.0, _MOST
     for _ in range(_NUM_HALVINGS):
         middle = (low + high) / 2
-        is_found = ndtr((middle - thresholds) / design.error).mean() >= POWER
+        is_found = normal_tail((middle - thresholds) / design.error).mean() >= POWER
         low, high = (low, middle) if is_found else (middle, high)
     return math.inf if high == _MOST else high
 
@@ -102,7 +103,7 @@ def power_of_difference(design: Design, effect: float, level: float, margin: flo
     `effect`, `margin` (the smallest effect of interest) and `band` are on the scale of the differences; `level` is
     the two-sided one that decides.
     """
-    return float(ndtr((abs(effect) - _thresholds(design, level, margin, band)) / design.error).mean())
+    return float(normal_tail((abs(effect) - _thresholds(design, level, margin, band)) / design.error).mean())
 
 
 def power_of_equality(design: Design, effect: float, level: float, margin: float, band: float = 0.0) -> float:
@@ -111,7 +112,7 @@ def power_of_equality(design: Design, effect: float, level: float, margin: float
     The rest is as in `power_of_difference`.
     """
     room = margin - np.hypot(design.reaches(level), band)
-    within = ndtr((room - effect) / design.error) - ndtr((-room - effect) / design.error)
+    within = normal_tail((room - effect) / design.error) - normal_tail((-room - effect) / design.error)
     return float(np.where(room > 0, within, 0.0).mean())
 
 
@@ -135,14 +136,14 @@ def _unit_reaches(num_base: int, num_new: int, is_paired: bool, tail: float) -> 
     """`Design.reaches` of runs with a spread of 1."""
     base = _mean_squares(num_base) / num_base
     if is_paired:
-        return np.float64(stdtrit(num_base - 1, 1 - tail)) * np.sqrt(base)
+        return np.float64(student_quantile(num_base - 1, 1 - tail)) * np.sqrt(base)
     new = _mean_squares(num_new) / num_new
     both = base[:, None] + new
     degrees = both**2 / (base[:, None] ** 2 / (num_base - 1) + new**2 / (num_new - 1))
-    return np.asarray(stdtrit(degrees, 1 - tail) * np.sqrt(both), dtype=np.float64).reshape(-1)
+    return np.asarray(student_quantile(degrees, 1 - tail) * np.sqrt(both), dtype=np.float64).reshape(-1)
 
 
 def _mean_squares(num_runs: int) -> Floats:
     """Equally likely values of the variance that `num_runs` runs of variance 1 show."""
     half = (num_runs - 1) / 2
-    return np.asarray(gammaincinv(half, (np.arange(_NODES) + 0.5) / _NODES) / half)
+    return np.asarray(gamma_quantile(half, (np.arange(_NODES) + 0.5) / _NODES) / half)

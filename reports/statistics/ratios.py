@@ -8,7 +8,8 @@ from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import stdtr, stdtrit
+
+from reports.statistics.distributions import student_quantile, student_tail
 
 Floats = NDArray[np.float64]
 Verdict = Literal[
@@ -40,7 +41,7 @@ class Difference:
 
     def p_value(self) -> Floats:
         """Two-sided, of no difference (Student's t); what drift may have done is not in it."""
-        return np.asarray(2.0 * stdtr(self.degrees, -np.abs(self.mean) / self.standard_error))
+        return np.asarray(2.0 * student_tail(self.degrees, -np.abs(self.mean) / self.standard_error))
 
     def apart_p(self) -> Floats:
         """The level at which the interval, widened by the band, begins to leave out no difference."""
@@ -53,12 +54,12 @@ class Difference:
     def _tail(self, room: Floats) -> Floats:
         """The tail at which an interval reaches as far as `room`; 1 where the band alone reaches further."""
         left = np.square(np.maximum(room, 0.0)) - np.square(np.asarray(self.band))
-        tail = stdtr(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
+        tail = student_tail(self.degrees, -np.sqrt(np.maximum(left, 0.0)) / self.standard_error)
         return np.where((left > 0) & (room > 0), tail, 1.0)
 
     def reach(self, level: Floats | float) -> Floats:
         """Half the width of the two-sided interval whose error probability is `level`, without the band."""
-        return np.asarray(stdtrit(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
+        return np.asarray(student_quantile(self.degrees, 1.0 - np.asarray(level) / 2.0) * self.standard_error)
 
 
 def sample_variance(logs: Floats, step: Floats | float) -> Floats:
