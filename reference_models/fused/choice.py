@@ -65,7 +65,7 @@ class Product(_Value, frozen=True, kw_only=True):
 
 
 class ChosenProduct(_Value, frozen=True, kw_only=True):
-    """A product, the form that computes it, and the median seconds of every form that was tried."""
+    """A product, the form that computes it, and the least seconds of every form that was tried."""
 
     product: Product
     form: Form

@@ -1,6 +1,5 @@
 """Chooses the forms of matrix products by timing them, on operands of their own."""
 
-import statistics
 import time
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
@@ -55,7 +54,7 @@ def pick(seconds: Mapping[Form, float], previous: Form | None) -> Form:
 
 
 def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, float]:
-    """Return the median seconds of each form; those that were left behind have their best of the first turns."""
+    """Return the least seconds of each form over its turns: whatever else the system does can only add to them."""
     first = {form: min(time_calls(call, 1) for _ in range(2)) for form, call in calls.items()}
     fastest_s = min(first.values())
     finalists = [form for form in calls if first[form] <= _LEFT_BEHIND * fastest_s]
@@ -64,7 +63,7 @@ def time_forms(calls: Mapping[Form, Call], time_calls: Timer) -> dict[Form, floa
     for _ in range(_ROUNDS if len(finalists) > 1 else 0):
         for form in finalists:
             turns[form].append(time_calls(calls[form], num_calls) / num_calls)
-    return {form: statistics.median(turns[form]) if turns.get(form) else first[form] for form in calls}
+    return {form: min(turns.get(form) or [first[form]]) for form in calls}
 
 
 @torch.no_grad()

@@ -133,10 +133,9 @@ def test_missing_dataset_is_refused(make_spec: MakeSpec, tmp_path: Path) -> None
         build(make_spec(folder=tmp_path / "nowhere"))
 
 
-@pytest.mark.parametrize("precision", ["tf32", "bf16"])
-def test_reduced_precision_is_refused_on_cpu(make_spec: MakeSpec, precision: str) -> None:
+def test_a_precision_that_cpus_lack_is_refused(make_spec: MakeSpec) -> None:
     with pytest.raises(ConfigError, match=r"runtime\.precision"):
-        build(make_spec(runtime={"precision": precision}))
+        build(make_spec(runtime={"precision": "tf32"}))
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="needs a machine without CUDA")
