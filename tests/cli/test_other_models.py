@@ -52,11 +52,13 @@ def test_a_model_of_its_own_folder_is_trained_planned_shown_and_profiled(
     assert (shown["model"], shown["size"]["num_parameters"]) == ({"has_bias": True}, 5)
     planned = json.loads(command("plan", definition, "--format", "json", "--no-measure").stdout)
     assert planned["counts"]["forward_flop_per_sample"] == 8
-    done = command("run", definition, "-n", "1", "-o", tmp_path / "results", "-q")
+    done = command("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q")
     assert done.returncode == 0, done.stderr
     (log,) = (tmp_path / "results").rglob("result_0.txt")
     assert '"implementation", "value": "plain"' in log.read_text()
-    profiled = command("profile", definition, "--steps", "10", "-o", tmp_path / "profiles", "--format", "json")
+    profiled = command(
+        "profile", definition, "--steps", "10", "--threads", "1", "-o", tmp_path / "profiles", "--format", "json"
+    )
     assert profiled.returncode == 0, profiled.stderr
     phases = {phase["label"]: phase for phase in json.loads(profiled.stdout)["phases"]}
     assert phases["logits fwd"]["computed"]["matmul_flop"] == 2 * 512 * 4
@@ -75,7 +77,7 @@ def test_a_set_of_other_code_goes_on_only_where_its_names_are_given_again(
     command: Callable[..., Any], tmp_path: Path
 ) -> None:
     definition = write_definition(tmp_path)
-    assert command("run", definition, "-n", "1", "-o", tmp_path / "results", "-q").returncode == 0
+    assert command("run", definition, "-n", "1", "--threads", "1", "-o", tmp_path / "results", "-q").returncode == 0
     (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
     log.unlink()
@@ -150,7 +152,7 @@ def test_a_model_in_a_file_trains_is_on_record_and_is_packed(
 ) -> None:
     definition, place = write_definition(tmp_path), f"{own_file}:SPEC"
     digest = hashlib.sha256(own_file.read_bytes()).hexdigest()
-    done = dlrmbench("run", definition, "-n", "1", "-q", "--model", place, "--submitter", "A")
+    done = dlrmbench("run", definition, "-n", "1", "--threads", "1", "-q", "--model", place, "--submitter", "A")
     assert done.returncode == 0, done.stderr
     (folder,) = made_in(tmp_path / "results")
     entry = json.loads((folder / "extra" / "run_set.json").read_text())["config"]["runtime.model"]

@@ -60,7 +60,9 @@ def test_resume_runs_a_file_only_where_it_is_given_again_and_unchanged(
     dlrmbench: Command, mine: Path, tmp_path: Path
 ) -> None:
     place = f"{mine}:load"
-    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--implementation", place, "-o", tmp_path / "results", "-q")
+    done = dlrmbench(
+        "run", "dlrm_tiny", "-n", "1", "--threads", "1", "--implementation", place, "-o", tmp_path / "results", "-q"
+    )
     assert done.returncode in (0, 4), done.stderr
     (folder,) = made_in(tmp_path / "results")
     (log,) = folder.rglob("result_0.txt")
@@ -164,7 +166,7 @@ def test_an_error_of_own_code_names_its_file_and_line_and_is_no_defect_of_ours(
 ) -> None:
     mine.write_text(LOADER.replace("    return", f"    {line}\n    return"))
     (tmp_path / "helper.py").touch()
-    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--implementation", f"{mine}:load", "-q")
+    done = dlrmbench("run", "dlrm_tiny", "-n", "1", "--threads", "1", "--implementation", f"{mine}:load", "-q")
     assert done.returncode == 2 and f"{mine}, line 5: " in done.stderr and message in done.stderr, done.stderr
     (words,) = (tmp_path / "results").glob("dlrm_tiny*/extra/run_0/attempt_0/stderr.txt")
     assert "Traceback" in words.read_text() and "Traceback" not in done.stderr
