@@ -112,7 +112,8 @@ def test_nothing_runs_a_file_that_only_a_set_or_a_definition_names(
 def test_a_definition_cannot_name_a_file(mine: Path, tmp_path: Path) -> None:
     text = (ROOT / "rules/benchmarks/dlrm_tiny.toml").read_text()
     definition = tmp_path / "tiny.toml"
-    definition.write_text(f'{text}implementation = "{mine}:load"\n')
+    assert text.count("[runtime]\n") == 1
+    definition.write_text(text.replace("[runtime]\n", f'[runtime]\nimplementation = "{mine}:load"\n'))
     with pytest.raises(ConfigError, match="given by its user, as --implementation"):
         resolve(definition, [])
     config = resolve(definition, given(f"{mine}:load"))
