@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.times import bounds_text
 from reports.statistics.intervals import MIN_RUNS, log_summary
-from reports.text.formatting import duration, num_bytes, percent, plural, si
+from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
 from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
@@ -37,8 +37,10 @@ def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
     summary = log_summary(measured.values, step=0.0)
     mean = summary.geometric_mean if summary else measured.values[0]
     items = mean * record.mean_items
-    valid = f"{sum(any(run.is_valid for run in process.runs) for process in processes)} of {len(processes)} "
-    judged = "VALID by LoadGen" if len(processes) == 1 else f"VALID by LoadGen in {valid}processes"
+    num_valid = sum(best_run(process).is_valid for process in processes)
+    judged = "VALID by LoadGen" if num_valid else "not VALID by LoadGen"
+    if len(processes) > 1:
+        judged += f" in {num_valid or len(processes)} of {len(processes)} processes"
     latency_s = max(process.latency_s for process in processes)
     answer = f"{rate(mean)}, {si(items)} items/s, {judged}, {limit_words(record, latency_s)}; {_said(processes)}"
     facts = [(NAMES[record.scenario], answer)]
@@ -49,14 +51,18 @@ def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
     if (beside := beside_words(record)) is not None:
         facts.append(("co-location", beside))
     facts += [
-        ("queries", f"{record.queries}, {record.mean_items:.4g} items on average"),
+        ("queries", f"{printable(record.queries, 40)}, {record.mean_items:.4g} items on average"),
         ("served by", setup_words(record)),
     ]
     if (quality := quality_words(processes[0])) is not None:
         facts.append(("quality", quality))
     overhead_s = max(process.overhead_s for process in processes)
-    facts.append(("LoadGen", f"{record.loadgen_version}; adds {duration(overhead_s)} to a query, measured"))
-    if any(check.latency_s < 5 * overhead_s for process in processes for check in [best_run(process)]):
+    facts.append(
+        ("LoadGen", f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query, measured")
+    )
+    if (study := measured.folder / "extra" / "serve_0" / "study.json").is_file():
+        facts.append(("study", f"{printable(study)}: the virtual clock's table"))
+    if any(best_run(process).latency_s < 5 * overhead_s for process in processes):
         facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
     return facts
 
@@ -87,7 +93,8 @@ def setup_words(record: ServeRecord) -> str:
         f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
         f"{plural(record.num_threads, 'thread')}",
         f"up to {record.batch} queries a call, waiting {duration(record.batch_wait_s)}" if record.batch > 1 else "",
-        f"{record.precision}, tables {record.table_precision}, {num_bytes(record.model_bytes)}",
+        f"{printable(record.precision, 20)}, tables {printable(record.table_precision, 20)}",
+        num_bytes(record.model_bytes),
         f"{record.weights} weights",
     ]
     return "; ".join(part for part in parts if part)

@@ -8,11 +8,14 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+import torch
 from made_sets import made_in
 from waiting import HANG_S, wait_until
 
 from harness.foundation.errors import ExitCode
 from harness.measure.serving.loadgen import DETAIL, MODULE, SUMMARY
+from harness.measure.weights import keep_weights
+from rules.benchmarks.loader import load_benchmark
 from rules.records.codec import decode
 from rules.records.measured.serve import ServeRecord
 
@@ -72,3 +75,39 @@ def test_no_rate_is_an_exit_code_of_its_own(dlrmbench: Command, data_root: Path)
     assert done.returncode == ExitCode.INCONCLUSIVE
     assert "no rate meets the limit: service alone takes up to" in done.stderr
     assert "the limit is 0.001 ms" in done.stderr
+
+
+def test_what_was_trained_is_served_with_its_quality(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
+    words = ("--scenario", "single_stream", "--queries", "fixed:8", "-n", "1", "-q", "--train", "2048")
+    done = dlrmbench("serve", "dlrm_tiny", *words, "--data", data_root, "-o", "out")
+    assert done.returncode == 0, done.stderr
+    assert "single stream" in done.stdout and "1.00000 of fp32 (MLPerf class 99.9 %)" in done.stdout
+    record = record_of(tmp_path / "out")
+    (process,) = record.processes
+    assert record.weights == "trained" and record.target_latency_s is None
+    assert process.quality is not None and process.quality.auc_ratio == process.quality.entropy_ratio == 1
+    assert process.latency_s == process.runs[0].latency_s and len(process.runs) == 1
+
+
+def test_weights_of_another_definition_or_damaged_are_refused(
+    dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
+    digest = load_benchmark("dlrm_tiny").definition_sha256
+    for name, of in (("other", "d" * 64), ("damaged", digest)):
+        folder = tmp_path / name / "extra" / "run_0"
+        folder.mkdir(parents=True)
+        assert keep_weights(folder, {"w": torch.ones(3)}, {**ABOUT, "definition_sha256": of}).error is None
+    file = tmp_path / "damaged" / "extra" / "run_0" / "weights" / "w.npy"
+    file.write_bytes(file.read_bytes()[:-1] + b"!")
+    for name, code in (("other", ExitCode.USAGE), ("damaged", ExitCode.INPUT), ("missing", ExitCode.INPUT)):
+        weights = ("--weights", str(tmp_path / name), "-n", "1", "-q", "--data", data_root)
+        done = dlrmbench("serve", "dlrm_tiny", *weights, "-o", "out")
+        assert done.returncode == code, (name, done.stderr)
+        assert "weights" in done.stderr and "Traceback" not in done.stderr
+
+
+ABOUT = {
+    "benchmark": "dlrm_tiny", "benchmark_version": 2, "dataset_sha256": None, "implementation": "reference",
+    "run_index": 0, "seed": 1, "status": "success", "samples_count": 512, "quality": 0.75, "log_sha256": "1" * 64,
+}  # fmt: skip
+"""Of a manifest, whatever the definition."""

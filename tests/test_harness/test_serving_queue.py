@@ -1,5 +1,6 @@
 """The virtual clock against schedules made by hand, queueing theory, and what must hold of any queue."""
 
+import json
 import math
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.config.serving import parse_serve
 from harness.measure.serving.bound import Limit, model_bound, most_per_s
 from harness.measure.serving.queue import (
     ServiceTimes,
@@ -19,6 +21,10 @@ from harness.measure.serving.queue import (
     percentile_of,
     simulate,
 )
+from harness.measure.serving.study import make_queue_study
+from rules.benchmarks.loader import load_benchmark
+from rules.records.codec import convert, encode
+from rules.records.study import StudyRecord
 
 NUM_QUERIES = 400_000
 
@@ -205,3 +211,26 @@ def test_equal_seeds_draw_equal_traffic() -> None:
     assert (one.arrivals_s == two.arrivals_s).all() and (one.items == two.items).all()
     assert (one.arrivals_s[:-1] != other.arrivals_s[:-1]).all()
     assert isinstance(one, Traffic)
+
+
+@pytest.mark.parametrize("workers", (Workers(), Workers(count=2, max_batch=4, wait_s=0.002)))
+def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(workers: Workers) -> None:
+    service = ServiceTimes(by_items_s=np.linspace(0.001, 0.02, 257), factors=np.linspace(0.8, 1.4, 50))
+    traffic = draw_traffic(20_000, (16, 32, 64), service, seed=3)
+    most, serve = most_per_s(traffic, service, workers), parse_serve({"target_latency_ms": 25})
+    study = make_queue_study(
+        load_benchmark("dlrm_tiny"), serve, 3, (most / 10, most / 2, most * 0.9), traffic, service, workers, 0.001
+    )
+    (check,), (table,) = study.checks, study.tables
+    assert check.is_passed, (check.expected, check.found)
+    assert decode_study(encode(study)) == study
+    for row in table.rows:
+        assert list(row[3:]) == sorted(row[3:])
+    alone = simulate(traffic, most / 10, service, workers)
+    assert table.rows[0][2] == pytest.approx(alone.mean() + 0.001)
+    origins = {column.name: column.origin for column in table.columns}
+    assert (origins["Queries/s"], origins["Utilisation"], origins["p95"]) == ("given", "computed", "simulated")
+
+
+def decode_study(text: str) -> StudyRecord:
+    return convert(json.loads(text), StudyRecord)

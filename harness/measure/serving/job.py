@@ -16,11 +16,13 @@ import numpy as np
 
 from harness.config.serving import ServeConfig, parse_serve
 from harness.foundation.errors import ExitCode, HarnessError, RefusedByAllError
+from harness.foundation.files import write_record
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.serving.bound import Limit, ModelledBound, model_bound, most_per_s
 from harness.measure.serving.loadgen import Answer, Judgement, Scenario, Trial, judge, require_loadgen
-from harness.measure.serving.queue import Workers, draw_traffic, percentile_of
+from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, percentile_of
 from harness.measure.serving.search import Tried, search_highest
+from harness.measure.serving.study import STUDY_FILE, make_queue_study
 from harness.measure.serving.timing import TimedSize, fit_service, time_calls
 from harness.system.resources import read_resources
 from reference_models.process.world import SingleProcess, World
@@ -52,6 +54,9 @@ class Found:
     overhead_s: float
     runs: tuple[LoadGenRun, ...]
     best: LoadGenRun
+    service: ServiceTimes
+    traffic: Traffic
+    """Of the virtual clock, whose table is made of them."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,6 +139,8 @@ class Bench:
             overhead_s=overhead_s,
             runs=tuple(done),
             best=best,
+            service=service,
+            traffic=traffic,
         )
 
     def _trial(self, scenario: Scenario, rate: float, min_queries: int, duration_s: float) -> Trial:
@@ -234,6 +241,11 @@ def serve_queries(job: ServeJob, world: World, on_event: OnEvent) -> ServeRecord
     found, alone = measure_beside(bench.measure, bench.measure_overhead, world)
     if found is None:
         return None
+    if found.modelled.curve:
+        rates = [rate for rate, _ in found.modelled.curve]
+        workers, overhead_s = bench.workers, found.overhead_s
+        study = make_queue_study(benchmark, serve, seed, rates, found.traffic, found.service, workers, overhead_s)
+        write_record(Path(job.folder) / STUDY_FILE, study)
     mean_items = sum(served.sizes) / len(served.sizes)
     num_copies = world.size
     process = ServeProcess(

@@ -1,0 +1,80 @@
+"""The virtual clock's table as a study: latency against rate, computed from the service times that were measured."""
+
+from collections.abc import Sequence
+
+from harness.config.serving import ServeConfig
+from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, percentile_of, simulate
+from rules.benchmarks.loader import Benchmark
+from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
+
+STUDY_FILE = "study.json"
+PERCENTILES = (50.0, 90.0, 95.0, 99.0)
+
+
+def make_queue_study(
+    benchmark: Benchmark,
+    serve: ServeConfig,
+    seed: int,
+    rates: Sequence[float],
+    traffic: Traffic,
+    service: ServiceTimes,
+    workers: Workers,
+    overhead_s: float,
+) -> StudyRecord:
+    """Simulate equal traffic at each of `rates`, queries per second; latencies are with LoadGen's overhead.
+
+    The check is Little's law at half the highest rate: queries that are there, on average over time, are the rate
+    times the mean latency.
+    """
+    mean_s = float(service.of(traffic.items, traffic.factors).mean())
+    rows = []
+    for rate in rates:
+        latencies_s = simulate(traffic, rate, service, workers) + overhead_s
+        at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
+        utilisation = rate * mean_s / workers.count if workers.max_batch == 1 else None
+        rows.append((rate, utilisation, float(latencies_s.mean()), *at))
+    times = [StudyColumn(name=f"p{percentile:g}", unit="s", origin="simulated") for percentile in PERCENTILES]
+    columns = (
+        StudyColumn(name="Queries/s", unit="queries/s", origin="given"),
+        StudyColumn(name="Utilisation", unit="share", origin="computed"),
+        StudyColumn(name="Mean latency", unit="s", origin="simulated"),
+        *times,
+    )
+    return StudyRecord(
+        kind="queue",
+        title=f"Latency of {benchmark.name} against load, on a virtual clock",
+        benchmark=benchmark.name,
+        definition_sha256=benchmark.definition_sha256,
+        seed=seed,
+        parameters=(
+            Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of one query"),
+            Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
+            Parameter(name="workers", value=workers.count, unit=None, source="given", note="serve.threads"),
+            Parameter(name="queries a call", value=workers.max_batch, unit=None, source="given", note="serve.batch"),
+            Parameter(name="wait of a batch", value=workers.wait_s, unit="s", source="given", note=None),
+            Parameter(name="queries", value=serve.queries, unit=None, source="given", note="items of each"),
+            Parameter(name="simulated queries", value=len(traffic.items), unit=None, source="default", note=None),
+        ),
+        tables=(StudyTable(title="Equal traffic at every rate", columns=columns, rows=tuple(rows)),),
+        findings=(),
+        checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
+    )
+
+
+def _check_little(rate: float, traffic: Traffic, service: ServiceTimes, workers: Workers) -> StudyCheck:
+    """Count who is there when each query arrives, which Poisson arrivals see as it is on average over time."""
+    latencies_s = simulate(traffic, rate, service, workers)
+    arrivals_s = traffic.arrivals_s / rate
+    ends_s = sorted((arrivals_s + latencies_s).tolist())
+    there, done = 0, 0
+    for number, arrival_s in enumerate(arrivals_s.tolist()):
+        while ends_s[done] <= arrival_s:
+            done += 1
+        there += number - done
+    expected, found = rate * float(latencies_s.mean()), there / len(latencies_s)
+    return StudyCheck(
+        name="Little's law, queries in the system",
+        expected=expected,
+        found=found,
+        is_passed=abs(found - expected) <= 0.05 * expected,
+    )
