@@ -29,6 +29,7 @@ def test_the_official_benchmark_is_planned_without_its_data(dlrmbench: Command, 
     assert isinstance(schedule, dict) and isinstance(counts, dict)
     assert (schedule["steps_between_evals"], schedule["num_evals"]) == (3200, 20)
     assert counts["num_embedding_rows"] == 204_184_588
+    assert made["kept_weights_bytes"] == 4 * (counts["num_embedding_parameters"] + counts["num_dense_parameters"])
     assert any("out of memory" in str(problem) for problem in made["problems"])  # type: ignore[attr-defined]
     assert list(tmp_path.iterdir()) == []
 

@@ -343,6 +343,22 @@ def test_weights_that_do_not_fit_are_refused_before_anything_is_written(
     assert not (tmp_path / "out").exists()
 
 
+def test_a_call_is_recorded_as_the_command_that_does_the_same() -> None:
+    from harness.api import _command
+
+    words = _command("run", "dlrm_tiny", {"keep_weights": True, "runs": 2, "seed": None})
+    assert words == ["dlrmbench", "run", "dlrm_tiny", "--keep-weights", "--runs", "2"]
+
+
+def test_a_package_leaves_weights_out_and_says_so(kept_set: Path, tmp_path: Path) -> None:
+    from harness.packaging.tree import Tree, left_out
+
+    found = list(left_out([kept_set], Tree(tmp_path, "ORG")))
+    (weights,) = (item for item in found if "weights" in item.place)
+    assert weights.place == "extra/run_0/weights/" and "no submission" in weights.reason
+    assert weights.num_files == len(list((kept_set / "extra/run_0/weights").iterdir()))
+
+
 @pytest.mark.parametrize("more", [("--throughput", "5"), ("--quality", "512"), ("--beside", "latest")])
 def test_what_trains_nothing_to_the_target_keeps_no_weights(more: tuple[str, str], dlrmbench: Command) -> None:
     done = dlrmbench("run", "dlrm_tiny", "--keep-weights", *more)
