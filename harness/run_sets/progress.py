@@ -42,7 +42,7 @@ class RunProgress:
 
     def _text(self) -> str:
         share = min(1.0, self._samples / self._max_samples)
-        quality = "-" if self._quality is None else f"{self._quality:.4f}"
+        quality = "-" if self._quality is None else f"{self._quality:.5f}"  # four digits round a miss to the target
         rest_s = (self._max_samples - self._samples) / self._samples_per_s if self._samples_per_s else None
         eta = "" if rest_s is None else f", at most {rest_s:.0f} s more"
         return (

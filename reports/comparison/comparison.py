@@ -349,8 +349,8 @@ def _notes(base: Side, new: Side, pairing: Pairing) -> tuple[str, ...]:
         if side.num_converged < side.num_runs:
             missing = side.num_runs - side.num_converged
             notes.append(
-                f"{name}: {missing} of {side.num_runs} runs did not reach the target and have no time; compared are "
-                f"the {side.num_converged} that did"
+                f"{name}: {missing} of {plural(side.num_runs, 'run')} did not reach the target, without which there "
+                f"is no time; compared are the {side.num_converged} that did"
             )
         if side.growth is not None:
             notes.append(
