@@ -1,6 +1,7 @@
 """list, show, system, doctor: look at benchmarks and at this system; start nothing."""
 
 import os
+import shlex
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -71,9 +72,11 @@ def init(
     assignments: tuple[str, ...],
 ) -> None:
     """Write a definition of your own to FILE, with every key explained; asks what is not given on a terminal."""
+    from harness.config.catalog import load_data
     from harness.config.run_config import read_set_option
     from harness.config.start import LIKE, begin_definition
     from harness.foundation.files import write_text
+    from harness.run_sets.dataset import how_to_get
 
     if path.suffix != ".toml":
         raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
@@ -89,8 +92,12 @@ def init(
         path, like or LIKE[kind or "click_log"], name or path.stem, title=title, target=target, overrides=overrides
     )
     write_text(path, text)
-    shown = path if "/" in str(path) else f"./{path}"
-    click.echo(f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}")
+    shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
+    data = load_data(path)
+    first = "" if data.kind == "click_log" else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    click.echo(
+        f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}{first}"
+    )
 
 
 @click.command()

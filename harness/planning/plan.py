@@ -15,7 +15,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
-from harness.run_sets.dataset import how_to_get, is_generated
+from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
 from harness.system.resources import Resources, read_resources
 from harness.system.software import WORKER_VARIABLES, spin_variables
@@ -143,7 +143,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         data_dir=data_dir,
         data_problem=explain_data(config, data_dir, data_root, data_problem),
         is_data_made=data_problem is None or is_generated(workload.data, data_dir),
-        is_data_expected=data_root is not None or (data_dir != DEFAULT_ROOT and data_dir.is_dir()),
+        is_data_expected=data_root is not None or (data_dir != DEFAULT_ROOT and is_begun(data_dir)),
         schedule=schedule,
         counts=counts,
         memory_bytes=memory_bytes,
@@ -168,11 +168,10 @@ def read_sizes(data: DataConfig, data_dir: Path) -> tuple[tuple[int, int, tuple[
 
 def explain_data(config: RunConfig, data_dir: Path, data_root: Path | None, problem: str | None) -> str | None:
     """Say what is wrong with a dataset, and where there is none the one command that makes it; None where ready."""
-    data, is_there = config.workload.data, data_dir.is_dir()
-    if problem is None or (is_there and not is_generated(data, data_dir)):
+    if problem is None or (is_begun(data_dir) and not is_generated(config.workload.data, data_dir)):
         return problem
-    what = "holds no dataset yet" if is_there else "does not exist"
-    return f"{data_dir} {what}. {how_to_get(data, command_name(config.benchmark), data_root)}"
+    what = "holds no dataset yet" if data_dir.is_dir() else "does not exist"
+    return f"{data_dir} {what}. {how_to_get(config.workload.data, command_name(config.benchmark), data_root)}"
 
 
 def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> Schedule:

@@ -11,6 +11,8 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.registry import locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
 
+_LOCK = ".lock"
+
 
 def ensure_dataset(
     data: DataConfig,
@@ -33,10 +35,15 @@ def ensure_dataset(
                 from reference_models.data.click_log.generator import generate
 
                 generate(folder, data, num_threads=num_threads, on_progress=on_progress)
-    elif not folder.is_dir():
+    elif not is_begun(folder):
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
     return folder
+
+
+def is_begun(folder: Path) -> bool:
+    """Return whether a dataset's folder holds anything: one that could not be prepared has a lock alone."""
+    return folder.is_dir() and any(path.name != _LOCK for path in folder.iterdir())
 
 
 def is_generated(data: DataConfig, folder: Path) -> bool:
@@ -59,7 +66,7 @@ def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
 def dataset_lock(folder: Path) -> Iterator[None]:
     """Let one process at a time make a dataset; a second one waits and then finds it finished."""
     folder.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(folder / ".lock", os.O_RDWR | os.O_CREAT, 0o644)
+    descriptor = os.open(folder / _LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield

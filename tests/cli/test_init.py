@@ -26,6 +26,8 @@ def test_a_definition_of_each_kind_is_valid_and_says_what_its_base_says(
     path = tmp_path / "mine.toml"
     code, out, _ = command("init", path, "--kind", kind)
     assert code == 0 and f"dlrmbench plan {path}" in out
+    assert (f"dlrmbench data prepare {path} --train FILE…" in out) == (kind == "criteo")
+    assert ("First its data." in out) == (kind != "click_log")
     base = read_toml(load_benchmark(LIKE[kind]).path)
     made = read_toml(path)
     for section in set(base) - {"benchmark"}:

@@ -13,8 +13,12 @@ from criteo_builder import make_text
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.cli.plan import plan
 from harness.cli.prepare import prepare, spread_values
 from harness.cli.shared.options import Size
+from harness.config.catalog import load_data
+from harness.run_sets.dataset import ensure_dataset
+from reference_models.process.errors import DatasetError
 
 ROOT = Path(__file__).parents[2]
 DEFINITION = ROOT / "tests" / "benchmarks" / "ml1m.toml"
@@ -78,6 +82,18 @@ def test_errors_have_a_message_and_an_exit_code(
     assert result.returncode == exit_code
     assert message in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def test_after_a_refused_preparation_the_dataset_is_still_said_to_be_missing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The folder that was locked for it is empty, and no unfinished dataset."""
+    monkeypatch.chdir(tmp_path)
+    assert "--eval" in str(run(DEFINITION, "--train", DEFINITION).exception)
+    with pytest.raises(DatasetError, match=r"the dataset is not here\. .*data prepare x --train FILE… --eval FILE…"):
+        ensure_dataset(load_data(DEFINITION), None, num_threads=1, benchmark="x")
+    planned = CliRunner().invoke(plan, [str(DEFINITION), "--no-measure"])
+    assert planned.exit_code == 0 and "holds no dataset yet" in " ".join(planned.output.split())
 
 
 def test_a_folder_that_cannot_be_written_is_named(tmp_path: Path) -> None:
