@@ -1,7 +1,8 @@
 """What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, TypeVar
 
 from rules.benchmarks.constraints import Constraint
@@ -10,6 +11,8 @@ from rules.benchmarks.rounds import is_before
 from rules.checks.verdict import Verdict
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
+from rules.records.codec import Damage, decode
+from rules.records.run import RunRecord
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -61,6 +64,19 @@ class LogSubject:
         return is_judged and not general.resolve(self.log.value).allows(line.value)
 
 
+@dataclass(frozen=True, slots=True)
+class RunRecords:
+    """run.json of a set's attempts: each is read once, however many rules look at it."""
+
+    _read: dict[Path, RunRecord | Damage] = field(default_factory=dict)
+
+    def at(self, place: Path) -> RunRecord | Damage:
+        """Return the record in a file, or what is wrong with it."""
+        if place not in self._read:
+            self._read[place] = decode(place, RunRecord)
+        return self._read[place]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SetSubject:
     """One result set. `logs` and `runs` are in the order of the files; `result` is its score."""
@@ -75,6 +91,7 @@ class SetSubject:
     """systems/<system>.json as read, None where there is none."""
     power: SetPower | None
     """What was measured of power, None where the set has no power/."""
+    run_records: RunRecords = field(default_factory=RunRecords)
 
     @property
     def runs(self) -> tuple[RunResult, ...]:

@@ -10,10 +10,12 @@ takes for an end.
 import hashlib
 import json
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,6 +30,7 @@ MAX_RECORDS_PER_LINE = 1000
 MAX_NUM_UNPARSED = 100
 MAX_DEPTH = 16
 _EXCERPT_CHARS = 120
+_AT_ONCE_BYTES = 4 << 20
 _PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
 _EXACT = 2**53
@@ -125,9 +128,19 @@ def read_log(path: str | Path) -> RunLog:
         raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
     try:
         with path.open("rb") as stream:
-            return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
+            return parse_log(_lines(stream), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
+
+
+def _lines(stream: BufferedReader) -> Iterable[bytes]:
+    """The lines of a file, those longer than MAX_RECORD_BYTES in pieces; of a usual log all at once: it is faster."""
+    if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES:
+        lines = stream.readlines()
+        if max(map(len, lines), default=0) <= MAX_RECORD_BYTES:
+            return lines
+        stream.seek(0)
+    return iter(lambda: stream.readline(MAX_RECORD_BYTES), b"")
 
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:

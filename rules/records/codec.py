@@ -199,6 +199,8 @@ def _parse(data: bytes) -> dict[str, Any]:
 
 def _refuse_odd(content: dict[str, Any]) -> None:
     """Keys given twice, numbers that JSON or a double does not have, and depth that a reader's stack does not."""
+    if _is_usual(content, MAX_DEPTH):
+        return
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
     while waiting:
         member, depth, value = waiting.pop()
@@ -210,6 +212,16 @@ def _refuse_odd(content: dict[str, Any]) -> None:
             if depth == MAX_DEPTH:
                 raise DamageError(member, "deeply nested values", f"at most {MAX_DEPTH} levels")
             waiting += [(name, depth + 1, inner) for name, inner in _children(member, value)]
+
+
+def _is_usual(value: Any, depth: int) -> bool:
+    """Whether there is nothing to refuse: asked first, since to name what is refused takes longer than to look."""
+    if type(value) is dict or type(value) is list:
+        inside = value.values() if type(value) is dict else value
+        return depth > 0 and all(_is_usual(inner, depth - 1) for inner in inside)
+    if type(value) is float:
+        return math.isfinite(value)
+    return not isinstance(value, _Twice)
 
 
 def _children(member: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:

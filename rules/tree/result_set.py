@@ -79,7 +79,19 @@ def real_path(path: Path) -> Path:
 
 def leads_out(path: Path, top: Path) -> bool:
     """Return whether `path`, all links followed, is outside `top`."""
+    if path.is_relative_to(top) and _is_plain(path, top):
+        return False
     return not real_path(path).is_relative_to(real_path(top))
+
+
+def _is_plain(path: Path, top: Path) -> bool:
+    """Return whether nothing between `top` and `path`, which is below it by name, is a link or leads up."""
+    place = str(top)
+    for part in path.parts[len(top.parts) :]:
+        place = f"{place}{os.sep}{part}"
+        if part == os.pardir or os.path.islink(place):  # noqa: PTH114  (a Path for each would take longer)
+            return False
+    return True
 
 
 def _why_not_read(entry: os.DirEntry[str], top: Path) -> str | None:

@@ -22,6 +22,7 @@ from rules.judge.document import verdicts_to_json
 from rules.judge.parallel import map_in_order
 from rules.tree.inventory import take_inventory
 from rules.tree.others import OTHER_BENCHMARKS
+from rules.tree.result_set import leads_out
 from rules.tree.submission import Round, Submission, find_targets
 
 TINY = load_benchmark("dlrm_tiny")
@@ -233,3 +234,17 @@ def test_deep_trees_are_looked_through(tmp_path: Path) -> None:
         write_log(deep / f"result_{index}.txt", records)
     (verdict,) = check(tmp_path)
     assert verdict.level == "set" and len(verdict.logs) == 2
+
+
+def test_a_path_leads_out_by_any_link_on_its_way(tmp_path: Path) -> None:
+    top, other = tmp_path / "top", tmp_path / "other"
+    (top / "inner" / "deep").mkdir(parents=True)
+    other.mkdir()
+    (top / "away").symlink_to(other)
+    (top / "inner" / "within").symlink_to(top / "inner" / "deep")
+    (tmp_path / "alias").symlink_to(top)
+    for inside in ("inner/deep", "inner/within", "inner/none", "inner/../inner/deep", "."):
+        assert not leads_out(top / inside, top) and not leads_out(tmp_path / "alias" / inside, tmp_path / "alias")
+    for outside in ("away", "away/none", "inner/../../other", ".."):
+        assert leads_out(top / outside, top) and leads_out(tmp_path / "alias" / outside, tmp_path / "alias")
+    assert leads_out(other, top) and not leads_out(tmp_path / "alias" / "inner", top)

@@ -2,6 +2,7 @@
 
 import json
 import tracemalloc
+from io import BytesIO
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ from rules.logs.log import (
     RunLog,
     as_number,
     as_whole,
+    parse_log,
     read_log,
 )
 from rules.logs.text import printable
@@ -361,3 +363,15 @@ def test_printable_text_is_printable_and_keeps_what_was(text: str) -> None:
 def test_numbers(value: object, number: float | None, whole: int | None) -> None:
     assert as_number(value) == number
     assert as_whole(value) == whole
+
+
+@pytest.mark.parametrize("noise", [0, 100, MAX_RECORD_BYTES - 1, MAX_RECORD_BYTES, 3 * MAX_RECORD_BYTES, 5 << 20])
+def test_a_file_is_read_the_same_at_once_and_piece_by_piece(tmp_path: Path, noise: int) -> None:
+    """A usual log is read at once; one that is large, or has a line longer than a record may be, is not."""
+    line = b'{"namespace": "", "time_ms": 1, "event_type": "POINT_IN_TIME", "key": "k", "value": 1, "metadata": {}}'
+    content = b"x" * noise + b"\n:::MLLOG " + line + b"\r\n:::MLLOG " + line
+    (tmp_path / "log.txt").write_bytes(content)
+    pieces = BytesIO(content)
+    expected = parse_log(iter(lambda: pieces.readline(MAX_RECORD_BYTES), b""), str(tmp_path / "log.txt"))
+    assert [entry.line_num for entry in expected.lines] == [2, 3]
+    assert read_log(tmp_path / "log.txt") == expected

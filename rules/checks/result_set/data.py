@@ -43,7 +43,7 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     seen: dict[str, tuple[str, str]] = {}
     for log in subject.logs:
         place = record_of(root, Path(log.path))
-        record = None if place is None else decode(place, RunRecord)
+        record = None if place is None else subject.run_records.at(place)
         if place is None or not isinstance(record, RunRecord):
             continue  # RS116 and RS119 say so
         if not record.read_data:

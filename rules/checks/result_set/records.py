@@ -9,7 +9,7 @@ from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import LogLine, RunLog, as_number
 from rules.logs.text import show
-from rules.records.codec import Damage, decode
+from rules.records.codec import Damage
 from rules.records.run import RunRecord
 from rules.tree.result_set import leads_out
 
@@ -67,7 +67,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
                     expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}",
                 )
             continue
-        record = decode(place, RunRecord)
+        record = subject.run_records.at(place)
         if isinstance(record, Damage):
             yield damage_problem(record, "warning")
         else:
@@ -114,7 +114,7 @@ def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
             (place, record.status)
             for _, attempt in _numbered(folder, _ATTEMPT, root)
             if (place := attempt / RECORD_FILE).is_file() and not leads_out(place, root)
-            if isinstance(record := decode(place, RunRecord), RunRecord) and record.is_finished
+            if isinstance(record := subject.run_records.at(place), RunRecord) and record.is_finished
         ]
         taken = [place for place, _ in finished if not place.with_name("log.txt").exists()][-1:]
         for place, status in finished:
