@@ -7,6 +7,8 @@ offsets) are made before the clock starts, where ours pays for shifting ids with
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -14,8 +16,11 @@ from jobs import Job
 from torch import nn
 
 from reference_models.data.store.dataset import Batch
-from reference_models.dlrm.fused_step import FusedDLRM
+from reference_models.dlrm.fused_step import FusedDLRM, FusedPass
 from reference_models.dlrm.model import DLRM, INITS, build_interaction
+from reference_models.fused.choice import MatmulChoice, Precision
+from reference_models.fused.matmul import Matmuls
+from reference_models.fused.timing import choose
 from reference_models.layers.mlp import build_mlp
 from reference_models.training.optimizers import SparseAdagrad, build_optimizers
 
@@ -23,17 +28,55 @@ Step = Callable[[int], torch.Tensor]
 """Trains on batch number i and returns its loss."""
 
 
+@dataclass(frozen=True, slots=True)
+class ChosenStep:
+    """A step of ours, and how its products are computed, which was timed before."""
+
+    train: Step
+    choice: MatmulChoice
+
+    def __call__(self, i: int) -> torch.Tensor:
+        return self.train(i)
+
+    def describe(self) -> str:
+        """'61 % in onednn (9 products), 39 % in mm (13)', by the seconds measured when they were chosen."""
+        times: dict[str, list[float]] = {}
+        for chosen in self.choice.products:
+            times.setdefault(chosen.form, []).append(chosen.seconds[chosen.form])
+        total_s = sum(map(sum, times.values()))
+        parts = sorted(times.items(), key=lambda entry: -sum(entry[1]))
+        return ", ".join(f"{sum(some) / total_s:.0%} in {form} ({len(some)} products)" for form, some in parts)
+
+
 def ours(job: Job, batches: list[Batch]) -> Step:
+    """The optimized step, each product in the form that is fastest here: chosen by timing, as before a run."""
+    return _ours(job, batches, "fp32", None)
+
+
+def bf16(job: Job, batches: list[Batch]) -> Step:
+    """The optimized step with operands in bf16. Raises RuntimeError where those would be emulated."""
+    info = Path("/proc/cpuinfo")
+    if not info.exists() or {"avx512_bf16", "amx_bf16"}.isdisjoint(info.read_text().split()):
+        raise RuntimeError("this CPU has neither avx512_bf16 nor amx_bf16")
+    return _ours(job, batches, "bf16", torch.bfloat16)
+
+
+def _ours(job: Job, batches: list[Batch], precision: Precision, dtype: torch.dtype | None) -> Step:
     torch.manual_seed(0)
     model = FusedDLRM(job.model, **_sizes(job))
+    asked = Matmuls(dtype=dtype)
     model.fuse(
         build_optimizers(
             job.train,
             embedding_parameters=model.embedding_parameters(),
             dense_parameters=model.dense_parameters(),
-        )
+        ),
+        asked,
     )
-    return lambda i: model.train_step(batches[i])
+    FusedPass(model, job.train.global_batch_size, trains=True)  # asks for the forms of its products
+    choice = choose(asked.asked, precision, None)
+    model.use(Matmuls(choice, dtype=dtype))
+    return ChosenStep(lambda i: model.train_step(batches[i]), choice)
 
 
 def eager(job: Job, batches: list[Batch]) -> Step:
@@ -199,5 +242,5 @@ def _sizes(job: Job) -> dict[str, Any]:
 
 
 PEERS: dict[str, Callable[[Job, list[Batch]], Step]] = {
-    "ours": ours, "eager": eager, "torchrec": torchrec, "tbe": tbe,
+    "ours": ours, "bf16": bf16, "eager": eager, "torchrec": torchrec, "tbe": tbe,
 }  # fmt: skip

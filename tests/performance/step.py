@@ -5,8 +5,9 @@ python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds 
 All take turns in one process on the same batches; medians over rounds, and ratios of them. The limit is the time of
 the step's products alone, each by the library and in the layout that is fastest here; which libraries those are is
 printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled dense part) take part where they are
-installed; a peer that cannot be imported or compiled is named. Each trains once more in a process of its own for its
-peak memory. On a busy machine, --cpu-time with one thread counts processor time: waiting for it is left out.
+installed, and `bf16`, ours with operands in bf16, where the CPU has products of it; what is left out is named. Each
+trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time with one thread counts
+processor time: waiting for it is left out.
 """
 
 import argparse
@@ -19,7 +20,7 @@ from pathlib import Path
 import torch
 from jobs import make_batches, make_job, run_as_a_worker, step_products
 from matmul_limit import Limit, best_shape_flops, count_processor_time, timed_s
-from peers import PEERS, Step
+from peers import PEERS, ChosenStep, Step
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
 STEPS_PER_ROUND = {"A": 5, "B": 2}
@@ -110,7 +111,12 @@ def main() -> None:
     libraries = sorted(limit.by_library().items(), key=lambda entry: -entry[1][1])
     parts = ", ".join(f"{share:.0%} in {library} ({number} products)" for library, (number, share) in libraries)
     print(f"  the limit's time: {parts}")
-    for name in names[1:]:
+    for name, step in steps.items():
+        if isinstance(step, ChosenStep):
+            print(f"  the products of {name}: {step.describe()}")
+    if "bf16" in steps:
+        print(f"  ours in bf16 is {ours_s / statistics.median(times['bf16']):.2f} times as fast as in fp32")
+    for name in (name for name in names[1:] if name != "bf16"):
         print(f"  ours is {statistics.median(times[name]) / ours_s:.2f} times as fast as {name}")
     per_round = [limit_s / ours_s for limit_s, ours_s in zip(times["limit"], times["ours"], strict=True)]
     print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
