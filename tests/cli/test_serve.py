@@ -175,3 +175,12 @@ def test_a_set_is_resumed_and_grows(run: Run, workers: FastWorkers, tmp_path: Pa
     assert len(workers.launches) == 5
     record = decode(folder / "extra" / "serve.json", ServeRecord)
     assert isinstance(record, ServeRecord) and len(record.processes) == 5
+
+
+def test_a_set_is_served_again_beside_another_way(run: Run, workers: FastWorkers, tmp_path: Path) -> None:
+    workers.rate = lambda spec: 100.0 * spec["tables"]["serve"].get("batch", 1)
+    words_of(run("serve", "--name", "one"))
+    words = ["run", "--beside", str(the_set(tmp_path, "one")), "--set", "serve.batch=2", "-q", "-o", "out"]
+    said = words_of(CliRunner().invoke(cli, words))
+    assert [launch["tables"]["serve"].get("batch", 1) for launch in workers.launches[5:9]] == [1, 2, 2, 1]
+    assert "better" in said.lower()
