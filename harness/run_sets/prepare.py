@@ -116,6 +116,7 @@ def refuse_impossible(workload: WorkloadConfig, *, is_served: bool = False) -> N
         refuse_impossible_serving(workload.model_name, runtime)
     else:
         refuse_impossible_runtime(workload.model_name, workload.train, runtime)
+        refuse_emulation(runtime)
     refuse_threads(runtime.threads)
     refuse_device(runtime)
 
@@ -129,6 +130,14 @@ def refuse_device(runtime: RuntimeConfig) -> None:
         from reference_models.training.devices import refuse_shared_gpus  # imports torch
 
         refuse_shared_gpus(runtime.device, 1 if launcher_of_many(os.environ) else runtime.ranks)
+
+
+def refuse_emulation(runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for training in a precision that this system's CPU lacks."""
+    if runtime.device == "cpu" and runtime.precision != "fp32":
+        from reference_models.training.devices import refuse_precision  # imports torch
+
+        refuse_precision(runtime.device, runtime.precision)
 
 
 def refuse_threads(num_threads: int | None) -> None:

@@ -78,18 +78,23 @@ def use_device(device: torch.device) -> None:
 
 def set_precision(device: torch.device, precision: str) -> bool:
     """Set float32 matrix products to `precision`; return whether the forward pass runs under bf16 autocast."""
-    allowed = CUDA_PRECISIONS if device.type == "cuda" else CPU_PRECISIONS
+    refuse_precision(device.type, precision)
+    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
+    return precision == "bf16"
+
+
+def refuse_precision(device_type: str, precision: str) -> None:
+    """Raise ConfigError for a precision of matrix products that the device lacks, or would emulate."""
+    allowed = CUDA_PRECISIONS if device_type == "cuda" else CPU_PRECISIONS
     if precision not in allowed:
         raise ConfigError(
-            f"runtime.precision is {precision!r}, expected {' or '.join(map(repr, allowed))} on {device.type}."
+            f"runtime.precision is {precision!r}, expected {' or '.join(map(repr, allowed))} on {device_type}."
         )
-    if device.type == "cpu" and precision == "bf16" and not has_bf16_products():
+    if device_type == "cpu" and precision == "bf16" and not has_bf16_products():
         raise ConfigError(
             f"runtime.precision is 'bf16', but this CPU has neither {' nor '.join(BF16_CPU_FLAGS)}: products in bf16 "
             "would be emulated, more slowly than fp32. Use fp32."
         )
-    torch.set_float32_matmul_precision("high" if precision == "tf32" else "highest")
-    return precision == "bf16"
 
 
 def has_bf16_products(cpu_info: Path = Path("/proc/cpuinfo")) -> bool:

@@ -283,3 +283,15 @@ def test_ranks_leave_nothing_in_the_folder_of_temporary_files(tmp_path: Path, da
     )  # fmt: skip
     assert done.returncode == 124, done.stderr
     assert list(scratch.iterdir()) == []
+
+
+@pytest.mark.parametrize("precision", ["bf16", "tf32"])
+def test_a_set_is_refused_before_its_data_is_made(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    monkeypatch.setattr("reference_models.training.devices.has_bf16_products", lambda: False)
+    arguments = ["run", "dlrm_tiny", "-n", "1", "--set", f"runtime.precision={precision}", "--data", str(tmp_path)]
+    result = CliRunner().invoke(cli, [*arguments, "-o", str(tmp_path / "out")])
+    assert result.exception is not None and exit_code_of(result.exception) == ExitCode.USAGE
+    assert f"runtime.precision is '{precision}'" in message_of(result.exception)
+    assert list(tmp_path.iterdir()) == []
