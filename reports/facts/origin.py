@@ -56,11 +56,11 @@ def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
     """
     repeated = {label for label, number in Counter(label for label, _ in places).items() if number > 1}
     return distinct_labels(
-        f"{pair}/{label}" if label in repeated and (pair := _pair_of(folder)) else label for label, folder in places
+        f"{pair}/{label}" if label in repeated and (pair := pair_of(folder)) else label for label, folder in places
     )
 
 
-def _pair_of(folder: Path | None) -> str | None:
+def pair_of(folder: Path | None) -> str | None:
     """The name of the pair that a folder is one side of."""
     if folder is None or folder.name not in SIDES:
         return None

@@ -249,6 +249,17 @@ def test_frames_and_exports_have_what_the_page_says(tmp_path: Path) -> None:
     assert math.isnan(few["convergence_share"]) and math.isnan(few["smallest_time_apart"])
 
 
+def test_on_a_page_of_several_pairs_each_is_compared_with_its_own_base(tmp_path: Path) -> None:
+    for pair, factor in (("beside-a", 1.0), ("beside-b", 3.0)):
+        for name, ratio in (("base", 1.0), ("new", 0.5)):
+            rates = [factor * ratio * rate for rate in (1000.0, 1001.0, 1002.0, 1003.0, 1004.0)]
+            measure(tmp_path / pair / name, "throughput", rates)
+        (tmp_path / pair / "pair.json").write_text("{}")
+    text = Page(render_report(gather_everything([tmp_path], second_opinion=False))).text
+    assert "beside-a/new: 2.00× slower" in text and "beside-b/new: 2.00× slower" in text
+    assert "beside-b/base: " not in text and "Against the first, or its pair's base" in text
+
+
 def test_a_set_that_is_disturbed_inside_may_as_a_whole_be_off_by_twice_that() -> None:
     rates = 1e4 * np.exp(0.2 * standard(5))
     own = 2 * float(np.log(rates).std(ddof=1))

@@ -14,6 +14,7 @@ from reports.comparison.wording import change_text, sentence, with_sign
 from reports.document.blocks import Block, Bullets, Cell, Column, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet, measured_side
+from reports.facts.origin import pair_of
 from reports.facts.sides import Side
 from reports.page.figures.noise import measured_assumptions, size_text
 from reports.page.figures.serving import serving_blocks
@@ -133,6 +134,8 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     comparisons, shown = _compare(measured, sides), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
     found_bands = find_bands(list(sides.values()))
     bands = dict(zip((found.folder for found in measured), found_bands, strict=True))
+    are_pairs = len({pair_of(found.folder) for found in measured}) > 1
+    against = "Against the first, or its pair's base" if are_pairs else "Against the first"
     smallest = "in a later set" if measure.scale == "ratio" else f"of {measure.name}"
     table = table_of(
         measured,
@@ -141,7 +144,7 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
                 Column(name="Measurement", help="benchmark, system"),
                 lambda found: _name_cell(found, sides[found.folder]),
             ),
-            ("Against the first" if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
+            (against if comparisons else None, lambda found: _against(comparisons.get(found.folder))),
             *shown[:1],
             (numeric("Smallest difference", smallest), lambda found: _smallest_cell(found, bands[found.folder])),
             *shown[1:],
@@ -170,12 +173,15 @@ def _named_sides(measured: Sequence[MeasuredSet]) -> dict[Path, Side]:
 
 
 def _compare(measured: Sequence[MeasuredSet], sides: Mapping[Path, Side]) -> dict[Path, Comparison]:
-    """Each measurement against the first of its benchmark, by folder; all of a benchmark are one family of tests."""
-    by_benchmark: dict[str | None, list[MeasuredSet]] = {}
+    """Each measurement against the first of its benchmark, by folder; all of a benchmark are one family of tests.
+
+    The two of a pair took turns with each other alone: its new one is compared with its base, and with no other.
+    """
+    groups: dict[tuple[str | None, str | None], list[MeasuredSet]] = {}
     for found in measured:
-        by_benchmark.setdefault(found.benchmark, []).append(found)
+        groups.setdefault((found.benchmark, pair_of(found.folder)), []).append(found)
     compared: dict[Path, Comparison] = {}
-    for of_one in by_benchmark.values():
+    for of_one in groups.values():
         base, *news = (sides[found.folder] for found in of_one)
         folders = [found.folder for found in of_one[1:]]
         compared |= dict(zip(folders, compare_sides(base, news) if news else (), strict=True))
@@ -183,7 +189,7 @@ def _compare(measured: Sequence[MeasuredSet], sides: Mapping[Path, Side]) -> dic
 
 
 def _against(comparison: Comparison | None) -> Cell:
-    """The verdict in few words; the first of a benchmark is what the others are compared with."""
+    """The verdict in few words; the first, of a benchmark or a pair, is what the others are compared with."""
     whole = comparison.whole if comparison is not None else None
     if comparison is None:
         return Cell(text="the first", kind="quiet")
