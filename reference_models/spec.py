@@ -43,6 +43,8 @@ class Implementation:
     """Raises ConfigError for what it cannot do with so many ranks; None where it trains in one process."""
     chooses_matmul: bool = False
     """Whether on a CPU its workload is a `ChoosesMatmul`, whose products are timed before the first run."""
+    gpu_step_bytes: Callable[..., int] | None = None
+    """(model, data, train): what a step takes on a GPU beside weights and state; as the reference's where None."""
     process_bytes: int = 0
     """What it adds to a process, beside Python, torch, weights and batches; measured."""
 

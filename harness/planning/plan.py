@@ -14,10 +14,11 @@ from harness.config.run_config import DERIVED, RunConfig, command_name
 from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
+from harness.planning.memory import MemoryNeed, model_memory
 from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
-from harness.system.resources import Resources, read_resources
+from harness.system.resources import read_resources
 from harness.system.software import WORKER_VARIABLES, spin_variables
 from reference_models.config.sections import DataConfig
 from reference_models.costs import FLOAT_BYTES, ModelCosts
@@ -31,8 +32,6 @@ from reports.text.formatting import count, duration, num_bytes, plural, si
 from rules.logs import keys
 from rules.records.run_set import ChoiceRecord
 
-PROCESS_BYTES = 300 << 20
-"""Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
 _TIMED_STEPS = 10
 _FATAL = ("out of memory", "cannot start")
 
@@ -87,9 +86,8 @@ class Plan:
     """Whether it should be there: it was given, or its own folder is there."""
     schedule: Schedule | None
     counts: ModelCosts | None
-    memory_bytes: int | None
-    """Of all ranks together."""
-    resources: Resources
+    memory: tuple[MemoryNeed, ...]
+    """Of all ranks together, that which holds the model first; empty where the tables' sizes are not known."""
     time: TimeEstimate | None
     is_choosing: bool
     """Whether the first run waits until threads, and perhaps products, were timed."""
@@ -119,18 +117,17 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         refuse_output(data_dir)
     sizes, data_problem = read_sizes(workload.data, data_dir)
     resources = read_resources()
-    counts = memory_bytes = schedule = time = None
+    counts = schedule = time = None
+    memory: tuple[MemoryNeed, ...] = ()
     choice = find_choice(config, data_dir)
     if sizes is not None:
         train_samples, eval_samples, num_embeddings = sizes
         counts = workload.costs(num_embeddings)
-        memory = workload.estimate_memory(eval_samples=eval_samples, num_embeddings=num_embeddings)
-        process_bytes = PROCESS_BYTES + workload.implementation.process_bytes
-        memory_bytes = memory.total_bytes + workload.runtime.ranks * process_bytes
+        memory = model_memory(workload, resources, eval_samples, num_embeddings)
         schedule = make_schedule(config, train_samples, eval_samples)
     problems = [
         *_schedule_problems(config, schedule, num_runs, division),
-        *_memory_problems(memory_bytes, resources.memory_bytes),
+        *(need.problem for need in memory if need.problem is not None),
         *_refusals(workload),
     ]
     is_possible = not any(fatal in problem for problem in problems for fatal in _FATAL)
@@ -146,8 +143,7 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
         is_data_expected=data_root is not None or (data_dir != DEFAULT_ROOT and is_begun(data_dir)),
         schedule=schedule,
         counts=counts,
-        memory_bytes=memory_bytes,
-        resources=resources,
+        memory=memory,
         time=time,
         is_choosing=to_be_timed(config, data_dir) is not None,
         choice=choice,
@@ -270,12 +266,6 @@ def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: i
     return problems
 
 
-def _memory_problems(needed: int | None, held: int) -> list[str]:
-    if needed is None or needed <= held:
-        return []
-    return [f"{needed / 2**30:.1f} GiB needed (modelled), {held / 2**30:.1f} GiB here: out of memory."]
-
-
 def _refusals(workload: WorkloadConfig) -> list[str]:
     """List what the implementation and the device would refuse."""
     found = []
@@ -307,9 +297,10 @@ def plan_as_json(plan: Plan) -> dict[str, Any]:
         "data": {"dir": str(plan.data_dir), "ready": plan.data_problem is None, "problem": plan.data_problem},
         "schedule": None if plan.schedule is None else asdict(plan.schedule),
         "counts": None if plan.counts is None else asdict(plan.counts),
-        "modelled_memory_bytes": plan.memory_bytes,
+        "modelled_memory_bytes": plan.memory[0].needed_bytes if plan.memory else None,
         "kept_weights_bytes": None if plan.counts is None else plan.counts.num_parameters * FLOAT_BYTES,
-        "available_memory_bytes": plan.resources.available_memory_bytes,
+        "available_memory_bytes": plan.memory[0].available_bytes if plan.memory else None,
+        "modelled_memory": [asdict(need) for need in plan.memory],
         "choice": None if plan.choice is None else msgspec.to_builtins(plan.choice),
         "modelled_run_s": None if plan.time is None else plan.time.run_s,
         "modelled_run_method": None if plan.time is None else plan.time.method,
@@ -346,16 +337,10 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
             ("parameters", count(made.counts.num_parameters), "computed"),
             ("work per sample", f"{flop}FLOP, {made.counts.num_lookups_per_sample} lookups", "computed"),
         ]
-    if made.memory_bytes is not None:
-        here = num_bytes(made.resources.available_memory_bytes)
-        rows.append(("memory", f"{num_bytes(made.memory_bytes)} of {here} available", "modelled"))
-    if made.counts is not None:
-        size = num_bytes(made.counts.num_parameters * FLOAT_BYTES)
-        rows.append(("weights of a run", f"{size} of disk", "computed; kept by --keep-weights alone"))
-    if made.choice is not None:
-        rows.append(("threads, products", describe_choice(made.choice), f"timed {made.choice.chosen_utc[:10]}"))
-    if made.is_choosing:
-        rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
+    for need in made.memory:
+        name = "memory" if need.of == "host" else "GPU memory"
+        here = "" if need.available_bytes is None else f" of {num_bytes(need.available_bytes)} available"
+        rows.append((name, f"{num_bytes(need.needed_bytes)}{here}", "modelled"))
     if made.time is not None:
         rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
     config = [(key, _short(value["value"]), value["source"]) for key, value in made.config.values().items()]

@@ -8,7 +8,14 @@ from typing import Any
 
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.costs import estimate_memory, forward_costs, list_matmuls, model_costs, phase_costs
+from reference_models.dlrm.costs import (
+    estimate_memory,
+    forward_costs,
+    graph_step_bytes,
+    list_matmuls,
+    model_costs,
+    phase_costs,
+)
 from reference_models.dlrm.phases import LABELS
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
@@ -75,7 +82,7 @@ SPEC = ModelSpec(
     width_keys=(*_MLPS, _BOTH_MLPS),
     implementations={
         "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
-        "optimized": Implementation(load=_load_optimized, chooses_matmul=True),
+        "optimized": Implementation(load=_load_optimized, chooses_matmul=True, gpu_step_bytes=graph_step_bytes),
         "torchrec": _TORCHREC,
     },
     costs=Costs(

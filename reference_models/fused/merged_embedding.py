@@ -56,10 +56,12 @@ class MergedEmbedding:
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
         self._row_type = torch.int32 if len(weight) <= _MAX_INT32 else torch.int64
-        self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot).to(device)
+        self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
-        self._bag_of_lookup = torch.arange(1, self._num_features).repeat_interleave(hot).to(device)
+        self._bag_of_lookup = (
+            torch.arange(1, self._num_features).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
+        )
 
     def plan(self, num_samples: int) -> "LookupPlan":
         """Compute what depends on the batch size alone."""

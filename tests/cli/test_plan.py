@@ -10,7 +10,7 @@ from command import Command
 from ranks_builder import needs_torchrec
 
 from harness.cli import main
-from harness.planning.plan import PROCESS_BYTES
+from harness.planning.memory import PROCESS_BYTES
 from reference_models.registry import find_implementation
 
 JSON = ("--format", "json")

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 import torch
-from emulated_cuda import EmulatedCUDA, Recorder, emulate_cuda
+from emulated_cuda import WAITS_OR_MAKES_SHAPES, EmulatedCUDA, Recorder, emulate_cuda
+from fake_step import trace
 from torch.utils._python_dispatch import TorchDispatchMode
 from toy_clicks import BATCH, MakeSpec, flatten
 
@@ -20,6 +21,7 @@ from reference_models.process.world import SingleProcess
 from reference_models.training.phases import Phase
 from reference_models.training.read_ahead import read_ahead
 from reference_models.training.workload import WorkloadSpec
+from rules.benchmarks.loader import load_benchmark
 
 MODELS: dict[str, dict[str, Any]] = {
     "dot": {"interaction": "dot"},
@@ -157,3 +159,13 @@ def test_no_row_is_written_by_more_sums_than_its_own_lookups_and_one(width: int)
 def test_a_capture_that_would_wait_for_the_device_is_seen() -> None:
     with pytest.raises(AssertionError, match="cannot be captured"), Recorder():
         torch.ones(3).sum().item()
+
+
+@pytest.mark.parametrize("opt_name", OPTIMIZERS)
+def test_the_full_size_step_neither_waits_nor_makes_shapes_of_values(opt_name: str) -> None:
+    """On tensors without memory: DLRM-DCNv2 with its 204 million rows, at its official batch's size."""
+    traced = trace(dict(load_benchmark("dlrm_dcnv2").sections), opt_name, 65536)
+    names = [name.partition("::")[2] for name in traced.training.calls]
+    assert "embedding_bag" in str(names) and "index_add_" in names, "these are a step's operators"
+    assert [name for name in names if name.startswith(WAITS_OR_MAKES_SHAPES)] == []
+    assert traced.building.peak_bytes <= 1.05 * traced.state_bytes + 1e6, "optimizer state is made where it stays"
