@@ -116,8 +116,13 @@ def find_nvml(
         except ImportError:
             return [], [EnergyGap(what=what, reason="NVML is not installed (pip install 'dlrmbench[gpu]').")]
     try:
+        uuid = (uuid_of or _device_uuid)(device)
+    except (AssertionError, RuntimeError) as error:  # a CPU build of torch beside a driver, or no such device
+        reason = f"torch does not say which it is: {str(error).splitlines()[0] if str(error) else 'no such device'}."
+        return [], [EnergyGap(what=what, reason=reason)]
+    try:
         nvml.nvmlInit()
-        handle = nvml.nvmlDeviceGetHandleByUUID((uuid_of or _device_uuid)(device))
+        handle = nvml.nvmlDeviceGetHandleByUUID(uuid)
     except nvml.NVMLError as error:
         return [], [EnergyGap(what=what, reason=f"NVML: {error}")]
     reason = ""

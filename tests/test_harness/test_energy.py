@@ -212,6 +212,19 @@ def test_the_record_is_what_run_and_throughput_json_hold(zones: dict[str, tuple[
     assert len(record.parts) == len(zones) and (record.energy_j is None) == (not zones)
 
 
+@pytest.mark.parametrize(
+    "error",
+    [AssertionError("Torch not compiled with CUDA enabled"), AssertionError(), RuntimeError("CUDA error: no")],
+)
+def test_a_gpu_that_torch_cannot_name_is_not_measured(error: Exception) -> None:
+    def uuid_of(device: str) -> str:
+        raise error
+
+    counters, (gap,) = find_nvml("cuda:7", FakeNvml(), uuid_of)
+    assert counters == [] and gap.what == "accelerator cuda:7"
+    assert gap.reason.startswith("torch does not say which it is: ") and str(error) in gap.reason
+
+
 def test_cuda_numbers_devices_otherwise_than_nvml_so_the_uuid_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     import torch
 
