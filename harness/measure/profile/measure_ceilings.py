@@ -1,5 +1,6 @@
 """Measure ceilings: matrix products, copies, gathers and transfers, warmed up and repeated."""
 
+import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -22,7 +23,8 @@ from rules.records.profile import (
 Call = Callable[[], object]
 Shape = tuple[int, int, int, int]
 
-SQUARE_SIZES = (512, 1024, 1536)
+SQUARE_SIZES = {"cpu": (512, 1024, 1536), "cuda": (1024, 2048, 4096, 8192)}
+"""By device: an H100 reaches its rate in products of 8192 only."""
 COPY_BYTES = tuple(1 << power for power in (18, 20, 22, 24, 26, 29))
 """Both buffers together: from inside a core's cache to beyond the largest."""
 MAX_TABLE_BYTES = 1 << 30
@@ -30,16 +32,25 @@ _LEAST_REPETITIONS = 5
 _NUM_FINALISTS = 3
 _SHAPE_BUDGET_S = 0.15
 _BUDGET_S = 0.5
+_MOST_CALLS, _LEAST_STRETCH_S = 20, 5e-4
+"""Calls between two events on a GPU: one launch takes microseconds, which small shapes would be timed by."""
 
 
 def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int = _LEAST_REPETITIONS) -> list[float]:
-    """Time each repetition after one that warms up, in s, until the budget is spent; by events on devices."""
+    """Time each repetition after one that warms up, in s, until the budget is spent; by events on devices.
+
+    On a device a repetition is the mean of as many calls as hide the launch of each behind the one before.
+    """
     call()
     took_s: list[float] = []
+    num_calls = 1
+    if device.type == "cuda":
+        (once_s,) = _time_events(call, device, 1, 1)
+        num_calls = max(1, min(_MOST_CALLS, math.ceil(_LEAST_STRETCH_S / max(once_s, 1e-9))))
     until_s = time.monotonic() + budget_s
     while len(took_s) < at_least or time.monotonic() < until_s:
         if device.type == "cuda":
-            took_s += _time_events(call, device, at_least)
+            took_s += _time_events(call, device, at_least, num_calls)
             continue
         started_ns = time.monotonic_ns()
         call()
@@ -47,14 +58,16 @@ def repeat(call: Call, device: torch.device, *, budget_s: float, at_least: int =
     return took_s
 
 
-def _time_events(call: Call, device: torch.device, num_calls: int) -> list[float]:
-    events = [torch.cuda.Event(enable_timing=True) for _ in range(num_calls + 1)]  # type: ignore[no-untyped-call]
+def _time_events(call: Call, device: torch.device, num_stretches: int, num_calls: int) -> list[float]:
+    """Time stretches of `num_calls` calls; returns the seconds per call of each."""
+    events = [torch.cuda.Event(enable_timing=True) for _ in range(num_stretches + 1)]  # type: ignore[no-untyped-call]
     events[0].record()
     for event in events[1:]:
-        call()
+        for _ in range(num_calls):
+            call()
         event.record()
     torch.cuda.synchronize(device)
-    return [start.elapsed_time(stop) / 1e3 for start, stop in pairwise(events)]
+    return [start.elapsed_time(stop) / 1e3 / num_calls for start, stop in pairwise(events)]
 
 
 def rate(amount: float, took_s: Sequence[float]) -> Rate:
@@ -77,6 +90,7 @@ def measure_ceilings(
     used_by: dict[Shape, list[str]] = {}
     for product in products:
         used_by.setdefault(product.shape, []).append(f"{product.layer} {str(product.phase).rpartition('_')[2]}")
+    sizes = SQUARE_SIZES[device.type]
     copies = [size for size in COPY_BYTES if size <= available_bytes // 4] or [COPY_BYTES[0]]
     table_bytes = min(MAX_TABLE_BYTES, available_bytes // 4)
     random_rows, batch_rows = measure_gathers(
@@ -87,7 +101,7 @@ def measure_ceilings(
             LayerProduct(**asdict(measure_matmul(shape, device, dtype)), used_by=tuple(used_by[shape]))
             for shape in sorted(used_by)
         ),
-        square=tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in SQUARE_SIZES),
+        square=tuple(measure_matmul((1, n, n, n), device, dtype, budget_s=_BUDGET_S) for n in sizes),
         copies=tuple(measure_copy(size, device) for size in copies),
         random_rows=random_rows,
         batch_rows=batch_rows,
@@ -134,13 +148,15 @@ def _on_one_thread(call: Call) -> Call:
 def _layouts(shape: Shape, device: torch.device, dtype: torch.dtype) -> Iterator[tuple[str, Call]]:
     """Yield each operand row- or column-major, and the result or its transpose written."""
     num, m, k, n = shape
-    for left_major in ("row", "column"):
+    majors = ("row", "column")
+    rights = {major: _matrix(num, k, n, major, device, dtype) for major in majors}
+    row, column = (_matrix(num, *size, "row", device, dtype) for size in ((m, n), (n, m)))
+    for left_major in majors:
         left = _matrix(num, m, k, left_major, device, dtype)
-        for right_major in ("row", "column"):
-            right = _matrix(num, k, n, right_major, device, dtype)
+        for right_major, right in rights.items():
             layout = f"{left_major} x {right_major}"
-            yield f"{layout} to row", _product(left, right)
-            yield f"{layout} to column", _product(right.transpose(-1, -2), left.transpose(-1, -2))
+            yield f"{layout} to row", _product(left, right, row)
+            yield f"{layout} to column", _product(right.transpose(-1, -2), left.transpose(-1, -2), column)
 
 
 def _matrix(num: int, rows: int, columns: int, major: str, device: torch.device, dtype: torch.dtype) -> torch.Tensor:
@@ -149,8 +165,7 @@ def _matrix(num: int, rows: int, columns: int, major: str, device: torch.device,
     return made if major == "row" else made.transpose(-1, -2)
 
 
-def _product(left: torch.Tensor, right: torch.Tensor) -> Call:
-    out = torch.empty((*left.shape[:-1], right.shape[-1]), device=left.device, dtype=left.dtype)
+def _product(left: torch.Tensor, right: torch.Tensor, out: torch.Tensor) -> Call:
     multiply = torch.mm if left.dim() == 2 else torch.bmm
     return lambda: multiply(left, right, out=out)
 

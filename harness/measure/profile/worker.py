@@ -75,7 +75,7 @@ def profile(
             embedding_dim=config.costs(dataset.train.num_embeddings).row_width,
             device=device,
             dtype=torch.bfloat16 if config.runtime.precision == "bf16" else torch.float32,
-            available_bytes=read_resources().available_memory_bytes,
+            available_bytes=available_bytes(device),
         )
     )
     unique_rows, times_s = count_unique_rows(ids, dataset.train.multi_hot), times.phase_times_s()
@@ -109,6 +109,13 @@ def profile(
         ceilings=ceilings,
         operators=OperatorsRecord(measured=operators),
     )
+
+
+def available_bytes(device: torch.device) -> int:
+    """Count what can be taken now of the memory that `device` computes in."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    return read_resources().available_memory_bytes
 
 
 def measure_evaluation(workload: Workload, flop_per_sample: int) -> ProfiledEvaluation:
