@@ -38,12 +38,14 @@ from reference_models.distributed.traffic import (
     now_s,
 )
 from reference_models.dlrm.sharding import (
+    BagBatch,
     DenseParts,
     ShardedDLRM,
-    bags_of,
     check_plan,
     draw_tables,
+    feature_name,
     local_shards,
+    make_bags,
     make_plan,
     make_sharder,
     planned_tables,
@@ -157,13 +159,13 @@ class TorchRecWorkload(TrainingLoop):
         split, size = self._data.train, self._world.size
         num_embeddings = tuple(min(rows, WARM_UP_ROWS * size) for rows in split.num_embeddings)
         model, optimizers = self._build_model(num_embeddings)
-        batch = synthetic_batch(split, num_embeddings, self.local_batch_size)
+        batch = self._put_into_bags(synthetic_batch(split, num_embeddings, self.local_batch_size))
         with quiet_torchrec():
             for _ in range(WARM_UP_STEPS):
                 self._train_step(model, optimizers, batch)
         self.synchronize()
 
-    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
         for optimizer in optimizers:
             optimizer.zero_grad()
         cast(FusedTablesOptimizer, optimizers[0]).prepare()
@@ -174,17 +176,18 @@ class TorchRecWorkload(TrainingLoop):
             optimizer.step()
         return loss.detach()
 
-    def _forward(self, model: Any, batch: Batch) -> tuple[torch.Tensor, torch.Tensor]:
-        split = self._data.train
-        made = model.module
-        ids = bags_of(batch, split.multi_hot, made.features).to(self._device, non_blocking=True)
-        dense = batch.dense.to(self._device, non_blocking=True)
-        labels = batch.labels.to(self._device, non_blocking=True)
+    def _forward(self, model: Any, batch: BagBatch) -> tuple[torch.Tensor, torch.Tensor]:
+        here = batch.to(self._device)
         with self._autocast():
-            loss, logits = model(dense, ids, labels)
+            loss, logits = model(here.dense, here.ids, here.labels)
         return loss, logits
 
-    def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
+    def _put_into_bags(self, batch: Batch) -> BagBatch:
+        multi_hot = self._data.train.multi_hot
+        features = [feature_name(index) for index in range(len(multi_hot))]
+        return make_bags(batch, multi_hot, features, pins=self._device.type == "cuda")
+
+    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
         return self._forward(model, batch)[1]
 
     def _check_loss(self, total_loss: torch.Tensor) -> None:
@@ -192,18 +195,18 @@ class TorchRecWorkload(TrainingLoop):
         dist.all_reduce(total_loss)
         super()._check_loss(total_loss)
 
-    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
-        """Read this rank's part of each batch; where the split's end leaves it less, it is filled up with zeros.
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Any]:
+        """Read this rank's part of each batch, in bags; where the split's end leaves it less, zeros fill it up.
 
         All ranks have to bring equally many samples, since tables are looked up for all of them together.
         """
         num_rows = -(-batch_size // self._world.size)
 
-        def read(start: int) -> Batch:
+        def read(start: int) -> BagBatch:
             first = start + self._world.rank * num_rows
             stop = min(first + num_rows, start + batch_size, split.num_samples)
             batch = self._read(split, name, first, stop) if first < stop else None
-            return fill_up(batch, split, num_rows)
+            return self._put_into_bags(fill_up(batch, split, num_rows))
 
         yield from read_ahead(read, starts)
 
@@ -310,7 +313,7 @@ class TorchRecWorkload(TrainingLoop):
         dense = {name.partition("dense.")[2]: value for name, value in state.items() if name.startswith("dense.")}
         return {**{f"embedding_bags.{index}.weight": table for index, table in enumerate(tables)}, **dense}
 
-    def _timed_step(self, batch: Batch) -> float:
+    def _timed_step(self, batch: BagBatch) -> float:
         """Time one step that all ranks begin together, in s."""
         self.synchronize()
         self._world.barrier()

@@ -4,6 +4,7 @@ import importlib.util
 import json
 import subprocess
 import sys
+import threading
 from contextlib import AbstractContextManager
 from dataclasses import replace
 from itertools import pairwise
@@ -332,6 +333,38 @@ def test_the_planner_is_given_the_gpus_capacity_and_bandwidth(monkeypatch: pytes
     assert {(device.storage.hbm, device.storage.ddr) for device in topology.devices} == {(141 << 30, 0)}
     assert topology.hbm_mem_bw * 1e3 == pytest.approx(3.352e12, rel=1e-3), "bytes per s, as an H100's HBM3"
     assert (topology.world_size, topology.local_world_size) == (16, 8)
+
+
+@needs_torchrec
+@pytest.mark.filterwarnings("ignore")
+def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transposing and pinning a batch in a GPU's step would keep the GPU waiting."""
+    import torch
+
+    from reference_models.data.store.dataset import Batch
+    from reference_models.dlrm.torchrec import TorchRecWorkload
+
+    pinned_by: list[str] = []
+
+    def pin_memory(tensor: Any) -> Any:
+        pinned_by.append(threading.current_thread().name)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    split = SimpleNamespace(multi_hot=(1, 2), num_dense=1, num_samples=20)
+
+    def read(of: Any, name: str, start: int, stop: int) -> Batch:
+        rows = torch.arange(start, stop).unsqueeze(1)
+        return Batch(rows.float(), torch.cat([rows, 100 + rows, 200 + rows], dim=1), torch.ones(stop - start))
+
+    loop: Any = object.__new__(TorchRecWorkload)
+    loop._world, loop._device = SimpleNamespace(rank=1, size=2), torch.device("cuda", 1)
+    loop._data, loop._read = SimpleNamespace(train=split), read
+    batches = list(loop._batches(split, "train", range(0, 20, 8), 8))
+    assert [list(batch.ids.lengths()) for batch in batches] == [[1] * 4 + [2] * 4] * 3
+    assert batches[0].ids.values().tolist() == [4, 5, 6, 7, 104, 204, 105, 205, 106, 206, 107, 207]
+    assert batches[2].labels.tolist() == [2, 2, 2, 2], "the second rank has nothing of the last one"
+    assert len(pinned_by) == 4 * 3 and all(name.startswith("read-ahead") for name in pinned_by)
 
 
 @needs_torchrec
