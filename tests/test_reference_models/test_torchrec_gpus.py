@@ -1,0 +1,109 @@
+"""The torchrec implementation on GPUs, as far as a CPU shows it: what its planner knows, who makes its bags."""
+
+import importlib.util
+import threading
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+
+from harness.config.catalog import load_entry
+from reference_models.data.store.dataset import Batch
+from reference_models.process.errors import ConfigError
+
+pytestmark = [
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(name) for name in ("torchrec", "fbgemm_gpu")),
+        reason="needs torchrec: pip install --no-deps -r reference_models/dlrm/requirements/torchrec-cpu.txt",
+    ),
+    pytest.mark.filterwarnings("ignore"),  # of importing it, once per process
+]
+
+
+def quiet_torchrec() -> AbstractContextManager[None]:
+    from reference_models.dlrm import sharding
+
+    return sharding.quiet_torchrec()
+
+
+@pytest.mark.parametrize("gib", [80, 141])
+def test_the_planner_knows_the_memory_of_the_gpus_that_are_here(gib: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Full-size DLRM-DCNv2, 104.5 GB of tables: on one H200 all are on the GPU, on an H100 it is refused."""
+    from reference_models.dlrm import torchrec
+    from reference_models.dlrm.sharding import ShardedDLRM, check_plan, planned_tables
+
+    facts = SimpleNamespace(total_memory=gib << 30, memory_clock_rate=2_619_000, memory_bus_width=5120)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
+    workload = load_entry("dlrm_dcnv2").workload
+    spec = workload.spec(Path(), seed=0)
+    spec = replace(spec, train=replace(spec.train, opt_name="rowwise_adagrad", global_batch_size=65536))
+    data = spec.data
+    rows = data.num_embeddings
+    with torch.device("meta"):
+        made = ShardedDLRM(spec.model, rows, spec.train.opt_name, num_dense=data.num_dense)
+    planned: list[Any] = []
+
+    def stop(plan: Any, *args: object) -> None:
+        planned.append(plan)
+        raise KeyError("planned")
+
+    monkeypatch.setattr(torchrec, "check_plan", stop)
+    loop: Any = SimpleNamespace(
+        _spec=spec,
+        _world=SimpleNamespace(size=1),
+        _device=torch.device("cuda", 0),
+        _data=SimpleNamespace(train=data),
+        local_batch_size=65536,
+    )
+    with quiet_torchrec(), pytest.raises(KeyError if gib > 100 else ConfigError, match=f"planned|{gib} GiB"):
+        torchrec.TorchRecWorkload._shard(loop, made)
+    for plan in planned:
+        check_plan(plan, "auto", 1)
+        assert {entry.compute_kernel for entry in planned_tables(plan).values()} == {"dense", "fused"}
+        entry = planned_tables(plan)["table_0"]
+        monkeypatch.setattr(entry, "compute_kernel", "fused_uvm_caching")
+        with pytest.raises(ConfigError, match=r"1 of 26 tables \(table_0\) outside of the devices' memory"):
+            check_plan(plan, "auto", 1)
+
+
+def test_the_planner_is_given_the_gpus_capacity_and_bandwidth(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_models.dlrm.sharding import topology_here
+
+    facts = SimpleNamespace(total_memory=141 << 30, memory_clock_rate=2_619_000, memory_bus_width=5120)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
+    with quiet_torchrec():
+        topology = topology_here(torch.device("cuda", 1), 16, 8)
+    assert {(device.storage.hbm, device.storage.ddr) for device in topology.devices} == {(141 << 30, 0)}
+    assert topology.hbm_mem_bw * 1e3 == pytest.approx(3.352e12, rel=1e-3), "bytes per s, as an H100's HBM3"
+    assert (topology.world_size, topology.local_world_size) == (16, 8)
+
+
+def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Transposing and pinning a batch in a GPU's step would keep the GPU waiting."""
+    from reference_models.dlrm.torchrec import TorchRecWorkload
+
+    pinned_by: list[str] = []
+
+    def pin_memory(tensor: Any) -> Any:
+        pinned_by.append(threading.current_thread().name)
+        return tensor.clone()
+
+    monkeypatch.setattr(torch.Tensor, "pin_memory", pin_memory)
+    split = SimpleNamespace(multi_hot=(1, 2), num_dense=1, num_samples=20)
+
+    def read(of: Any, name: str, start: int, stop: int) -> Batch:
+        rows = torch.arange(start, stop).unsqueeze(1)
+        return Batch(rows.float(), torch.cat([rows, 100 + rows, 200 + rows], dim=1), torch.ones(stop - start))
+
+    loop: Any = object.__new__(TorchRecWorkload)
+    loop._world, loop._device = SimpleNamespace(rank=1, size=2), torch.device("cuda", 1)
+    loop._data, loop._read = SimpleNamespace(train=split), read
+    batches = list(loop._batches(split, "train", range(0, 20, 8), 8))
+    assert [list(batch.ids.lengths()) for batch in batches] == [[1] * 4 + [2] * 4] * 3
+    assert batches[0].ids.values().tolist() == [4, 5, 6, 7, 104, 204, 105, 205, 106, 206, 107, 207]
+    assert batches[2].labels.tolist() == [2, 2, 2, 2], "the second rank has nothing of the last one"
+    assert len(pinned_by) == 4 * 3 and all(name.startswith("read-ahead") for name in pinned_by)
