@@ -350,6 +350,14 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         text_table(("Key", "Value", "Source"), config),
     ]
     blocks += [Prose(text=note) for note in benchmark.notes if note.startswith(DERIVED)]
+    runtime = made.config.workload.runtime
+    if runtime.device != "cpu" and runtime.precision == "fp32":
+        blocks.append(
+            Prose(
+                text="fp32 leaves a GPU's tensor cores unused; MLPerf's systems train in reduced precision. --set "
+                "runtime.precision=bf16 or tf32 uses them; 'run --quality' measures what that costs."
+            )
+        )
     if made.data_problem is not None and made.is_data_made:
         blocks.append(Prose(text=f"Dataset: {made.data_problem}"))
     if problems := _all_problems(made):

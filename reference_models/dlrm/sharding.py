@@ -316,7 +316,7 @@ def draw_tables(shards: Sequence[Shard], num_embeddings: Sequence[int], embeddin
     """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
 
     All rows are drawn on the CPU, a piece at a time, and only this rank's are kept: any sharding begins with the
-    weights of the reference, and no rank ever holds a whole table.
+    weights of the reference on a CPU, and no rank ever holds a whole table.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)

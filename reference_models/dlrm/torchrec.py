@@ -1,7 +1,8 @@
 """The torchrec implementation: tables sharded over ranks by TorchRec, the rest of the model on every rank.
 
-The dense part is the reference's own code and every sharding begins with the reference's weights, so that one rank
-and many compute the same thing. Each rank reads its part of every batch.
+The dense part is the reference's own code and every sharding begins with the weights that the reference draws on a
+CPU, so that one rank and many compute the same thing. On GPUs the reference draws others, from CUDA's generator; this
+was not run on a GPU. Each rank reads its part of every batch.
 """
 
 import os

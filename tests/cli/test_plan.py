@@ -34,6 +34,14 @@ def test_the_official_benchmark_is_planned_without_its_data(dlrmbench: Command, 
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize(("precision", "says"), [("fp32", True), ("bf16", False)])
+def test_what_fp32_leaves_unused_on_a_gpu_is_said(precision: str, says: bool, dlrmbench: Command) -> None:
+    done = dlrmbench(
+        "plan", "dlrm_tiny", "--no-measure", "--device", "cuda:0", "--set", f"runtime.precision={precision}"
+    )
+    assert ("leaves a GPU's tensor cores unused" in " ".join(done.stdout.split())) == says, done.stderr
+
+
 def test_each_value_names_its_source(dlrmbench: Command) -> None:
     made = plan(dlrmbench, "dlrm_tiny", "--no-measure", "--set", "train.global_batch_size=1024", "--threads", 1)
     config = made["config"]

@@ -65,6 +65,11 @@ def conditions(record: ProfileRecord) -> tuple[str, ...]:
         "Times and ceilings are measured; FLOP, bytes, shares and fractions are computed. Bytes are compulsory fp32 "
         "traffic; what stays in a cache can make a phase faster than memory alone would allow.",
         "Bound by overhead: the phase takes more than twice its time at the ceiling.",
+        *(
+            ("fp32 leaves a GPU's tensor cores unused, in the ceilings as well as in the step.",)
+            if record.device.startswith("cuda") and record.precision == "fp32"
+            else ()
+        ),
     )
 
 
