@@ -15,7 +15,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.planning.memory import MemoryNeed, model_memory
-from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
+from harness.run_sets.choice import find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
 from harness.system.resources import read_resources
