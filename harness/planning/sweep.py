@@ -38,7 +38,7 @@ def plan_sweep(
     known = [estimate.run_s for estimate in times if estimate is not None]
     is_bound = any(estimate.is_lower_bound for estimate in times if estimate is not None)
     about = "At least" if is_bound else "About"
-    num_choices = _count_choices(configs, data_root)
+    num_choices = 0 if kind.is_served else _count_choices(configs, data_root)
     total_s = num_runs * (len(times) * start_s + sum(known)) + num_choices * (2 * start_s + _CHOICE_S)
     bound = ", if no run meets its target before" if kind.is_scored else ""
     missing = len(times) - len(known)

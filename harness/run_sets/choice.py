@@ -5,8 +5,8 @@ choice among libraries, the form of each matrix product. What is chosen is the s
 runs, and is kept beside the data, `<dataset>/choices/`, for other sets of the same shape on the same processor and
 torch; two sets that share a file there have the same choice. Removing the file has it made anew.
 
-A plainer way, of fewer threads or shorter spinning, is replaced only by one that is 5 % faster, and so is a form that
-an earlier torch had.
+A plainer way, of fewer threads or shorter spinning, is replaced only by one that is 5 % faster. What was timed while
+the system was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
 """
 
 import os
@@ -19,6 +19,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace as change
 
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
 from harness.config.run_config import SERVE, RunConfig
@@ -26,12 +27,13 @@ from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
 from harness.launch.process import explain_end, launch_worker
-from harness.measure.choice import KIND, ChoiceJob, TrialsRecord, plainest
+from harness.measure.choice import GAIN, KIND, ChoiceJob, TrialsRecord, plainest
 from harness.measure.job import write_job
 from harness.run_sets.dataset import dataset_lock
 from harness.run_sets.installation import Installation
 from harness.run_sets.prepare import Prepared
 from harness.system.hardware import read_processors
+from harness.system.preflight import check_load
 from harness.system.resources import read_resources
 from harness.system.software import SPIN, SPIN_VARIABLES, spin_variables, version_of
 from reports.text.formatting import plural
@@ -52,6 +54,8 @@ class KeptChoice(Document, frozen=True, kw_only=True):
 
     chosen_for: dict[str, Any]
     choice: ChoiceRecord
+    was_busy: bool = False
+    """Whether other work disturbed the timing: on a quiet system it is then done again."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -184,20 +188,25 @@ def choose(
     if choice is not None and question.fits(choice):
         return _with(prepared, choice)
     with _locked(question.path.parent) as is_writable:
-        kept = _read_kept(question, line)
-        if kept is not None:
+        found, is_busy = _read_kept(question, line), is_system_busy()
+        kept = None if found is None else found.choice
+        if kept is not None and found is not None and (is_busy or not found.was_busy):
             line.finish(f"computed with {describe_choice(kept)}, as timed on {kept.chosen_utc[:10]}: {question.path}")
             known[question.key] = kept
             return _with(prepared, kept)
         what = " and matrix products" if question.chooses_matmul else ""
         line.show(f"timing threads{what}, once for this shape on this system: some seconds", now=True)
-        timed = (measure or _Timing(installation))(question, _earlier(question))
+        earlier = _earlier(question) if kept is None else kept.matmul
+        timed = (measure or _Timing(installation))(question, earlier)
         if isinstance(timed, str):
             line.finish(
                 f"note: threads{what} were not chosen by timing ({timed}); {plural(prepared.num_threads, 'thread')}."
             )
             return prepared
-        where = f"kept in {question.path}" if is_writable and _keep(question, timed) else "not kept: no writing there"
+        timed = timed if kept is None else prefer(kept, timed)
+        is_kept = is_writable and _keep(question, timed, was_busy=is_busy)
+        where = f"kept in {question.path}" if is_kept else "not kept: no writing there"
+        where += ", until it is quiet here" if is_kept and is_busy else ""
         line.finish(f"computed with {describe_choice(timed)}, as timed now; {where}")
     known[question.key] = timed
     return _with(prepared, timed)
@@ -210,7 +219,8 @@ def _with(prepared: Prepared, choice: ChoiceRecord) -> Prepared:
 def find_choice(config: RunConfig, data_dir: Path) -> ChoiceRecord | None:
     """Return what a run of the configuration would find kept; None where it has nothing to choose, or would time."""
     question = ask(config, data_dir)
-    return None if question is None else _read_kept(question, StatusLine(quiet=True))
+    kept = None if question is None else _read_kept(question, StatusLine(quiet=True))
+    return None if kept is None else kept.choice
 
 
 def to_be_timed(config: RunConfig, data_dir: Path) -> Question | None:
@@ -327,7 +337,21 @@ def _locked(folder: Path) -> Iterator[bool]:
         yield is_writable
 
 
-def _read_kept(question: Question, line: StatusLine) -> ChoiceRecord | None:
+def is_system_busy() -> bool:
+    """Return whether other work disturbs timing now, as the environment check says."""
+    return check_load(os.getloadavg()[0], os.cpu_count() or 1).status == "warning"
+
+
+def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
+    """Return an earlier choice, timed again, where nothing new is clearly faster; its forms as timed now."""
+    step_s = {(way.num_threads, way.spin_count): way.step_s for way in timed.tried}
+    of_kept = step_s.get((kept.num_threads, kept.spin_count))
+    if of_kept is None or of_kept > GAIN * min(step_s.values()):
+        return timed
+    return change(timed, spin_count=kept.spin_count) if kept.num_threads == timed.num_threads else kept
+
+
+def _read_kept(question: Question, line: StatusLine) -> KeptChoice | None:
     """Read the file of an earlier set; one that is damaged is passed over, and said."""
     kept = decode(question.path, KeptChoice)
     if isinstance(kept, Damage):
@@ -340,7 +364,7 @@ def _read_kept(question: Question, line: StatusLine) -> ChoiceRecord | None:
     except HarnessError as error:
         line.finish(f"note: {error} Not used, and made anew.")
         return None
-    return kept.choice if question.fits(kept.choice) else None
+    return kept if question.fits(kept.choice) else None
 
 
 def _earlier(question: Question) -> MatmulRecord | None:
@@ -359,10 +383,10 @@ def _earlier(question: Question) -> MatmulRecord | None:
     return None
 
 
-def _keep(question: Question, choice: ChoiceRecord) -> bool:
+def _keep(question: Question, choice: ChoiceRecord, *, was_busy: bool) -> bool:
     chosen_for = {**question.chosen_for, "torch": question.torch_version}
     try:
-        write_record(question.path, KeptChoice(chosen_for=chosen_for, choice=choice))
+        write_record(question.path, KeptChoice(chosen_for=chosen_for, choice=choice, was_busy=was_busy))
     except OSError:
         return False
     return True

@@ -117,7 +117,8 @@ def start_pair(request: PairRequest) -> Path:
     if request.python is not None:
         installation = ask_installation(request.python, base.benchmark, base.tables, given_fields(record))
     prepared = _prepare(request, source, base), _prepare(request, source, new)
-    prepared = _choose(source, base, new, prepared, installation, given, quiet=request.quiet)
+    if not kind.is_served:
+        prepared = _choose(source, base, new, prepared, installation, given, quiet=request.quiet)
     created = datetime.now(UTC)
     label = request.name or base.benchmark.name
     folder = unique_folder(request.output, f"beside-{label}-{created:%Y%m%dT%H%M%SZ}")

@@ -102,8 +102,9 @@ def prepare_sweep(
     """
     base, axes, configs = resolve_sweep(kind, benchmark, overrides, axis_texts, name, with_profile=with_profile)
     given = give_matmul(matmul, [config.workload for _, config in configs])
-    # Ranks share the cores among them, in every number that is compared.
-    known: dict[str, ChoiceRecord] | None = None if any(axis.key == "runtime.ranks" for axis in axes) else {}
+    # Ranks share the cores among them, in every number that is compared; and it is training that is timed.
+    is_open = not kind.is_served and all(axis.key != "runtime.ranks" for axis in axes)
+    known: dict[str, ChoiceRecord] | None = {} if is_open else None
     ready = [prepare_configuration(point, config, data_root, known, given, quiet=quiet) for point, config in configs]
     return base, axes, ready
 

@@ -13,13 +13,10 @@ import pytest
 from harness.config.run_config import Override, RunConfig, resolve
 from harness.foundation.errors import ExitCode
 from harness.launch.process import WorkerEnd
-from harness.measure.choice import ChoiceJob, plainest, time_threads, try_ways
-from harness.measure.quality import QualityJob, train_and_evaluate
-from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice, to_be_timed
+from harness.measure.choice import plainest
+from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice, prefer, to_be_timed
 from harness.run_sets.prepare import Prepared
 from harness.system.resources import Resources, read_resources
-from reference_models.data.registry import locate_dataset
-from reference_models.process.world import SingleProcess
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
@@ -42,45 +39,6 @@ def test_a_plainer_way_is_replaced_by_one_that_is_5_percent_faster(
 ) -> None:
     found = plainest(way(*key, step_s) for key, step_s in times.items())
     assert (found.num_threads, found.spin_count) == best
-
-
-@dataclass
-class FakeSteps:
-    """Steps that take `step_s` by their threads, of which some are disturbed."""
-
-    step_s: Mapping[int, float]
-    disturbed: frozenset[int] = frozenset()
-    made: list[tuple[int, int]] = field(default_factory=list)
-    now_s: float = 0.0
-
-    def __call__(self, num_threads: int, num_steps: int) -> float:
-        factor = 20.0 if len(self.made) in self.disturbed else 1.0
-        self.made.append((num_threads, num_steps))
-        self.now_s += self.step_s[num_threads] * factor * num_steps
-        return self.step_s[num_threads] * factor
-
-    def clock_s(self) -> float:
-        return self.now_s
-
-
-def test_threads_take_turns_and_a_disturbed_round_does_not_count() -> None:
-    steps = FakeSteps({1: 0.011, 2: 0.010}, disturbed=frozenset({1, 2, 13}))
-    assert time_threads((1, 2), steps, steps.clock_s) == {1: 0.011, 2: 0.010}
-    rounds = [count for count, num_steps in steps.made if num_steps > 1]
-    assert rounds == [2, 1] * (len(rounds) // 2) and len(rounds) >= 4
-
-
-def test_threads_that_are_hopeless_end_the_search_and_slow_ones_are_timed_no_further() -> None:
-    steps = FakeSteps({1: 8.0, 2: 4.0, 4: 2.1, 8: 1.5, 16: 1.0, 32: 1.1})
-    found = time_threads((1, 2, 4, 8, 16, 32), steps, steps.clock_s)
-    assert sorted(found) == [4, 8, 16, 32], "fewer than 4 are not tried"
-    assert {count for count, _ in steps.made[8:]} == {16, 32}
-
-
-def test_slow_steps_make_few_rounds() -> None:
-    steps = FakeSteps({1: 5.0, 2: 4.5})
-    time_threads((1, 2), steps, steps.clock_s)
-    assert len(steps.made) == 4 + 2 * 2, "two to begin with, and two rounds of one each"
 
 
 def cores(monkeypatch: pytest.MonkeyPatch, num_cores: int) -> None:
@@ -181,6 +139,7 @@ def matmul_of(form: str = "onednn", num_samples: int = 512) -> MatmulRecord:
 def chosen(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Callable[..., Prepared]:
     """Choose for dlrm_tiny on two cores, with what is kept below tmp_path/data."""
     cores(monkeypatch, 2)
+    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: False)
 
     def call(measure: Any, known: dict[str, ChoiceRecord] | None = None, **given: Any) -> Prepared:
         prepared = Prepared(data_dir=tmp_path / "data", num_threads=2, size=(512, 1000))
@@ -212,6 +171,42 @@ def test_a_choice_is_kept_for_the_next_set_and_said(
     path.unlink()
     chosen(timing)
     assert len(timing.asked) == 3, "removing the file has it made anew"
+
+
+def test_what_was_timed_on_a_busy_system_is_timed_again_on_a_quiet_one(
+    chosen: Callable[..., Prepared],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    busy, quiet = FakeTiming(num_threads=1, matmul=matmul_of()), FakeTiming(num_threads=2, matmul=matmul_of("mm"))
+    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: True)
+    first = chosen(busy)
+    assert ", until it is quiet here" in capsys.readouterr().err
+    assert chosen(busy).choice == first.choice and len(busy.asked) == 1, "sets on a busy system are alike"
+    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: False)
+    again = chosen(quiet)
+    assert again.num_threads == 2 and quiet.asked == [matmul_of()]
+    monkeypatch.setattr("harness.run_sets.choice.is_system_busy", lambda: True)
+    assert chosen(busy).choice == again.choice and len(busy.asked) == len(quiet.asked) == 1
+    assert len(kept_in(tmp_path)) == 1
+
+
+def test_a_new_choice_needs_5_percent_over_the_kept_one() -> None:
+    def choice(num_threads: int, spin_count: int, **times: float) -> ChoiceRecord:
+        tried = tuple(way(*map(int, name[1:].split("_")), step_s) for name, step_s in times.items())
+        return ChoiceRecord(
+            key="0" * 64, num_threads=num_threads, spin_count=spin_count, tried=tried, matmul=None,
+            matmul_source=None, chosen_utc="",
+        )  # fmt: skip
+
+    kept = choice(2, 300_000)
+    near = choice(1, 1000, w1_1000=1.0, w2_1000=1.0, w2_300000=1.04)
+    assert prefer(kept, near) == kept
+    assert prefer(kept, far := choice(1, 1000, w1_1000=1.0, w2_1000=1.2, w2_300000=1.1)) == far
+    same = choice(2, 1000, w1_1000=1.2, w2_1000=1.01, w2_300000=1.0)
+    assert prefer(kept, same) == msgspec.structs.replace(same, spin_count=300_000)
+    assert prefer(choice(4, 1000), same) == same, "a way that was not tried again"
 
 
 @pytest.mark.parametrize("content", ["", "{", '{"schema_version": 3}', "[" * 5000, '{"schema_version": 99}'])
@@ -362,34 +357,3 @@ def test_a_second_process_that_fails_leaves_what_the_first_found(
     monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
     assert chosen(None, runtime__threads=2).choice is None
     assert "(out of memory.)" in capsys.readouterr().err
-
-
-def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat_bit_for_bit(
-    data_root: Path, tmp_path: Path
-) -> None:
-    import torch
-
-    config = config_of(runtime__implementation="optimized", train__global_batch_size=2048)
-    members: dict[str, Any] = {
-        "tables": dict(config.tables), "definition_path": "here", "seed": 3, "folder": str(tmp_path),
-        "data_dir": str(locate_dataset(config.workload.data, data_root)),
-    }  # fmt: skip
-    num_threads = torch.get_num_threads()
-    try:
-        job = ChoiceJob(**members, thread_counts=(1,), spin_count=None, earlier=(), previous=None)
-        trials = try_ways(job, SingleProcess(), lambda event: None)
-        job = ChoiceJob(
-            **members, thread_counts=(1,), spin_count=None, previous=None,
-            earlier=({"num_threads": 1, "spin_count": 0, "step_s": 1e-8},),
-        )  # fmt: skip
-        assert try_ways(job, SingleProcess(), lambda event: None).matmul is None, "another process has the best"
-        assert trials.matmul is not None and trials.matmul.num_threads == 1
-        assert [(each.num_threads, each.spin_count) for each in trials.tried] == [(1, None)]
-        asked = QualityJob(**members, num_samples=20_480, matmul=msgspec.to_builtins(trials.matmul))
-        first, second = (train_and_evaluate(asked, SingleProcess(), lambda event: None) for _ in range(2))
-    finally:
-        torch.set_num_threads(num_threads)
-    assert first is not None and second is not None
-    of_first, of_second = first.processes[0].evaluations, second.processes[0].evaluations
-    assert [each.auc for each in of_first] == [each.auc for each in of_second]
-    assert [each.log_loss for each in of_first] == [each.log_loss for each in of_second]

@@ -75,6 +75,7 @@ def timing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Timing:
     monkeypatch.setattr(choosing, "ask", ASK)
     monkeypatch.setattr(choosing, "_Timing", made)
     monkeypatch.setattr(choosing, "_powers", lambda num_cores: (1, 2))
+    monkeypatch.setattr(choosing, "is_system_busy", lambda: False)
     for name in ("GOMP_SPINCOUNT", "OMP_WAIT_POLICY", "KMP_BLOCKTIME"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setattr("harness.run_sets.runner.run_checks", lambda data, output: [])
@@ -169,7 +170,7 @@ def test_a_sweep_over_ranks_gives_each_number_the_cores(
     timing: Timing, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     axes = {"runtime.ranks": [1, 2]}
-    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload: None)
+    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload, **options: None)
     folder = api.sweep(
         "dlrm_tiny", axes, throughput=4, settings={"runtime.implementation": "torchrec"}, output=tmp_path / "results"
     )

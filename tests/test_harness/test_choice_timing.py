@@ -1,0 +1,85 @@
+"""What a process does that times ways to compute a step: with times that are made up, and once with real ones."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from harness.config.run_config import Override, resolve
+from harness.measure.choice import ChoiceJob, time_threads, try_ways
+from harness.measure.quality import QualityJob, train_and_evaluate
+from reference_models.data.registry import locate_dataset
+from reference_models.process.world import SingleProcess
+
+
+@dataclass
+class FakeSteps:
+    """Steps that take `step_s` by their threads, of which some are disturbed."""
+
+    step_s: Mapping[int, float]
+    disturbed: frozenset[int] = frozenset()
+    made: list[tuple[int, int]] = field(default_factory=list)
+    now_s: float = 0.0
+
+    def __call__(self, num_threads: int, num_steps: int) -> float:
+        factor = 20.0 if len(self.made) in self.disturbed else 1.0
+        self.made.append((num_threads, num_steps))
+        self.now_s += self.step_s[num_threads] * factor * num_steps
+        return self.step_s[num_threads] * factor
+
+    def clock_s(self) -> float:
+        return self.now_s
+
+
+def test_threads_take_turns_and_a_disturbed_round_does_not_count() -> None:
+    steps = FakeSteps({1: 0.011, 2: 0.010}, disturbed=frozenset({1, 2, 13}))
+    assert time_threads((1, 2), steps, steps.clock_s) == {1: 0.011, 2: 0.010}
+    rounds = [count for count, num_steps in steps.made if num_steps > 1]
+    assert rounds == [2, 1] * (len(rounds) // 2) and len(rounds) >= 4
+
+
+def test_threads_that_are_hopeless_end_the_search_and_slow_ones_are_timed_no_further() -> None:
+    steps = FakeSteps({1: 8.0, 2: 4.0, 4: 2.1, 8: 1.5, 16: 1.0, 32: 1.1})
+    found = time_threads((1, 2, 4, 8, 16, 32), steps, steps.clock_s)
+    assert sorted(found) == [4, 8, 16, 32], "fewer than 4 are not tried"
+    assert {count for count, _ in steps.made[8:]} == {16, 32}
+
+
+def test_slow_steps_make_few_rounds() -> None:
+    steps = FakeSteps({1: 5.0, 2: 4.5})
+    time_threads((1, 2), steps, steps.clock_s)
+    assert len(steps.made) == 4 + 2 * 2, "two to begin with, and two rounds of one each"
+
+
+def test_a_process_times_real_steps_and_products_and_runs_with_one_choice_repeat_bit_for_bit(
+    data_root: Path, tmp_path: Path
+) -> None:
+    import torch
+
+    given = {"runtime.implementation": "optimized", "train.global_batch_size": 2048}
+    config = resolve("dlrm_tiny", [Override(key=key, value=value, source="test") for key, value in given.items()])
+    members: dict[str, Any] = {
+        "tables": dict(config.tables), "definition_path": "here", "seed": 3, "folder": str(tmp_path),
+        "data_dir": str(locate_dataset(config.workload.data, data_root)),
+    }  # fmt: skip
+    num_threads = torch.get_num_threads()
+    try:
+        job = ChoiceJob(**members, thread_counts=(1,), spin_count=None, earlier=(), previous=None)
+        trials = try_ways(job, SingleProcess(), lambda event: None)
+        job = ChoiceJob(
+            **members, thread_counts=(1,), spin_count=None, previous=None,
+            earlier=({"num_threads": 1, "spin_count": 0, "step_s": 1e-8},),
+        )  # fmt: skip
+        assert try_ways(job, SingleProcess(), lambda event: None).matmul is None, "another process has the best"
+        assert trials.matmul is not None and trials.matmul.num_threads == 1
+        assert [(each.num_threads, each.spin_count) for each in trials.tried] == [(1, None)]
+        asked = QualityJob(**members, num_samples=20_480, matmul=msgspec.to_builtins(trials.matmul))
+        first, second = (train_and_evaluate(asked, SingleProcess(), lambda event: None) for _ in range(2))
+    finally:
+        torch.set_num_threads(num_threads)
+    assert first is not None and second is not None
+    of_first, of_second = first.processes[0].evaluations, second.processes[0].evaluations
+    assert [each.auc for each in of_first] == [each.auc for each in of_second]
+    assert [each.log_loss for each in of_first] == [each.log_loss for each in of_second]
