@@ -15,7 +15,7 @@ from harness.config.synthetic import hold_in_memory
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.planning.memory import MemoryNeed, model_memory
-from harness.run_sets.choice import find_choice, to_be_timed
+from harness.run_sets.choice import describe_choice, find_choice, to_be_timed
 from harness.run_sets.dataset import how_to_get, is_begun, is_generated
 from harness.run_sets.prepare import refuse_device, refuse_output, refuse_threads
 from harness.system.resources import read_resources
@@ -341,6 +341,13 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
         name = "memory" if need.of == "host" else "GPU memory"
         here = "" if need.available_bytes is None else f" of {num_bytes(need.available_bytes)} available"
         rows.append((name, f"{num_bytes(need.needed_bytes)}{here}", "modelled"))
+    if made.counts is not None:
+        size = num_bytes(made.counts.num_parameters * FLOAT_BYTES)
+        rows.append(("weights of a run", f"{size} of disk", "computed; kept by --keep-weights alone"))
+    if made.choice is not None:
+        rows.append(("threads, products", describe_choice(made.choice), f"timed {made.choice.chosen_utc[:10]}"))
+    if made.is_choosing:
+        rows.append(("threads, products", "timed before the first run: some seconds, once", "not timed yet"))
     if made.time is not None:
         rows.append(("run, whole epoch(s)", duration(made.time.run_s), made.time.method))
     config = [(key, _short(value["value"]), value["source"]) for key, value in made.config.values().items()]
