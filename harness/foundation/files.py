@@ -39,7 +39,12 @@ def sync_folder(folder: Path) -> None:
 
 
 def write_record(path: Path, record: Record) -> None:
-    """Write a record by one rename, synced to disk before it."""
+    """Write a record by one rename, synced to disk before it.
+
+    Raises HarnessError (exit 8) where a pipe or device is in its place, whose reader might never come.
+    """
+    if path.exists() and not path.is_file():
+        raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
     write_text(path, encode(record))
 
 

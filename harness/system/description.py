@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness.foundation.files import write_record
+from harness.foundation.files import write_text
 from harness.system.accelerators import describe_accelerators, read_accelerators
 from harness.system.hardware import Found, describe_hardware
 from harness.system.resources import ROOT
 from harness.system.software import describe_software, version_of
 from harness.system.submission import UNSPECIFIED, Given
-from rules.records.codec import convert
+from rules.records.codec import convert, encode
 from rules.records.system import SYSTEM_FIELDS, SystemRecord
 from rules.tree.system_desc import STATUSES
 
@@ -90,7 +90,7 @@ def write_system_json(folder: Path, description: SystemDescription, *, name: str
     """
     path = folder / f"{name or system_slug(description)}.json"
     folder.mkdir(parents=True, exist_ok=True)
-    write_record(path, convert(dict(description.fields), SystemRecord))
+    write_text(path, encode(convert(dict(description.fields), SystemRecord)))
     return path
 
 

@@ -225,6 +225,21 @@ def test_a_pipe_in_place_of_a_process_s_folder_is_removed_and_not_waited_for(
     assert code == 0 and (folder / "extra" / "throughput_3").is_dir(), err
 
 
+def test_a_pipe_in_place_of_a_measurement_s_record_is_refused_and_not_waited_for(
+    command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path
+) -> None:
+    out = tmp_path / "out"
+    code, _, err = command("run", "dlrm_tiny", "-n", "5", "--throughput", "5", "-q", "--data", data_root, "-o", out)
+    assert code == 0, err
+    (folder,) = (path for path in out.iterdir() if not path.is_symlink())
+    record = folder / "extra" / "throughput.json"
+    record.unlink()
+    os.mkfifo(record)
+    code, _, err = command("resume", folder, "-q")
+    assert code == 8 and f"{record} is no regular file" in " ".join(err.split()), err
+    assert stat.S_ISFIFO(record.stat().st_mode)
+
+
 @pytest.mark.parametrize("arguments", [("report", "--no-second-opinion"), ("report", "--format", "csv"), ("system",)])
 def test_no_verb_replaces_the_device_that_it_is_given_as_output(
     command: CommandLine, tree: Path, tmp_path: Path, arguments: tuple[str, ...]
