@@ -8,7 +8,7 @@ import shlex
 import tomllib
 from collections.abc import Iterable, Mapping
 from copy import deepcopy
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -57,7 +57,7 @@ _NAMED_OTHERWISE = {
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Override:
-    """One value that replaces the definition's: `key` is "section.name"."""
+    """One value that replaces the definition's: `key` is "section.name", or "section.name.inner" of a table."""
 
     key: str
     value: Any
@@ -122,7 +122,8 @@ def resolve(
     submission: dict[str, Given] = {}
     if not is_served:
         tables.pop(SERVE, None)
-    for override in overrides:
+    for given_override in overrides:
+        override = fill_table(given_override, tables)
         section, _, key = override.key.partition(".")
         if section == SERVE and not is_served:
             raise ConfigError(
@@ -140,7 +141,8 @@ def resolve(
         if section == "data" and table.get(key) != override.value:
             table.pop("sha256", None)  # of other data
         table[key] = override.value
-        sources[override.key] = override.source
+        before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
+        sources[override.key] = before + override.source
     if is_served:
         parse_serve(tables.setdefault(SERVE, {}))
     _pin_code(original, tables, sources)
@@ -308,6 +310,23 @@ def check_known(override: Override, tables: Mapping[str, Any]) -> None:
         )
     if section in _KNOWN_KEYS and key not in known:
         raise ConfigError(f"{override.source}: unknown key {override.key!r}.{did_you_mean(key, known)}")
+
+
+def fill_table(override: Override, tables: Mapping[str, Any]) -> Override:
+    """Make an override of a key inside a table, such as data.parameters.bias, one of the whole table.
+
+    Any other is returned as it is. Raises ConfigError where the definition has a value and no table there.
+    """
+    section, _, name = override.key.partition(".")
+    name, dot, inner = name.partition(".")
+    if not dot or section == SUBMISSION:
+        return override
+    key, table = f"{section}.{name}", tables.get(section, {}).get(name, {})
+    if not isinstance(table, Mapping):
+        raise ConfigError(
+            f"{override.source}: {key} is {table!r}, no table with a key {inner!r}. Expected {key}=VALUE."
+        )
+    return replace(override, key=key, value={**table, inner: override.value})
 
 
 def is_fixed(benchmark: Benchmark, key: str) -> bool:

@@ -1,6 +1,6 @@
 """Begin a definition: a shipped one with another name and values, every key explained. `init` calls it."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
 from pathlib import Path
 from textwrap import fill, indent, wrap
@@ -10,7 +10,10 @@ import tomli_w
 
 from harness.config.catalog import parse_workload
 from harness.config.reference import SECTIONS, Key, list_keys
-from harness.config.run_config import Override, check_known, refuse_shipped_name
+from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log.teacher import parse_teacher
+from reference_models.data.criteo.tsv import parse_parameters
 from reference_models.process.errors import ConfigError, did_you_mean
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
 
@@ -21,16 +24,19 @@ LIKE: Mapping[str, str] = {
     "mlperf_multi_hot": "dlrm_dcnv2",
 }
 """Kinds of data, each with the shipped definition that a new one of it begins as."""
+_PARAMETERS: Mapping[str, Callable[[DataConfig], object]] = {"click_log": parse_teacher, "criteo": parse_parameters}
+"""Kinds of data with [data.parameters], each with what refuses wrong ones."""
 _ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
 _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
     "open": "The same for the Open division.",
 }
+_SPLIT, _NUM_DAYS = "data.parameters.split", "data.parameters.num_days"
 _WIDTH = 116
 
 
 def begin_definition(
-    path: Path, like: str, name: str, *, title: str | None, target: float | None, overrides: Iterable[Override]
+    path: Path, like: str, name: str, *, title: str | None, target: float | None, overrides: Sequence[Override]
 ) -> str:
     """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
 
@@ -45,7 +51,8 @@ def begin_definition(
     }  # fmt: skip
     if target is not None:
         tables.setdefault("quality", {})["target"] = target
-    for override in overrides:
+    for given in overrides:
+        override = fill_table(given, tables)
         section, _, key = override.key.partition(".")
         if section not in _ORDER:
             raise ConfigError(f"{override.source}: unknown section {section!r}.{did_you_mean(section, [*_ORDER])}")
@@ -56,8 +63,12 @@ def begin_definition(
         if section == "data":
             tables["data"].pop("sha256", None)
             tables["data"]["name"] = name if key != "name" else override.value
+        if given.key == _SPLIT and given.value != "days" and _NUM_DAYS not in {other.key for other in overrides}:
+            override.value.pop("num_days", None)  # the other definition's days, which no other split has
     benchmark = parse_benchmark(tables, path)
-    parse_workload(benchmark, benchmark.sections)
+    data = parse_workload(benchmark, benchmark.sections).data
+    if data.parameters and data.kind in _PARAMETERS:
+        _PARAMETERS[data.kind](data)
     refuse_shipped_name(benchmark)
     return render_definition(tables)
 

@@ -90,9 +90,27 @@ def test_values_are_taken_and_changed_data_has_no_digest(command: Call, tmp_path
     assert entry.workload.model.top_mlp == (8, 1)
 
 
+def test_a_key_inside_a_table_is_taken_and_the_others_stay(command: Call, tmp_path: Path) -> None:
+    path = tmp_path / "mine.toml"
+    settings = ("--set", "data.parameters.split=files", "--set", "data.parameters.min_frequency=3")
+    code, _, err = command("init", path, "--kind", "criteo", *settings)
+    assert code == 0, err
+    parameters = read_toml(load_benchmark(LIKE["criteo"]).path)["data"]["parameters"]
+    changed = {**parameters, "split": "files", "min_frequency": 3}
+    assert changed.pop("num_days") and read_toml(path)["data"]["parameters"] == changed  # the days of split = "days"
+    assert " --eval FILE…" in command("init", tmp_path / "other.toml", "--like", path)[1]
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
+        (("--set", "data.parameters.bais=1"), "Did you mean 'bias'"),
+        (("--kind", "criteo", "--set", "data.parameters.split=thirds"), "data.parameters.split is 'thirds'"),
+        (
+            ("--kind", "criteo", "--set", "data.parameters.num_days=9", "--set", "data.parameters.split=files"),
+            "data.parameters.num_days is 9, expected nothing, except with split = 'days'",
+        ),
+        (("--set", "data.seed.first=1"), "data.seed is 1, no table with a key 'first'. Expected data.seed=VALUE"),
         (("--name", "dlrm_tiny"), "is the name of a shipped benchmark"),
         (("--name", "No Name"), "lower case letters"),
         (("--target", "2"), "quality.target is 2.0"),

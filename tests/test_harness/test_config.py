@@ -80,6 +80,16 @@ def test_in_throughput_mode_the_bottom_mlp_follows_the_embedding_dimension_unles
         resolve("dlrm_tiny", sets("model.embedding_dim=32", "model.bottom_mlp=[8, 16]"), derived_suffix="_throughput")
 
 
+def test_a_key_inside_a_table_changes_alone_and_each_source_is_recorded() -> None:
+    before = resolve("dlrm_tiny", []).values()["data.parameters"]["value"]
+    overrides = sets("data.parameters.bias=-1.5", "data.parameters.num_interactions=2")
+    after = resolve("dlrm_tiny", overrides, name="mine").values()["data.parameters"]
+    assert after["value"] == {**before, "bias": -1.5, "num_interactions": 2}
+    assert after["source"] == "--set data.parameters.bias, --set data.parameters.num_interactions"
+    with pytest.raises(ConfigError, match=r"data\.parameters is fixed .*--set data\.parameters\.bias"):
+        resolve("dlrm_tiny", overrides)
+
+
 def test_a_shipped_name_cannot_be_taken() -> None:
     with pytest.raises(ConfigError, match="shipped"):
         resolve("dlrm_tiny", sets("quality.target=0.7123"), name="dlrm_small")
@@ -103,6 +113,8 @@ def test_a_users_file_with_a_shipped_name_and_other_content_is_refused(tmp_path:
         ("train.global_batch_size=0", "at least 1"),
         ("train.global_batch_size=many", "whole number"),
         ("runtime.precision=fp4", "fp32"),
+        ("train.opt_name.kind=sgd", "--set train.opt_name.kind: train.opt_name is 'adagrad', no table"),
+        ("train.oops.kind=sgd", "unknown key 'train.oops'"),
         ("submission.cloud=x", "not a submission field"),
         ("submission.status=Sold", "rules do not know"),
     ],
