@@ -1,6 +1,5 @@
-"""What a set has in common with others: repetitions of one configuration, what it took turns with, its pair."""
+"""What a set has in common with others: repetitions of one configuration, its turns, its pair or sweep."""
 
-from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -50,14 +49,29 @@ def turns_of(folder: Path) -> str | None:
 
 
 def labels_of(places: Sequence[tuple[str, Path | None]]) -> tuple[str, ...]:
-    """Labels that differ, of sets by their names and folders: of several pairs, a side is called by its pair too.
+    """Labels that differ, of sets by their names and folders: of several pairs or sweeps, each is called by its own.
 
-    'beside-small-20261122T101500Z/base' then; any other name that is there already gets a number.
+    'beside-small-20261122T101500Z/base' then: where sets of several share a name, all sets of these pairs and sweeps
+    are called so. Any other name that is there already gets a number.
     """
-    repeated = {label for label, number in Counter(label for label, _ in places).items() if number > 1}
+    groups = [_group_of(folder) for _, folder in places]
+    used: dict[str, set[Path | None]] = {}
+    for (label, _), group in zip(places, groups, strict=True):
+        used.setdefault(label, set()).add(group)
+    shared = {group for found in used.values() if len(found) > 1 for group in found}
     return distinct_labels(
-        f"{pair}/{label}" if label in repeated and (pair := pair_of(folder)) else label for label, folder in places
+        f"{printable(group.name, 80)}/{label}" if group is not None and group in shared else label
+        for (label, _), group in zip(places, groups, strict=True)
     )
+
+
+def _group_of(folder: Path | None) -> Path | None:
+    """The folder of the pair or sweep that the set in `folder` is of."""
+    if folder is None:
+        return None
+    above = real_path(folder).parent
+    is_in_group = (above / SWEEP_FILE).is_file() or pair_of(folder) is not None
+    return above if is_in_group else None
 
 
 def pair_of(folder: Path | None) -> str | None:

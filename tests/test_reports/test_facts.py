@@ -8,6 +8,7 @@ from log_builder import make_records, make_runs, write_set
 from mlperf_fixtures import CISCO, NVIDIA, needs_published_results
 from report_builder import write_run_set
 
+from reports.comparison.sources import sides_to_compare
 from reports.facts.facts import benchmark_status, gather
 from reports.facts.grid import mean_step, time_step
 from reports.page.figures.times import time_chart
@@ -98,6 +99,24 @@ def test_the_sides_of_several_pairs_are_called_by_their_pair(tmp_path: Path) -> 
     assert [facts.label for facts in gather([tmp_path])] == both
     (tmp_path / "beside-b" / "pair.json").unlink()
     assert [facts.label for facts in gather([tmp_path])] == [*both[:2], "base", "new"]
+
+
+def test_the_sets_of_several_sweeps_are_called_by_their_sweep(tmp_path: Path) -> None:
+    for folder, names in (
+        ("sweep-a", ("01-k-1", "02-k-2")),
+        ("sweep-b", ("01-k-1", "02-k-4")),
+        ("sweep-c", ("01-b-8",)),
+    ):
+        for name in names:
+            write_run_set(tmp_path / folder / name)
+        (tmp_path / folder / "sweep.json").write_text("{}")
+    assert [facts.label for facts in gather([tmp_path / "sweep-a"])] == ["01-k-1", "02-k-2"]
+    both = ["sweep-a/01-k-1", "sweep-a/02-k-2", "sweep-b/01-k-1", "sweep-b/02-k-4"]
+    assert [facts.label for facts in gather([tmp_path])] == [*both, "01-b-8"]
+    base, (new,) = sides_to_compare(tmp_path / "sweep-a" / "01-k-1", [tmp_path / "sweep-b" / "01-k-1"])
+    assert (base.label, new.label) == ("sweep-a/01-k-1", "sweep-b/01-k-1")
+    write_run_set(tmp_path / "01-b-8")
+    assert {"01-b-8", "sweep-c/01-b-8"} < {facts.label for facts in gather([tmp_path])}
 
 
 def test_nothing_to_read_is_an_error_that_says_what_was_looked_for(tmp_path: Path) -> None:
