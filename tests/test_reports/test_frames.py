@@ -154,11 +154,11 @@ def test_labels_tell_measurements_of_equal_names_apart_in_all_frames(tmp_path: P
     rows = data.measurements[data.measurements["kind"] == "throughput"]
     groups = rows.groupby(["configuration", "quantity", "unit"])["value"].describe()
     assert dict(zip(groups.index.get_level_values(0), groups["count"], strict=True)) == {
-        name + number: 5 for name in names for number in ("", " (2)")
+        f"{sweep}/{name}": 5 for sweep in "ab" for name in names
     }
     assert rows.groupby("configuration")["path"].nunique().eq(1).all()
     of_second = data.measurements[data.measurements["path"].str.startswith(str(second))]
-    assert set(of_second["configuration"]) == {f"{name} (2)" for name in names}, "of every kind"
+    assert set(of_second["configuration"]) == {f"b/{name}" for name in names}, "of every kind"
     run_set = write_run_set(tmp_path / "c" / names[0])
     shutil.copy(first / names[0] / "extra" / "profile.json", run_set / "extra")
     data = frames.read(tmp_path / "a", tmp_path / "c")
@@ -167,7 +167,7 @@ def test_labels_tell_measurements_of_equal_names_apart_in_all_frames(tmp_path: P
         Path(path).parents[1]: label
         for path, label in data.measurements.groupby("path")["configuration"].first().items()
     }
-    assert labels == {run_set: names[0], first / names[0]: f"{names[0]} (2)", first / names[1]: names[1]}
+    assert labels == {run_set: names[0], **{first / name: f"a/{name}" for name in names}}
 
 
 def test_damaged_files_are_named_and_the_rest_is_read(tmp_path: Path) -> None:
