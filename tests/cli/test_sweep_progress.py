@@ -22,8 +22,8 @@ THREADS = ("--axis", "runtime.threads=1,2", "--throughput", "20")
 @pytest.fixture
 def sweep(workers: FastWorkers, data_root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sweep:
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("harness.run_sets.prepare.refuse_impossible", lambda workload: None)
-    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload: None)
+    monkeypatch.setattr("harness.run_sets.prepare.refuse_impossible", lambda workload, **options: None)
+    monkeypatch.setattr("harness.run_sets.sweep.refuse_impossible", lambda workload, **options: None)
 
     def run(*arguments: str) -> Result:
         words = ["sweep", "dlrm_tiny", "--data", str(data_root), "--seed", "5", "-o", "out", *arguments]
