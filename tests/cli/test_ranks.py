@@ -109,7 +109,7 @@ def test_a_sweep_over_ranks_measures_throughput(tmp_path: Path, data_root: Path,
         assert {one["num_samples"] for one in processes} == {10 * 512}
 
 
-@pytest.mark.parametrize("rank", [0, 1])
+@pytest.mark.parametrize("rank", [pytest.param(0, marks=pytest.mark.long), 1])
 def test_killed_ranks_end_the_run_and_resume_completes_it(tmp_path: Path, data_root: Path, rank: int) -> None:
     kill_and_resume(tmp_path, data_root, rank, lambda process: wait_for_training(tmp_path / "results", process))
 
@@ -248,6 +248,7 @@ def wait_for_training(folder: Path, *processes: Process) -> None:
     wait_until(trains, f"a run that trains below {folder}")
 
 
+@pytest.mark.long
 def test_an_externally_launched_run_is_killed_and_begun_again(tmp_path: Path, data_root: Path) -> None:
     """A killed rank is named on record; the example for Slurm itself completes the set, with an srun that starts two
     tasks on this machine; and a launch with another seed is then refused on both ranks.

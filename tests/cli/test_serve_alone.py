@@ -32,6 +32,7 @@ def record_of(output: Path) -> ServeRecord:
     return record
 
 
+@pytest.mark.long
 def test_two_processes_beside_each_other(dlrmbench: Command, data_root: Path, tmp_path: Path) -> None:
     done = dlrmbench("serve", "dlrm_tiny", *ASKED, "--data", data_root, "-o", "out", "--colocate", "2")
     assert done.returncode == 0, done.stderr
@@ -48,6 +49,7 @@ def test_two_processes_beside_each_other(dlrmbench: Command, data_root: Path, tm
             assert {DETAIL, SUMMARY} <= {path.name for path in files.iterdir()}
 
 
+@pytest.mark.long
 def test_an_interrupted_measurement_leaves_nothing_half_written(
     dlrmbench: Command, data_root: Path, tmp_path: Path
 ) -> None:

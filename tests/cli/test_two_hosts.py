@@ -99,6 +99,7 @@ def expected_bytes(record: dict[str, Any], batch_size: int, rank: int) -> float:
 
 
 @needs_torchrec
+@pytest.mark.long
 def test_our_byte_counts_are_those_of_the_link(hosts: tuple[str, str], data_root: Path, tmp_path: Path) -> None:
     before = [sent_bytes(host, index) for index, host in enumerate(hosts)]
     record = train_across(hosts, data_root, tmp_path / "set")
