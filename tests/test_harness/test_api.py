@@ -63,9 +63,11 @@ def test_the_record_has_the_command_line_that_does_the_same(workers: FastWorkers
     folder = api.run("dlrm_tiny", runs=1, seed=3, settings=settings, output=tmp_path / "results", timeout_s=60)
     words = shlex.split(str(record_of(folder)["command"]))
     assert words[:3] == ["dlrmbench", "run", "dlrm_tiny"]
-    command = cli.get_command(click.Context(cli), "run")
+    # As the command line makes it: a command remembers the first help option that it is asked for.
+    context = click.Context(cli, **cli.context_settings)
+    command = cli.get_command(context, "run")
     assert command is not None
-    parsed = command.make_context("run", words[2:]).params
+    parsed = command.make_context("run", words[2:], parent=context).params
     assert (parsed["num_runs"], parsed["seed"], parsed["timeout_s"]) == (1, 3, 60)
     assert parsed["assignments"] == ("runtime.threads=1", "train.global_batch_size=256")
 
