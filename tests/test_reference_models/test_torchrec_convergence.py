@@ -55,7 +55,7 @@ def test_pairs_end_within_one_evaluation_of_one_another(data_root: Path, tmp_pat
     entry = load_entry("dlrm_tiny")
     train, batch_size = entry.workload.data.train_samples or 0, entry.workload.train.global_batch_size
     apart = make_schedule(entry.benchmark, train, batch_size)[0].last_sample
-    for one, two in train_pairs(range(1, 3), data_root, tmp_path):
+    for one, two in train_pairs(range(1, 4), data_root, tmp_path):
         assert math.isfinite(samples_to_converge(one))
         assert math.isfinite(samples_to_converge(two))
         assert abs(one[-1][0] - two[-1][0]) <= apart
