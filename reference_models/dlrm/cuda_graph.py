@@ -5,6 +5,7 @@ Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense
 while it is captured. What changes from step to step, the batch and the learning rates, is in fixed buffers.
 """
 
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -17,9 +18,13 @@ from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.dense_parameters import adopt
+from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding
 from reference_models.training.loop import Built, synthetic_batch
 from reference_models.training.phases import Enter, Phase
+
+_UNKNOWN = "not tried"
+"""Of kernels, before they are."""
 
 
 def pinned(batch: Batch) -> Batch:
@@ -115,6 +120,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
     def build(self) -> None:
         self._graph_step: CUDAGraphStep | None = None
         self._side: torch.cuda.Stream | None = None
+        self._kernel_problem: str | None = _UNKNOWN
         super().build()
         self._side = None
         train = self._data.train
@@ -124,9 +130,23 @@ class CUDAGraphWorkload(OptimizedWorkload):
     def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
         model, optimizers = ReferenceWorkload._build_model(self, num_embeddings)
         model.optimizers = optimizers
-        embedding = model.merge_embedding(optimizers[0])
+        embedding = model.merge_embedding(optimizers[0], has_kernels=self._has_kernels())
         self._on_tensors = StepOnTensors(model, embedding, optimizers, autocasts=self._autocast_bf16)
         return model, optimizers
+
+    def _has_kernels(self) -> bool:
+        """Say whether tables are updated by kernels; found out for the warm-up copy, and kept."""
+        if self._kernel_problem == _UNKNOWN:
+            dim = self._spec.model.embedding_dim
+            state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self._spec.train.opt_name]
+            self._kernel_problem = kernel_problem(self._device, dim, state_size)
+        return self._kernel_problem is None
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        """Add how tables are updated, and where not by kernels, why."""
+        problem = self._kernel_problem
+        how = "sorted, by Triton's kernels" if problem is None else f"by torch's operators: {problem}"
+        return {**super().hyperparameters(), "embedding_update": how}
 
     def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         model.num_steps += 1

@@ -61,10 +61,12 @@ class FusedDLRM(DLRM):
         self._passes.clear()
 
     @torch.no_grad()
-    def merge_embedding(self, optimizer: torch.optim.Optimizer) -> MergedEmbedding:
-        """Merge the tables and their optimizer's state, each in one piece."""
+    def merge_embedding(self, optimizer: torch.optim.Optimizer, *, has_kernels: bool = False) -> MergedEmbedding:
+        """Merge the tables and their optimizer's state, each in one piece; `has_kernels` as `MergedEmbedding`'s."""
         accumulator = join_accumulators(optimizer, self.embedding_parameters())
-        return MergedEmbedding(self.merged_weight, accumulator, self.num_embeddings, self.multi_hot)
+        return MergedEmbedding(
+            self.merged_weight, accumulator, self.num_embeddings, self.multi_hot, has_kernels=has_kernels
+        )
 
     @torch.no_grad()
     def train_step(self, batch: Batch) -> torch.Tensor:

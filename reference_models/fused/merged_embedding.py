@@ -11,6 +11,8 @@ from itertools import pairwise
 
 import torch
 
+from reference_models.fused.sorted_update import update_sorted
+
 
 def split_tables(storage: torch.Tensor, num_embeddings: Sequence[int]) -> list[torch.Tensor]:
     """Return the tables of a merged [sum(rows), ...] as views, in order."""
@@ -41,7 +43,8 @@ def join_accumulators(optimizer: torch.optim.Optimizer, tables: Sequence[torch.T
 class MergedEmbedding:
     """Reads and updates `weight` [sum(rows), d].
 
-    `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD.
+    `accumulator` says how: [sum(rows), d] for Adagrad, [sum(rows), 1] for row-wise Adagrad, None for SGD. With
+    `has_kernels`, `update_static` is `reference_models.fused.sorted_update`'s operator.
     """
 
     def __init__(
@@ -50,8 +53,10 @@ class MergedEmbedding:
         accumulator: torch.Tensor | None,
         num_embeddings: Sequence[int],
         multi_hot: Sequence[int],
+        *,
+        has_kernels: bool = False,
     ) -> None:
-        self.weight, self._accumulator = weight, accumulator
+        self.weight, self._accumulator, self._has_kernels = weight, accumulator, has_kernels
         device = weight.device
         rows, hot = torch.tensor(num_embeddings), torch.tensor(multi_hot)
         self._num_features = 1 + len(multi_hot)
@@ -60,7 +65,9 @@ class MergedEmbedding:
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
         self._bag_of_lookup = (
-            torch.arange(1, self._num_features).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
+            torch.arange(1, self._num_features, dtype=torch.int32)
+            .repeat_interleave(hot, output_size=sum(multi_hot))
+            .to(device)
         )
 
     def plan(self, num_samples: int) -> "LookupPlan":
@@ -68,7 +75,7 @@ class MergedEmbedding:
         samples = torch.arange(num_samples, device=self.weight.device).unsqueeze(1)
         return LookupPlan(
             starts=(samples * len(self._shifts) + self._bag_starts).flatten().to(self._row_type),
-            bags=(samples * self._num_features + self._bag_of_lookup).flatten(),
+            bags=None if self._has_kernels else (samples * self._num_features + self._bag_of_lookup).flatten(),
         )
 
     def merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
@@ -87,6 +94,7 @@ class MergedEmbedding:
         is_first = torch.ones_like(ordered, dtype=torch.bool)
         torch.ne(ordered[1:], ordered[:-1], out=is_first[1:])
         starts = is_first.nonzero().squeeze(1)
+        assert plan.bags is not None, "kernels update in tensors of fixed shapes"
         bags, touched = plan.bags.index_select(0, order), ordered.index_select(0, starts).long()
         # Piece by piece, so that a row's gradient is still in the cache when the row is updated.
         num_rows = max(1, _CACHED // self.weight.shape[1])
@@ -103,8 +111,12 @@ class MergedEmbedding:
 
         There are as many sums as lookups. Those beyond the number of rows touched are sums of nothing, and add zero
         to the row of their own place, so that everything is added, nothing overwritten, and no row waited for by all.
+        With kernels there are no sums but of the rows touched, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
+        if plan.bags is None:
+            update_sorted(ordered, order, self._bag_of_lookup, gradients, self.weight, self._accumulator, lr, eps)
+            return
         changes = torch.zeros_like(ordered)
         torch.ne(ordered[1:], ordered[:-1], out=changes[1:])
         places = torch.arange(len(rows), device=rows.device)
@@ -140,10 +152,10 @@ class MergedEmbedding:
 
 @dataclass(frozen=True, slots=True)
 class LookupPlan:
-    """Of a batch size: where each bag's lookups start, and which bag each lookup belongs to."""
+    """Of a batch size: where each bag's lookups start, and which bag each lookup is of; kernels find it alone."""
 
     starts: torch.Tensor
-    bags: torch.Tensor
+    bags: torch.Tensor | None
 
 
 _MAX_INT32 = 2**31 - 1

@@ -68,8 +68,10 @@ class Trace:
     training: Memory
 
 
-def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int) -> Trace:
+def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int, *, has_kernels: bool = False) -> Trace:
     """Trace building and one step, as CUDA captures it, of a model and data as definitions give them.
+
+    `has_kernels`: as Triton's kernels update tables.
 
     Weights and activations are fake tensors of the CPU: autograd refuses those of CUDA without a driver.
     """
@@ -92,7 +94,7 @@ def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int) -> Trace:
                 embedding_parameters=model.embedding_parameters(),
                 dense_parameters=model.dense_parameters(),
             )
-            embedding = model.merge_embedding(optimizers[0])
+            embedding = model.merge_embedding(optimizers[0], has_kernels=has_kernels)
         state_bytes = building.live_bytes
         step = StepOnTensors(model, embedding, optimizers, autocasts=False)
         plan = step.plan(batch_size)
@@ -103,7 +105,8 @@ def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int) -> Trace:
         )
         state = [value for of in step._optimizers for entry in of.state.values() for value in entry.values()]
         training.ignore([*weights, *(value for value in state if isinstance(value, torch.Tensor))])
-        training.ignore([plan.starts, plan.bags, batch.dense, batch.indices, batch.labels])
+        training.ignore([plan.starts, batch.dense, batch.indices, batch.labels])
+        training.ignore([] if plan.bags is None else [plan.bags])
         with training:
             step.train(batch, torch.empty(2))
         return Trace(sum(4 * weight.numel() for weight in weights), state_bytes, building, training)

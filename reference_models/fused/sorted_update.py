@@ -1,0 +1,132 @@
+"""The update of merged tables as one operator over sorted lookups: no atomics, no gradient per lookup, fixed shapes.
+
+`torch.ops.dlrmbench.update_sorted` adds each row's gradients in the batch's order and updates the row once, by SGD,
+Adagrad or row-wise Adagrad. Its kernels are Triton's (`reference_models.fused.triton_update`);
+`MergedEmbedding.update_static` without them is the plain form, which holds them to the same numbers.
+"""
+
+from dataclasses import dataclass
+
+import torch
+
+BLOCK = 256
+"""Lookups that one program walks. Chosen by thought, not measured: rows that repeat less often are not cut, and a
+batch of 14 million lookups makes 55 thousand programs."""
+PIECES = 16
+"""Pieces of a cut run that are added at a time. Chosen by thought, not measured."""
+_MAX_LOOKUPS = 1 << 30
+"""Places of pieces beyond the last block are numbers of 32 bits, too."""
+_INDEX_BYTES = 8
+"""Of a place in the sort's result."""
+_BAG_BYTES = _FLOAT_BYTES = 4
+
+
+def _launch(
+    ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
+    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float,
+) -> None:  # fmt: skip
+    _check(ordered, order, bags, gradients, weight, state, edges, rate, eps)
+    from reference_models.fused.triton_update import launch
+
+    launch(ordered, order, bags, gradients, weight, state, edges, rate, eps, block=BLOCK, pieces=PIECES)
+
+
+def _check(
+    ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
+    state: torch.Tensor | None, edges: torch.Tensor, rate: torch.Tensor, eps: float,
+) -> None:  # fmt: skip
+    """Raise ValueError where shapes or types are none that the kernels read: all that it does on fake tensors."""
+    num_lookups, dim = len(ordered), weight.shape[1]
+    num_samples = len(gradients)
+    expected = (
+        ("ordered", ordered, (num_samples * len(bags),), (torch.int32, torch.int64)),
+        ("order", order, (num_lookups,), (torch.int64,)),
+        ("bags", bags, (len(bags),), (torch.int32,)),
+        ("gradients", gradients, (num_samples, gradients.shape[1], dim), (torch.float32, torch.bfloat16)),
+        ("weight", weight, (len(weight), dim), (torch.float32,)),
+        ("edges", edges, (num_edges(num_lookups), dim), (torch.float32,)),
+        ("rate", rate, (), (torch.float32,)),
+        *([] if state is None else [("state", state, (len(weight), state.shape[1]), (torch.float32,))]),
+    )
+    for name, tensor, shape, types in expected:
+        if tensor.shape != shape or tensor.dtype not in types or not tensor.is_contiguous():
+            raise ValueError(
+                f"update_sorted: {name} is {tensor.dtype} {list(tensor.shape)}, strides {tensor.stride()}; expected "
+                f"{' or '.join(map(str, types))} {list(shape)} without gaps."
+            )
+    if state is not None and state.shape[1] not in (1, dim):
+        raise ValueError(f"update_sorted: state has {state.shape[1]} sums per row, expected 1 or {dim}.")
+    if not 0 < num_lookups <= _MAX_LOOKUPS:
+        raise ValueError(f"update_sorted: {num_lookups} lookups, expected 1 to {_MAX_LOOKUPS}.")
+
+
+_LIBRARY = torch.library.Library("dlrmbench", "FRAGMENT")  # type: ignore[no-untyped-call]
+_LIBRARY.define(  # type: ignore[no-untyped-call]
+    "update_sorted(Tensor ordered, Tensor order, Tensor bags, Tensor gradients, Tensor(a!) weight, "
+    "Tensor(b!)? state, Tensor(c!) edges, Tensor rate, float eps) -> ()"
+)
+_LIBRARY.impl("update_sorted", _launch, "CompositeExplicitAutograd")  # type: ignore[no-untyped-call]
+torch.library.register_fake("dlrmbench::update_sorted", _check, lib=_LIBRARY)
+
+
+def update_sorted(
+    ordered: torch.Tensor, order: torch.Tensor, bags: torch.Tensor, gradients: torch.Tensor, weight: torch.Tensor,
+    state: torch.Tensor | None, rate: torch.Tensor, eps: float,
+) -> None:  # fmt: skip
+    """Update `weight` float32 [R, d] and `state` ([R, d] for Adagrad, [R, 1] row-wise, None for SGD) in place.
+
+    `ordered` [B * H], int32 or int64, are the rows of B samples' H lookups, sorted stably, `order` int64 [B * H] what
+    torch.sort returns beside them, `bags` int32 [H] the bag of a sample that each of its lookups belongs to, and
+    `gradients` float32 or bfloat16 [B, bags of a sample, d] those of the bags' sums. `rate` is a float32 number in
+    a tensor. Raises ValueError for other shapes and types.
+    """
+    edges = weight.new_empty(num_edges(len(ordered)), weight.shape[1])
+    torch.ops.dlrmbench.update_sorted(ordered, order, bags, gradients, weight, state, edges, rate, eps)
+
+
+def num_edges(num_lookups: int) -> int:
+    """Count the pieces of runs that blocks may leave: one at each end."""
+    return 2 * -(-num_lookups // BLOCK)
+
+
+@dataclass(frozen=True, slots=True)
+class Runs:
+    """What the ids of a batch mean to the update: how many rows they name, and how blocks cut their runs."""
+
+    num_lookups: int
+    num_rows: int
+    cut: tuple[tuple[int, int], ...]
+    """Of each run that goes on beyond the block in which it begins: that block, and how many more it enters."""
+
+
+def find_runs(ordered: torch.Tensor) -> Runs:
+    """Find the runs of sorted rows [n]."""
+    firsts, lasts = ordered[::BLOCK].tolist(), ordered[BLOCK - 1 :: BLOCK].tolist()
+    cut: list[tuple[int, int]] = []
+    for block in range(1, len(firsts)):
+        if firsts[block] != lasts[block - 1]:
+            continue
+        if cut and sum(cut[-1]) == block - 1 and firsts[block] == firsts[block - 1]:
+            cut[-1] = cut[-1][0], cut[-1][1] + 1
+        else:
+            cut.append((block - 1, 1))
+    return Runs(len(ordered), 1 + int((ordered[1:] != ordered[:-1]).sum()), tuple(cut))
+
+
+def update_bytes(runs: Runs, dim: int, *, key_bytes: int, gradient_bytes: int, state_size: int) -> int:
+    """Count the bytes that the operator's kernels load and store, whatever a cache saves of them.
+
+    With n lookups, u rows, b blocks, and c cut runs of p pieces: n (key + place + bag + d gradients) +
+    2 u (d + state) floats + 2 p d floats + what each block looks up once, b (6 keys + rate), and what closing a cut
+    run looks up, c rates and a key of each block that is asked for a piece. `state_size` is 0, 1 or `dim`.
+    """
+    num_blocks = num_edges(runs.num_lookups) // 2
+    num_pieces = sum(1 + further for _, further in runs.cut)
+    asked = sum(min((further // PIECES + 1) * PIECES, num_blocks - block - 1) for block, further in runs.cut)
+    return (
+        runs.num_lookups * (key_bytes + _INDEX_BYTES + _BAG_BYTES + dim * gradient_bytes)
+        + 2 * _FLOAT_BYTES * (runs.num_rows * (dim + state_size) + num_pieces * dim)
+        + num_blocks * (6 * key_bytes + _FLOAT_BYTES)
+        + len(runs.cut) * _FLOAT_BYTES
+        + asked * key_bytes
+    )

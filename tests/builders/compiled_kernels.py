@@ -1,0 +1,50 @@
+"""Compile Triton's kernels for GPUs that are not here: `python compiled_kernels.py 80 90` prints a JSON list.
+
+Of every kernel and kind of arguments that `optimized` launches: bytes of machine code, and what ptxas says of
+registers that were not enough. Nothing is run.
+"""
+
+import json
+import sys
+from collections.abc import Iterator
+from itertools import product
+from typing import Any
+
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
+
+from reference_models.fused import sorted_update, triton_update
+
+POINTERS = {
+    "ordered": "*i32", "order": "*i64", "bags": "*i32", "gradients": "*fp32", "weight": "*fp32", "state": "*fp32",
+    "edges": "*fp32", "rate": "*fp32", "eps": "fp32", "num_lookups": "i32", "hot": "i32",
+}  # fmt: skip
+UPDATE = {"D": 128, "WIDTH": 128, "BLOCK": sorted_update.BLOCK}
+
+
+def kinds() -> Iterator[tuple[Any, dict[str, str], dict[str, int], int]]:
+    """Each kernel with the types of its arguments, its constants, and its warps."""
+    for key, gradient, state in product(("*i32", "*i64"), ("*fp32", "*bf16"), (0, 1, 128)):
+        types = POINTERS | {"ordered": key, "gradients": gradient}
+        yield triton_update._walk_blocks, types, UPDATE | {"BAGS": 27, "STATE": state}, 1
+        if gradient == "*fp32":
+            yield triton_update._close_runs, types, UPDATE | {"PIECES": sorted_update.PIECES, "STATE": state}, 1
+    narrow = {"D": 10, "WIDTH": 16, "BLOCK": sorted_update.BLOCK}
+    yield triton_update._walk_blocks, POINTERS, narrow | {"BAGS": 27, "STATE": 1}, 1
+
+
+def compile_all(capability: int) -> Iterator[dict[str, Any]]:
+    for kernel, types, constants, num_warps in kinds():
+        signature = {name: "constexpr" if name in constants else types[name] for name in kernel.arg_names}
+        source = ASTSource(fn=kernel, signature=signature, constexprs=constants)
+        options = {"num_warps": num_warps, "enable_fp_fusion": False}
+        compiled = triton.compile(source, target=GPUTarget("cuda", capability, 32), options=options)
+        yield {
+            "kernel": kernel.__name__, "types": signature, "constants": constants, "capability": capability,
+            "num_bytes": len(compiled.asm["cubin"]), "has_atomics": "atom" in compiled.asm["ptx"],
+        }  # fmt: skip
+
+
+if __name__ == "__main__":
+    json.dump([entry for capability in sys.argv[1:] for entry in compile_all(int(capability))], sys.stdout)

@@ -1,0 +1,142 @@
+"""The update of merged tables by Triton's kernels: under its interpreter, and what needs no Triton at all."""
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fake_step import trace
+from torch._subclasses.fake_tensor import FakeTensorMode
+from waiting import HANG_S
+
+from reference_models.fused import kernel_check
+from reference_models.fused.kernel_check import kernel_problem
+from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.fused.sorted_update import BLOCK, Runs, find_runs, num_edges, update_bytes, update_sorted
+from rules.benchmarks.loader import load_benchmark
+
+BUILDERS = Path(__file__).parents[1] / "builders"
+needs_triton = pytest.mark.skipif(
+    importlib.util.find_spec("triton") is None, reason="triton is not installed: its interpreter runs the kernels"
+)
+
+
+def answer_of(builder: str, *arguments: str, **variables: str) -> list[dict[str, Any]]:
+    """What a script prints; in a process of its own, as Triton looks at its environment once."""
+    environment = os.environ | {"OMP_NUM_THREADS": "1"} | variables
+    environment["PYTHONPATH"] = os.pathsep.join([str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH", "")])
+    done = subprocess.run(
+        [sys.executable, BUILDERS / builder, *arguments],
+        capture_output=True, text=True, timeout=HANG_S, env=environment, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    found: list[dict[str, Any]] = json.loads(done.stdout)
+    assert found
+    return found
+
+
+def interpret(what: str) -> list[dict[str, Any]]:
+    return answer_of("interpreted_kernels.py", what, TRITON_INTERPRET="1")
+
+
+@pytest.mark.long
+@needs_triton
+def test_interpreted_kernels_end_where_the_plain_form_does() -> None:
+    """Three optimizers, five sizes of blocks, widths that are and are not powers of two, keys of 32 and 64 bits."""
+    found = interpret("update")
+    assert len(found) == 15
+    assert [entry for entry in found if entry["distance"] > 2e-6 or not entry["repeats"]] == []
+
+
+@pytest.mark.long
+@needs_triton
+def test_interpreted_kernels_load_and_store_what_the_formula_says() -> None:
+    found = interpret("bytes")
+    assert len({entry["counted"] for entry in found}) > 10
+    assert [entry for entry in found if entry["counted"] != entry["stated"]] == []
+
+
+@pytest.mark.long
+@needs_triton
+def test_the_example_that_accepts_a_device_accepts_the_interpreter() -> None:
+    assert [entry for entry in interpret("example") if entry["distance"] > kernel_check._TOLERANCE] == []
+
+
+@pytest.mark.long
+@needs_triton
+def test_kernels_compile_for_gpus_that_are_not_here(tmp_path: Path) -> None:
+    """Down to machine code, by the assembler in Triton's wheel, and without an atomic operation."""
+    found = answer_of("compiled_kernels.py", "80", "90", TRITON_CACHE_DIR=str(tmp_path))
+    assert len(found) == 2 * (12 + 6 + 1)
+    assert [entry for entry in found if not entry["num_bytes"] or entry["has_atomics"]] == []
+
+
+def test_runs_are_found_with_the_blocks_that_they_enter() -> None:
+    lengths = (3, BLOCK - 3, 2 * BLOCK, 5 * BLOCK // 2, 1, BLOCK, BLOCK // 2 - 1, 4)
+    rows = torch.arange(len(lengths), dtype=torch.int32).repeat_interleave(torch.tensor(lengths))
+    # Edges are where the second and the third run end; the fourth enters two blocks more, and the sixth one.
+    assert find_runs(rows) == Runs(len(rows), len(lengths), ((1, 1), (3, 2), (5, 1)))
+    assert find_runs(torch.tensor([7])) == Runs(1, 1, ())
+    assert num_edges(BLOCK) == 2 and num_edges(BLOCK + 1) == 4
+
+
+def test_the_formula_counts_each_lookup_row_and_piece() -> None:
+    """One lookup of one row: its key and three keys of each kernel's edges, its place, bag and gradient, its row."""
+    sizes: dict[str, int] = {"dim": 128, "key_bytes": 4, "gradient_bytes": 2, "state_size": 1}
+    one = update_bytes(Runs(1, 1, ()), **sizes)
+    assert one == (4 + 8 + 4 + 256) + 2 * 4 * 129 + (6 * 4 + 4)
+    assert update_bytes(Runs(2, 1, ()), **sizes) - one == 4 + 8 + 4 + 256
+    assert update_bytes(Runs(2, 2, ()), **sizes) - one == 4 + 8 + 4 + 256 + 2 * 4 * 129
+    cut, whole = (update_bytes(Runs(2 * BLOCK, 2, runs), **sizes) for runs in (((0, 1),), ()))
+    assert cut - whole == 2 * 2 * 4 * 128 + 4 + 4
+
+
+@pytest.mark.parametrize("width", [0, 1, 4])
+def test_fake_tensors_go_through_the_operator_and_stay_what_they_were(width: int) -> None:
+    with FakeTensorMode():
+        embedding = MergedEmbedding(
+            torch.empty(50, 4), torch.empty(50, width) if width else None, (43, 7), (2, 3), has_kernels=True
+        )
+        rows, plan = embedding.merge_ids(torch.empty(64, 5, dtype=torch.int64)), embedding.plan(64)
+        assert plan.bags is None and rows.dtype == torch.int32
+        embedding.update_static(rows, plan, torch.empty(64, 3, 4, dtype=torch.bfloat16), torch.empty(()), 1e-8)
+        with pytest.raises(ValueError, match=r"gradients is torch.float16 \[64, 3, 4\].*expected torch.float32 or"):
+            embedding.update_static(rows, plan, torch.empty(64, 3, 4, dtype=torch.float16), torch.empty(()), 1e-8)
+        with pytest.raises(ValueError, match=r"order is torch.int32 \[320\].*; expected torch.int64 \[320\]"):
+            update_sorted(
+                rows, rows, torch.empty(5, dtype=torch.int32), torch.empty(64, 3, 4), torch.empty(50, 4), None,
+                torch.empty(()), 1e-8,
+            )  # fmt: skip
+
+
+def test_kernels_are_used_where_they_give_the_plain_forms_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu = torch.device("cuda", 0)
+    monkeypatch.setitem(sys.modules, "triton", object())
+    for distance, problem in ((1e-7, None), (1.0, "differ from the plain form by 1"), (float("nan"), "by nan")):
+        monkeypatch.setattr(kernel_check, "example_distance", lambda *args, found=distance: found)
+        said = kernel_problem(gpu, 128, 1)
+        assert said is None if problem is None else problem in str(said)
+
+    def fail(*args: object) -> float:
+        raise RuntimeError("Failed to find C compiler.\nPlease specify one")
+
+    monkeypatch.setattr(kernel_check, "example_distance", fail)
+    assert str(kernel_problem(gpu, 128, 1)).endswith("do not run here: RuntimeError: Failed to find C compiler.")
+    monkeypatch.setitem(sys.modules, "triton", None)
+    assert str(kernel_problem(gpu, 128, 1)).startswith("Triton cannot be imported")
+    assert kernel_problem(torch.device("cpu"), 128, 1) == "Triton's kernels are for CUDA, not for cpu"
+
+
+@pytest.mark.parametrize("opt_name", ["sgd", "adagrad", "rowwise_adagrad"])
+def test_no_temporary_of_the_step_has_a_gradient_per_lookup(opt_name: str) -> None:
+    """Of the full-size definition by kernels: nothing is larger than the activations of a cross layer."""
+    sections = dict(load_benchmark("dlrm_dcnv2").sections)
+    traced = trace(sections, opt_name, 65536, has_kernels=True)
+    assert "dlrmbench::update_sorted" in traced.training.calls
+    assert "aten::index_add_" not in traced.training.calls
+    assert traced.training.largest_bytes <= 65536 * 27 * 128 * 4
