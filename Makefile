@@ -7,7 +7,7 @@ JOBS ?= 2
 PRODUCT := pyproject.toml README.md LICENSE $(shell find harness reference_models rules reports -type f \
 	-not -path '*/__pycache__/*' -not -name '*.pyc')
 
-.PHONY: demo test test-long lint clean
+.PHONY: demo test test-long gpu gpu-wheels lint clean
 .DEFAULT_GOAL := demo
 
 demo: $(VENV)/demo.stamp
@@ -18,6 +18,15 @@ test: $(VENV)/test.stamp
 
 test-long: $(VENV)/test.stamp
 	JOBS=$(JOBS) BIN=$(BIN) tests/run_checks.sh "(long or hypothesis) and not gpu"
+
+# On a system with a GPU, by its own Python, which has torch: all steps, or STEP="tests throughput".
+gpu:
+	$(PYTHON) tests/gpu $(STEP)
+
+# Elsewhere, with a network: what that Python lacks. FOR is its version, HAS a file that lists what it has.
+gpu-wheels: $(BIN)/python
+	$(PIP) install packaging
+	$(BIN)/python tests/gpu/wheels.py $(if $(FOR),--python $(FOR)) $(if $(HAS),--has $(HAS))
 
 lint: $(VENV)/test.stamp
 	$(BIN)/ruff format --check .

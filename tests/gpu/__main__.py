@@ -1,0 +1,144 @@
+"""Prove or disprove what README says of GPUs: `make gpu`, or step by step.
+
+    python tests/gpu [STEP...] [--out FILE] [--within SECONDS]
+    python tests/gpu --table FILE... [--readme]
+
+Steps run in their order, each in a process of its own and within its own limit; the JSON is written after each, and a
+further call adds its steps to the file that is there. It needs torch, and no network: packages that are missing are
+taken from .whl/, which `make gpu-wheels` fills. Without a GPU every step is rehearsed as far as it can be: the table
+then says what would have been asked, and proves nothing. Exit code: how many claims were disproved and steps failed.
+"""
+
+import argparse
+import importlib
+import json
+import os
+import sys
+from pathlib import Path
+
+from findings import Findings
+from packages import missing_packages, prepare_site
+from runner import (
+    StepResult,
+    count_failures,
+    python_command,
+    python_environment,
+    read_results,
+    run_all,
+    run_process,
+    write_results,
+)
+from setting import Setting
+from steps import BY_NAME, STEPS
+from table import readme_section, terminal_table
+
+ROOT = Path(__file__).resolve().parents[2]
+OUT = ROOT / "build" / "gpu" / "gpu.json"
+SITE = ROOT / "build" / "gpu" / "site"
+
+
+def parse() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        prog="python tests/gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"these alone, of {', '.join(BY_NAME)}")
+    parser.add_argument("--out", type=Path, default=OUT, help="the JSON (default: build/gpu/gpu.json)")
+    parser.add_argument("--within", type=float, default=590.0, metavar="SECONDS", help="all together (590)")
+    parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="join files and print their table")
+    parser.add_argument("--readme", action="store_true", help="with --table: README's section instead")
+    parser.add_argument("--step", choices=list(BY_NAME), help=argparse.SUPPRESS)
+    parser.add_argument("--findings", type=Path, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if unknown := [name for name in options.steps if name not in BY_NAME]:
+        parser.error(f"no step {unknown[0]!r}: choose from {', '.join(BY_NAME)}.")
+    return options
+
+
+def show_table(options: argparse.Namespace) -> int:
+    """Join the files' steps, the later file's first, print the table, and write it all where --out was given."""
+    results = {}
+    for path in options.table:
+        try:
+            results |= read_results(path)
+        except (OSError, ValueError) as error:
+            print(f"Error: {error}", file=sys.stderr)
+            return 2
+    print(readme_section(results) if options.readme else terminal_table(results))
+    if options.out != OUT:
+        write_results(options.out, results)
+    return 0
+
+
+def run_one(name: str, findings: Path) -> int:
+    """Run a step in this process."""
+    setting = Setting.of_this_system(findings.parent)
+    step = importlib.import_module(f"steps.{name}")
+    step.run(setting, Findings(findings, is_rehearsal=not setting.is_gpu))
+    return 0
+
+
+def describe_system(environ: dict[str, str]) -> dict[str, str]:
+    """Ask a process of its own which GPU and torch there are; what it cannot say is in "problem"."""
+    end = run_process(
+        [sys.executable, str(ROOT / "tests" / "gpu" / "system.py")], environ=environ, cwd=ROOT, limit_s=120
+    )
+    try:
+        described = json.loads(end.output.decode().splitlines()[-1])
+    except (ValueError, IndexError):
+        return {"problem": f"torch could not be asked (exit code {end.exit_code})"}
+    return described if isinstance(described, dict) else {"problem": "torch could not be asked"}
+
+
+def report(result: StepResult) -> None:
+    print(f"{result.step}: {result.ended}, {result.duration_s:.0f} s{': ' + result.why if result.why else ''}",
+          file=sys.stderr, flush=True)  # fmt: skip
+    if result.ended not in ("done", "left out"):
+        print("\n".join(f"  | {line}" for line in result.last_words.splitlines()), file=sys.stderr, flush=True)
+
+
+def main() -> int:
+    options = parse()
+    if options.table:
+        return show_table(options)
+    if options.step:
+        return run_one(options.step, options.findings)
+    problem = prepare_site(ROOT, SITE)
+    environ = python_environment(ROOT, SITE, os.environ)
+    if problem or (missing := missing_packages(ROOT, SITE)):
+        print(f"Error: {problem or 'missing here: ' + ', '.join(missing)}", file=sys.stderr)
+        print("Fill .whl/ on a system with network: make gpu-wheels (CONTRIBUTING.md).", file=sys.stderr)
+        return 2
+    system = describe_system(environ)
+    is_gpu = bool(system.get("gpu"))
+    about = f"{system.get('gpu')}, driver {system.get('driver')}" if is_gpu else f"no GPU ({system.get('problem')})"
+    print(f"{about}, torch {system.get('torch')}, Python {system.get('python')}", file=sys.stderr, flush=True)
+    chosen = [step for step in STEPS if not options.steps or step.name in options.steps]
+    held_gib = float(system.get("gpu_gib") or 0)
+    too_small = {
+        step.name: f"needs a GPU of {step.least_gib} GiB" for step in chosen if is_gpu and held_gib < step.least_gib
+    }
+    before = {}
+    if options.out.exists():
+        try:
+            before = read_results(options.out)
+        except (OSError, ValueError) as error:
+            print(f"Error: {error} Move it away, or give another --out.", file=sys.stderr)
+            return 2
+    results = run_all(
+        [(step.name, step.limit_s if is_gpu else step.rehearsal_limit_s) for step in chosen],
+        lambda name: python_command(ROOT, name),
+        path=options.out,
+        environ=environ,
+        system=system,
+        within_s=options.within if is_gpu else 4 * options.within,
+        before=before,
+        why_left_out=too_small,
+        on_result=report,
+    )
+    print(terminal_table(results))
+    print(f"\n{options.out}")
+    return count_failures(results, [step.name for step in chosen])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,35 @@
+"""Full-size DLRM-DCNv2 with row-wise Adagrad on one GPU: seconds to build, peak memory, samples per second."""
+
+import os
+import time
+
+from findings import Findings
+from jobs_on_gpu import FULL, TINY, build, open_once
+from setting import Setting
+
+LIMIT_GB, NUM_STEPS = 115.0, 20
+
+
+def run(setting: Setting, findings: Findings) -> None:
+    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # read at the first use of CUDA
+    shape = FULL if setting.is_full else TINY[1]
+    opened = open_once(shape)
+    started_s = time.monotonic()
+    precision = "bf16" if setting.device != "cpu" else "fp32"
+    workload = build(shape, opened, "optimized", device=setting.device, precision=precision)
+    workload.synchronize()
+    built_s = time.monotonic() - started_s
+    findings.note(build_s=built_s)
+    workload.train(3)
+    workload.synchronize()
+    started_s = time.monotonic()
+    num_samples = workload.train(NUM_STEPS if setting.is_full else 2).num_samples
+    workload.synchronize()
+    rate = num_samples / (time.monotonic() - started_s)
+    peak = workload.peak_device_bytes()
+    findings.note(samples_per_s=rate, peak_gb=None if peak is None else peak / 1e9)
+    figure = f"{peak / 1e9:.1f} GB, {rate / 1e6:.2f} M samples/s" if peak is not None else f"{rate:.0f} samples/s"
+    holds = peak is not None and peak / 1e9 <= LIMIT_GB
+    findings.judge(
+        "fits", holds, figure, f"peak of torch's allocator over {NUM_STEPS} steps, bf16, built in {built_s:.0f} s"
+    )

@@ -1,0 +1,120 @@
+"""Milliseconds of the step's operators: alone, by events, and in the replayed step, by torch's profiler."""
+
+import statistics
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from findings import Findings
+from jobs_on_gpu import CAPPED, TINY, build, open_once
+from setting import Setting
+from torch.profiler import ProfilerActivity, profile
+
+from harness.measure.profile.measure_ceilings import repeat
+from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.training.devices import set_precision
+
+NUM_KERNELS, PROFILED_STEPS = 30, 10
+Call = Callable[[], object]
+
+
+def run(setting: Setting, findings: Findings) -> None:
+    shape = CAPPED if setting.is_full else TINY[1]
+    opened = open_once(shape)
+    precision = "bf16" if setting.device != "cpu" else "fp32"
+    workload = build(shape, opened, "optimized", device=setting.device, precision=precision)
+    device = workload._device
+    workload.train(2)
+    profile_step(workload, setting, findings)
+    batch = opened.train.read(0, shape.batch_size)
+    for name, call in {**embedding_calls(batch, opened.train, device), **transfers(batch, device)}.items():
+        note(findings, name, call, device, setting)
+    for precision in ("fp32", "tf32", "bf16") if setting.device != "cpu" else ("fp32",):
+        for name, call in products(precision, 65536 if setting.is_full else 64, device).items():
+            note(findings, name, call, device, setting)
+    set_precision(device, "fp32")
+
+
+def note(findings: Findings, name: str, call: Call, device: torch.device, setting: Setting) -> None:
+    """Time one operator; one that fails is noted with its error, and the next is timed."""
+    try:
+        took_s = repeat(call, device, budget_s=0.2 if setting.is_full else 0.0)
+    except RuntimeError as error:
+        findings.note(**{f"alone: {name} failed": str(error).splitlines()[0]})
+        return
+    findings.note(**{f"alone: {name} ms": statistics.median(took_s) * 1e3})
+
+
+def embedding_calls(batch: Any, split: Any, device: torch.device) -> dict[str, Call]:
+    """What reads and updates merged tables, and its parts, on a table of all rows."""
+    width = 128 if split.num_samples > 1000 else 8
+    rows = sum(split.num_embeddings)
+    weight, sums = torch.zeros(rows, width, device=device), torch.zeros(rows, 1, device=device)
+    embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot)
+    size = len(batch.labels)
+    plan, indices = embedding.plan(size), batch.indices.to(device)
+    ids = embedding.merge_ids(indices)
+    ordered, order = torch.sort(ids, stable=True)
+    gradients = torch.randn(size, 1 + len(split.multi_hot), width, device=device)
+    rate = torch.tensor(0.01, device=device)
+    return {
+        "merge ids": lambda: embedding.merge_ids(indices),
+        f"sort of {str(ids.dtype).removeprefix('torch.')}": lambda: torch.sort(ids, stable=True),
+        "sort of int64": lambda: torch.sort(ids.long(), stable=True),
+        "search": lambda: torch.searchsorted(ordered, ordered),
+        "read": lambda: embedding.read(ids, plan),
+        "gather rows": lambda: weight.index_select(0, ids),
+        "permute bags": lambda: plan.bags[order],
+        "update_static": lambda: embedding.update_static(ids, plan, gradients, rate, 1e-8),
+    }
+
+
+def transfers(batch: Any, device: torch.device) -> dict[str, Call]:
+    """A batch to the device from page-locked memory, as int64 and int32; a copy on the device."""
+    wide = batch.indices.pin_memory() if device.type == "cuda" else batch.indices
+    narrow = batch.indices.int().pin_memory() if device.type == "cuda" else batch.indices.int()
+    there, there_narrow = torch.empty_like(wide, device=device), torch.empty_like(narrow, device=device)
+    source = torch.zeros(wide.numel() * 8, device=device)
+    target = torch.empty_like(source)
+    return {
+        f"ids int64 to device ({wide.nbytes / 1e6:.0f} MB)": lambda: there.copy_(wide, non_blocking=True),
+        f"ids int32 to device ({narrow.nbytes / 1e6:.0f} MB)": lambda: there_narrow.copy_(narrow, non_blocking=True),
+        f"copy on device ({source.nbytes / 1e6:.0f} MB)": lambda: target.copy_(source),
+    }
+
+
+def products(precision: str, size: int, device: torch.device) -> dict[str, Call]:
+    """DCNv2's widest product and a square one, in one precision."""
+    set_precision(device, precision)
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    wide = torch.randn(size, 3456, device=device, dtype=dtype), torch.randn(3456, 512, device=device, dtype=dtype)
+    num = 8192 if size > 1000 else 64
+    square = torch.randn(num, num, device=device, dtype=dtype)
+    return {
+        f"{precision} [{size}, 3456] x [3456, 512]": lambda: wide[0] @ wide[1],
+        f"{precision} square {num}": lambda: square @ square,
+    }
+
+
+def profile_step(workload: Any, setting: Setting, findings: Findings) -> None:
+    """Note the kernels of a replayed step that take longest, and the share of the time in which the GPU was busy."""
+    import time
+
+    num_steps = PROFILED_STEPS if setting.is_full else 2
+    activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if setting.is_gpu else [])]
+    workload.synchronize()
+    with profile(activities=activities) as profiled:
+        started_s = time.perf_counter()
+        done = workload.train(num_steps).num_steps
+        workload.synchronize()
+        took_s = time.perf_counter() - started_s
+    kernels = [event for event in profiled.key_averages() if event.device_type == torch.autograd.DeviceType.CUDA]
+    kernels.sort(key=lambda event: -event.self_device_time_total)
+    for event in kernels[:NUM_KERNELS]:
+        findings.note(**{f"kernel {event.key[:60]} ms": event.self_device_time_total / 1e3 / done})
+    busy_s = sum(event.self_device_time_total for event in kernels) / 1e6
+    findings.note(
+        num_kernels_per_step=sum(event.count for event in kernels) / done,
+        profiled_step_ms=took_s / done * 1e3,
+        gpu_busy_share=busy_s / took_s if kernels else None,
+    )
