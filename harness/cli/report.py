@@ -70,26 +70,28 @@ def report(
     from reports.page.gathered import gather_everything
     from reports.page.report import render_report, write_whole
     from rules.errors import InputError
+    from rules.judge.parallel import no_full_collections
     from rules.tree.inventory import take_inventory
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
-    echo_others(inventories)
-    gathered = gather_everything(
-        inventories,
-        second_opinion=not no_second_opinion,
-        benchmark_file=benchmark_file,
-        on_opinion=partial(show_opinions, StatusLine()),
-    )
-    try:
-        base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
-        gathered = replace(gathered, sets=with_prices(gathered.sets, prices))
-    except InputError as error:
-        # A name on the command line, not a file, is wrong.
-        raise click.UsageError(str(error)) from None
-    text = render_report(gathered, output_format=output_format, title=title, baseline=base, order=order)
+    with no_full_collections():  # next to nothing of what is gathered goes before the page is written
+        inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
+        echo_others(inventories)
+        gathered = gather_everything(
+            inventories,
+            second_opinion=not no_second_opinion,
+            benchmark_file=benchmark_file,
+            on_opinion=partial(show_opinions, StatusLine()),
+        )
+        try:
+            base = None if baseline is None else find_by_label(gathered.sets, baseline, "--baseline")
+            gathered = replace(gathered, sets=with_prices(gathered.sets, prices))
+        except InputError as error:
+            # A name on the command line, not a file, is wrong.
+            raise click.UsageError(str(error)) from None
+        text = render_report(gathered, output_format=output_format, title=title, baseline=base, order=order)
     if target is None or str(target) == "-":
         click.echo(text, nl=False)
     else:

@@ -86,7 +86,8 @@ class GroupSides:
 def group_sides(group: Sequence[SetFacts]) -> GroupSides:
     """Make the sides of gathered result sets, and read the sets beside them, once for all comparisons of a page."""
     by_index = {facts.index: side_of(facts) for facts in group}
-    return GroupSides(by_index=by_index, repeats=find_repeats(list(by_index.values())))
+    repeats = find_repeats(list(by_index.values()), [facts.records.run_set for facts in group])
+    return GroupSides(by_index=by_index, repeats=repeats)
 
 
 def compare_all(

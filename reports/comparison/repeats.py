@@ -1,5 +1,6 @@
 """Sets that repeat those of a comparison, found beside them or given: what shows how far a system drifts."""
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
@@ -22,17 +23,24 @@ _MAX_REPEATS = 30
 """The newest; more would say little more, and each is read."""
 
 
-def find_repeats(sides: Sequence[Side]) -> Repeats:
+def find_repeats(sides: Sequence[Side], records: Sequence[RunSetRecord | None] = ()) -> Repeats:
     """The sets in the folders of `sides` that repeat one of them, the set itself included.
 
-    What took turns with others shows no drift and repeats nothing.
+    What took turns with others shows no drift and repeats nothing. `records` are those of `sides`, where they have
+    been read.
     """
     wanted = {side.repetition for side in sides if side.repetition is not None}
-    folders = {real_path(side.folder).parent for side in sides if side.folder is not None and side.repetition}
+    places = [None if side.folder is None else real_path(side.folder) for side in sides]
+    located = [(place, side) for place, side in zip(places, sides, strict=True) if place is not None]
+    folders = {place.parent for place, side in located if side.repetition}
+    known = {
+        place: (record, side.repetition)
+        for place, side, record in zip(places, sides, records, strict=False)
+        if place is not None
+    }
     found: dict[str, list[tuple[float, Path, RunSetRecord]]] = {}
     for folder in _subfolders(folders):
-        record = read_run_set(folder, [])
-        key = repetition_key(record)
+        record, key = known[folder] if folder in known else _identify(folder)
         if record is not None and key in wanted:
             found.setdefault(str(key), []).append((epoch_ms(record.created_utc) or 0.0, folder, record))
     groups = []
@@ -41,6 +49,11 @@ def find_repeats(sides: Sequence[Side]) -> Repeats:
             newest = sorted(entries, key=lambda entry: entry[:2])[-_MAX_REPEATS:]
             groups.append(_in_sequence(side for _, path, record in newest if (side := _read(path, record))))
     return Repeats(groups=tuple(group for group in groups if len(group) >= MIN_SETS))
+
+
+def _identify(folder: Path) -> tuple[RunSetRecord | None, str | None]:
+    record = read_run_set(folder, [])
+    return record, repetition_key(record)
 
 
 def given_repeats(sides: Sequence[Side]) -> Repeats:
@@ -62,10 +75,11 @@ def given_repeats(sides: Sequence[Side]) -> Repeats:
 def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
     for folder in sorted(folders):
         try:
-            names = sorted(path for path in folder.iterdir() if path.is_dir() and not path.is_symlink())
+            with os.scandir(folder) as entries:
+                names = [entry.name for entry in entries if entry.is_dir(follow_symlinks=False)]
         except OSError:
             continue
-        yield from names[-_MAX_FOLDERS:]
+        yield from (folder / name for name in sorted(names)[-_MAX_FOLDERS:])
 
 
 def _read(folder: Path, record: RunSetRecord) -> Side | None:

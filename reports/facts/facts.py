@@ -17,7 +17,7 @@ from reports.facts.records import Attempt, SetRecords, read_set_records
 from reports.statistics.growth import growth_interval
 from reports.statistics.intervals import AT_LEAST, NOMINAL, Interval, LogSummary, log_summary, time_interval
 from reports.text.formatting import printable
-from rules.benchmarks.loader import load_benchmark, shipped_names
+from rules.benchmarks.loader import shipped_names, shipped_versions
 from rules.checks.subject import JudgedSet
 from rules.checks.verdict import Verdict
 from rules.judge.checker import judge_levels
@@ -165,7 +165,7 @@ def gather(
     levels = _levels_above(inventories, judged, benchmark_file)
     return tuple(
         replace(
-            make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set)),
+            make_set_facts(index, label, judged_set, read_set_records(judged_set.result_set, judged_set.files)),
             levels=levels.get(judged_set.verdict.subject, ()),
         )
         for index, (label, judged_set) in enumerate(zip(unique_labels(found.values()), judged, strict=True))
@@ -218,7 +218,7 @@ def make_set_facts(index: int, label: str, judged: JudgedSet, records: SetRecord
 def benchmark_status(name: str | None, *, is_defined: bool) -> Status:
     """Whether a name belongs to MLPerf; one that is not shipped is somebody's own where a definition came with it."""
     if name is not None and name in shipped_names():
-        return "official" if load_benchmark(name).status == "official" else "own"
+        return "official" if shipped_versions(name)[-1].status == "official" else "own"
     return "own" if name is not None and is_defined else "unknown"
 
 

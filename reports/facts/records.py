@@ -6,13 +6,18 @@ list is longer than MAX_ITEMS.
 """
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from reports.text.formatting import printable
+import msgspec
+
+from reports.text.formatting import MAX_TEXT, printable
+from rules.checks.subject import SetFiles
 from rules.records.codec import Damage, Record, decode, read_object
 from rules.records.run import RunRecord
 from rules.records.run_set import RunSetRecord
@@ -30,6 +35,10 @@ SURROUNDINGS = frozenset(
     }
 )  # fmt: skip
 _THREADS = "runtime.threads"
+_WITHOUT_TEXT = (
+    msgspec.inspect.IntType, msgspec.inspect.FloatType, msgspec.inspect.BoolType, msgspec.inspect.NoneType,
+    msgspec.inspect.LiteralType,
+)  # fmt: skip
 T = TypeVar("T", bound=Record)
 
 
@@ -71,15 +80,19 @@ def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:
     return read_record(folder / "extra" / "run_set.json", RunSetRecord, problems)
 
 
-def read_set_records(result_set: ResultSet) -> SetRecords:
-    """Read what there is; never raises for what the files hold."""
+def read_set_records(result_set: ResultSet, files: SetFiles | None = None) -> SetRecords:
+    """Read what there is; never raises for what the files hold. What was read of `files` is not read again."""
     problems: list[str] = []
     system = _read_system(result_set.system_json, problems)
     if result_set.root is None:
         return SetRecords(run_set=None, attempts=(), system=system, problems=tuple(problems))
+    files = SetFiles(result_set.root) if files is None else files
+    known = files.run_set
+    if not isinstance(known, RunSetRecord) or not _is_printable(known):
+        known = read_run_set(result_set.root, problems)
     return SetRecords(
-        run_set=read_run_set(result_set.root, problems),
-        attempts=tuple(_attempts(result_set.root / "extra", problems)),
+        run_set=known,
+        attempts=tuple(_attempts(result_set.root / "extra", files, problems)),
         system=system,
         problems=tuple(problems),
     )
@@ -156,19 +169,23 @@ def _sentence(damage: Damage) -> str:
     return printable(f"{damage}; not used.")
 
 
-def _attempts(extra: Path, problems: list[str]) -> Iterator[Attempt]:
+def _attempts(extra: Path, files: SetFiles, problems: list[str]) -> Iterator[Attempt]:
     for run, run_index in _numbered(extra, _RUN):
         for folder, number in _numbered(run, _ATTEMPT):
-            record = read_record(folder / "run.json", RunRecord, problems)
+            place = folder / "run.json"
+            record = files.known_run_record(place)
+            if record is None or not _is_printable(record):
+                record = read_record(place, RunRecord, problems)
             yield Attempt(run_index=run_index, attempt=number, path=str(folder), record=record)
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:
     try:
-        names = [(path, match[1]) for path in folder.iterdir() if (match := pattern.match(path.name))]
+        with os.scandir(folder) as entries:
+            found = [(entry.name, int(match[1])) for entry in entries if (match := pattern.match(entry.name))]
     except OSError:
         return []
-    return sorted(((path, int(number)) for path, number in names), key=lambda entry: entry[1])[:MAX_ITEMS]
+    return [(folder / name, number) for name, number in sorted(found, key=lambda entry: entry[1])[:MAX_ITEMS]]
 
 
 def _printable(value: Any, key: str = "") -> Any:
@@ -179,6 +196,37 @@ def _printable(value: Any, key: str = "") -> Any:
     if isinstance(value, dict):
         return {printable(key, 80): _printable(entry, key) for key, entry in list(value.items())[:MAX_ITEMS]}
     return value
+
+
+def _is_printable(value: Any, key: str = "") -> bool:
+    """Whether `_printable` would change nothing of a record, or of a part of one."""
+    if isinstance(value, str):
+        return printable(value, _MAX_COMMAND if key == "command" else MAX_TEXT) == value
+    if isinstance(value, msgspec.Struct):
+        return all(_is_printable(getattr(value, name), name) for name in _members_with_text(type(value)))
+    if isinstance(value, tuple | list):
+        return len(value) <= MAX_ITEMS and all(map(_is_printable, value))
+    if isinstance(value, dict):
+        return len(value) <= MAX_ITEMS and all(
+            printable(name, 80) == name and _is_printable(entry, name) for name, entry in value.items()
+        )
+    return True
+
+
+@cache
+def _members_with_text(record_type: type[msgspec.Struct]) -> tuple[str, ...]:
+    """The members of a record that are not numbers, nor words that the record names."""
+    info = msgspec.inspect.type_info(record_type)
+    assert isinstance(info, msgspec.inspect.StructType)
+    return tuple(field.name for field in info.fields if _holds_text(field.type))
+
+
+def _holds_text(info: msgspec.inspect.Type) -> bool:
+    if isinstance(info, msgspec.inspect.Metadata):
+        return _holds_text(info.type)
+    if isinstance(info, msgspec.inspect.UnionType):
+        return any(map(_holds_text, info.types))
+    return not isinstance(info, _WITHOUT_TEXT)
 
 
 def _shown(value: object) -> str:

@@ -9,6 +9,7 @@ from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
 from reports.facts.facts import Order, SetFacts, gather, in_order
+from reports.page.figures.detail import detail_note
 from reports.page.figures.noise import spread_blocks
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
@@ -52,6 +53,8 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
             Heading(text=group_heading(groups, index)),
             Prose(text=standing_line([facts.standing for facts in group])),
         ]
+        if note := detail_note(group):
+            blocks.append(Prose(text=note))
         sides = group_sides(group)
         blocks.append(
             replace(verdict_table(group, "", compare_group(group, of_files[0], sides, is_brief=True)), caption="")

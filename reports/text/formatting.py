@@ -12,7 +12,7 @@ from rules.logs.text import plural as plural
 from rules.logs.text import printable as escape_controls
 
 MISSING = "—"
-_MAX_TEXT = 400
+MAX_TEXT = 400
 _BINARY = ("B", "KiB", "MiB", "GiB", "TiB", "PiB")
 _DECIMAL = ("", "k", "M", "G", "T")
 
@@ -212,7 +212,7 @@ def distinct_labels(labels: Iterable[str]) -> tuple[str, ...]:
     return tuple(found)
 
 
-def printable(value: object, max_chars: int = _MAX_TEXT) -> str:
+def printable(value: object, max_chars: int = MAX_TEXT) -> str:
     """Text from a log or file as one visible line.
 
     Control, format and bidirectional characters become escapes such as '\\u202e', white space becomes one
@@ -221,6 +221,8 @@ def printable(value: object, max_chars: int = _MAX_TEXT) -> str:
     if value is None:
         return MISSING
     text = value if isinstance(value, str) else str(value)
+    if len(text) <= max_chars and text.isprintable() and "  " not in text and text == text.strip(" "):
+        return text
     shown = escape_controls(" ".join(text[: max_chars * 4].split()))
     hidden = len(text) - max_chars
     if len(shown) > max_chars:

@@ -10,25 +10,22 @@ and nothing there can be judged.
 
 import hashlib
 import json
-import stat
-import tomllib
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 from msgspec import Meta, ValidationError, convert
 
 from rules.benchmarks.constraints import Constraint, parse_constraint
+from rules.benchmarks.toml_file import parse_toml, read_bytes
+from rules.benchmarks.toml_file import read_toml as read_toml
 from rules.errors import DefinitionError, did_you_mean
 from rules.logs.log import as_whole
-from rules.logs.text import printable
 from rules.records.codec import Count, PositiveCount, say_expected
 
 SCHEMA_VERSION = 1
-MAX_BYTES = 1 << 20
-MAX_DEPTH = 100
 _FOLDER = Path(__file__).parent
 _WORKLOADS = _FOLDER / "workloads"
 _JUDGED = ("quality", "score", "closed")
@@ -230,40 +227,20 @@ def load_benchmark(name_or_path: str | Path) -> Benchmark:
 
 
 def _load(path: Path) -> Benchmark:
-    return parse_benchmark(read_toml(path), path)
+    content = read_bytes(path)
+    known = _parse_known(content)
+    if known is None:
+        return parse_benchmark(parse_toml(content, path), path)
+    return replace(known, path=path, sections={name: dict(table) for name, table in known.sections.items()})
 
 
-def read_toml(path: Path) -> dict[str, Any]:
-    """Read one TOML file of at most MAX_BYTES; DefinitionError with the place where it is none. No pipe or device is
-    opened."""
+@lru_cache(maxsize=32)
+def _parse_known(content: bytes) -> Benchmark | None:
+    """A definition by its bytes, which many sets have beside them; None where it is none."""
     try:
-        about = path.stat()
-        if not stat.S_ISREG(about.st_mode):
-            raise DefinitionError(f"{path}: cannot be read: not a regular file")
-        if about.st_size > MAX_BYTES:
-            raise DefinitionError(f"{path}: {about.st_size:,} bytes, expected a definition of at most {MAX_BYTES:,}")
-        tables = tomllib.loads(path.read_bytes().decode("utf-8"))
-        _refuse_odd(path, tables)
-        return tables
-    except RecursionError:
-        raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels") from None
-    except ValueError as error:
-        if isinstance(error, DefinitionError):
-            raise
-        raise DefinitionError(f"{path}: not valid TOML: {printable(str(error))}") from None
-    except OSError as error:
-        raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
-
-
-def _refuse_odd(path: Path, tables: dict[str, Any]) -> None:
-    """Depth that a reader's stack does not have."""
-    waiting: list[tuple[int, Any]] = [(0, tables)]
-    while waiting:
-        depth, value = waiting.pop()
-        if isinstance(value, dict | list):
-            if depth == MAX_DEPTH:
-                raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels")
-            waiting += [(depth + 1, inner) for inner in (value.values() if isinstance(value, dict) else value)]
+        return parse_benchmark(parse_toml(content, Path()), Path())
+    except DefinitionError:
+        return None
 
 
 def parse_benchmark(tables: Mapping[str, Any], path: Path) -> Benchmark:

@@ -6,9 +6,11 @@ letters, those of a family, and three digits; they are never reused.
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import KW_ONLY, dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Annotated, Generic, Literal, TypeVar
 
+import msgspec
 from msgspec import Meta
 
 from rules.logs.log import LogLine, Unparsed
@@ -102,8 +104,7 @@ class Rule(Generic[S]):
         return " ".join((self.check.__doc__ or "").split())
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Outcome:
+class Outcome(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """How one rule ended for one subject (a log's or a set's path). `reason` says why it was skipped."""
 
     code: str
@@ -140,7 +141,11 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     for checked in rules:
         broken = sorted(checked.requires & failed) if failed else []
         reason = f"{broken[0]}{BROKEN}" if broken else checked.applies(subject)
-        findings = () if reason is not None else tuple(_findings(checked, subject, path))
+        findings: tuple[Finding, ...] = ()
+        if reason is None:
+            problems = iter(checked.check(subject))
+            if (first := next(problems, None)) is not None:
+                findings = tuple(_findings(checked, subject, path, chain((first,), problems)))
         if findings and any(finding.severity == "error" for finding in findings):
             failed.add(checked.code)
         outcomes.append(
@@ -156,8 +161,7 @@ def judge(rules: Iterable[Rule[S]], subject: S, path: str) -> tuple[Outcome, ...
     return tuple(outcomes)
 
 
-def _findings(checked: Rule[S], subject: S, path: str) -> Iterator[Finding]:
-    found = iter(checked.check(subject))
+def _findings(checked: Rule[S], subject: S, path: str, found: Iterator[Problem]) -> Iterator[Finding]:
     for count, problem in enumerate(found):
         if count == MAX_FINDINGS_PER_RULE:
             num_more = problem.number + sum(later.number for later in found)

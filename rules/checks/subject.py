@@ -1,6 +1,6 @@
 """What rules look at: a log, a result set, a submission or a round, together with what it is judged by."""
 
-from collections.abc import Mapping
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,9 +13,11 @@ from rules.logs import keys
 from rules.logs.log import LogLine, RunLog
 from rules.records.codec import Damage, decode
 from rules.records.run import RunRecord
+from rules.records.run_set import RunSetRecord
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
 from rules.scoring.results import BenchmarkResult, RunResult
+from rules.tree.attempts import RunFolder, list_attempts
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission
 from rules.tree.system_desc import SystemDesc
@@ -37,6 +39,8 @@ class LogSubject:
     is_ours: bool
     foreign_round: str | None = None
     """The round that was asked for, where it has no such benchmark."""
+    known: dict[Hashable, object] = field(default_factory=dict, compare=False, repr=False)
+    """What rules have worked out for logs of this benchmark and round, once for all logs of a set."""
 
     @property
     def is_closed(self) -> bool:
@@ -65,16 +69,48 @@ class LogSubject:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecords:
-    """run.json of a set's attempts: each is read once, however many rules look at it."""
+class SetFiles:
+    """The files beside a set's logs: each is listed and read once, however many rules look at it, and whoever shows
+    them afterwards. None is taken along to another process."""
 
-    _read: dict[Path, RunRecord | Damage] = field(default_factory=dict)
+    root: Path | None
+    """The run set's folder; None of logs without one."""
+    _runs: dict[Path, RunRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
+    _sets: dict[Path, RunSetRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
+    _folders: dict[Path, Mapping[str, RunFolder]] = field(default_factory=dict, compare=False, repr=False)
 
-    def at(self, place: Path) -> RunRecord | Damage:
-        """Return the record in a file, or what is wrong with it."""
-        if place not in self._read:
-            self._read[place] = decode(place, RunRecord)
-        return self._read[place]
+    def run_record(self, place: Path) -> RunRecord | Damage:
+        """Return the record in a run.json, or what is wrong with it."""
+        if place not in self._runs:
+            self._runs[place] = decode(place, RunRecord)
+        return self._runs[place]
+
+    @property
+    def run_set(self) -> RunSetRecord | Damage | None:
+        """Return the record in extra/run_set.json, or what is wrong with it; None where there is no such file."""
+        place = self.root / "extra" / "run_set.json" if self.root is not None else None
+        if place is None or not place.exists():
+            return None
+        if place not in self._sets:
+            self._sets[place] = decode(place, RunSetRecord)
+        return self._sets[place]
+
+    @property
+    def run_folders(self) -> Mapping[str, RunFolder]:
+        """Return the folders of attempts by the names that they have in extra/, in the order of their numbers."""
+        if self.root is None:
+            return {}
+        if self.root not in self._folders:
+            self._folders[self.root] = {folder.name: folder for folder in list_attempts(self.root)}
+        return self._folders[self.root]
+
+    def known_run_record(self, place: Path) -> RunRecord | None:
+        """Return the record in a run.json that a rule has read; None where none has, or it is damaged."""
+        record = self._runs.get(place)
+        return None if isinstance(record, Damage) else record
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return SetFiles, (self.root,)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -91,7 +127,8 @@ class SetSubject:
     """systems/<system>.json as read, None where there is none."""
     power: SetPower | None
     """What was measured of power, None where the set has no power/."""
-    run_records: RunRecords = field(default_factory=RunRecords)
+    files: SetFiles
+    """What is beside the logs."""
 
     @property
     def runs(self) -> tuple[RunResult, ...]:
@@ -117,7 +154,8 @@ Subject = TypeVar("Subject", LogSubject, SetSubject)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JudgedSet:
-    """A set that was read and judged once: its verdict, score and runs, without its logs' records.
+    """A set that was read and judged once: its verdict, score and runs, without its logs' records; with `files`, what
+    was read beside them.
 
     `rounds` are the official rounds of its benchmark, none for own and unknown ones. `system_desc` holds the fields
     of systems/<system>.json, None where they cannot be read.
@@ -128,6 +166,7 @@ class JudgedSet:
     result: BenchmarkResult
     rounds: tuple[str, ...]
     system_desc: Mapping[str, Any] | None
+    files: SetFiles
 
     @property
     def runs(self) -> tuple[RunResult, ...]:
@@ -151,8 +190,13 @@ class RoundSubject:
 
 
 def make_log_subject(
-    log: RunLog, benchmark: Benchmark | None, round_name: str | None, foreign_round: str | None = None
+    log: RunLog,
+    benchmark: Benchmark | None,
+    round_name: str | None,
+    foreign_round: str | None = None,
+    known: dict[Hashable, object] | None = None,
 ) -> LogSubject:
+    """Put a log beside what judges it; `known` is shared by logs of one benchmark and round."""
     says_ours = log.first(keys.DEFINITION_SHA256) is not None or log.first(keys.BENCHMARK_VERSION) is not None
     return LogSubject(
         log=log,
@@ -162,6 +206,7 @@ def make_log_subject(
         is_official=benchmark is not None and benchmark.status == "official",
         is_ours=says_ours or (benchmark is not None and benchmark.status == "own"),
         foreign_round=foreign_round,
+        known={} if known is None else known,
     )
 
 

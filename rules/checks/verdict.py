@@ -4,6 +4,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, Literal, TypeVar, cast
 
+import msgspec
+
 from rules.checks.rule import SEVERITIES, Finding, Outcome, Severity
 from rules.official.opinion import OfficialOpinion
 
@@ -76,7 +78,11 @@ def relocate(part: T, old: str, new: str) -> T:
         moved = part.replace(old, new)
     elif isinstance(part, tuple):
         moved = tuple(relocate(inner, old, new) for inner in part)
-    elif isinstance(part, Verdict | Finding | Outcome | OfficialOpinion):
+    elif isinstance(part, Outcome):
+        moved = msgspec.structs.replace(
+            part, **{name: relocate(getattr(part, name), old, new) for name in Outcome.__struct_fields__}
+        )
+    elif isinstance(part, Verdict | Finding | OfficialOpinion):
         moved = replace(
             part, **{member.name: relocate(getattr(part, member.name), old, new) for member in fields(part)}
         )

@@ -5,6 +5,8 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import msgspec
+
 from rules.checks.result_set.logs import INCOMPLETE
 from rules.checks.rule import Outcome, judge
 from rules.checks.subject import JudgedSet, RoundSubject, SubmissionSubject
@@ -184,4 +186,5 @@ def _require_all_runs(outcome: Outcome) -> Outcome:
     """A submission must be complete: what is incomplete in a set is an error here."""
     if outcome.code != INCOMPLETE:
         return outcome
-    return replace(outcome, findings=tuple(replace(finding, severity="error") for finding in outcome.findings))
+    findings = tuple(replace(finding, severity="error") for finding in outcome.findings)
+    return msgspec.structs.replace(outcome, findings=findings)

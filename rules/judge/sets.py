@@ -1,8 +1,10 @@
 """Judging one log, and one result set: every log read once, judged and scored once."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Hashable, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+
+import msgspec
 
 from rules.benchmarks.loader import Benchmark, shipped_versions
 from rules.benchmarks.rounds import Named, find_definition, infer_round, named_in, named_round
@@ -10,7 +12,7 @@ from rules.checks.result_set.logs import INCOMPLETE, NOT_CONVERGED
 from rules.checks.rule import Outcome, judge
 from rules.checks.run_log.quality import NOT_CONVERGED as LOG_NOT_CONVERGED
 from rules.checks.run_log.structure import CRASHED
-from rules.checks.subject import JudgedSet, SetSubject, make_log_subject
+from rules.checks.subject import JudgedSet, SetFiles, SetSubject, make_log_subject
 from rules.checks.verdict import Level, Verdict, has_error, worst_first
 from rules.judge.families import RULES
 from rules.judge.second_opinion import with_second_opinion
@@ -34,6 +36,8 @@ class _Ruleset:
     round: str | None
     source: str
     foreign_round: str | None = None
+    known: dict[Hashable, object] = field(default_factory=dict)
+    """What its rules have worked out for all logs that they judge."""
 
     def __str__(self) -> str:
         if self.round is not None:
@@ -94,6 +98,7 @@ def judge_set(
         result=subject.result,
         rounds=benchmark.rounds if benchmark is not None else (),
         system_desc=subject.system_desc.fields if subject.system_desc is not None else None,
+        files=subject.files,
     )
 
 
@@ -112,6 +117,7 @@ def make_set_subject(
         is_ours=any(make_log_subject(log, benchmark, round_name).is_ours for log in logs),
         power=power,
         system_desc=read_system_desc(result_set.system_json) if result_set.system_json is not None else None,
+        files=SetFiles(result_set.root),
     )
 
 
@@ -151,7 +157,7 @@ def _choose_ruleset(
 
 
 def _judge_log(log: RunLog, chosen: _Ruleset) -> Verdict:
-    subject = make_log_subject(log, chosen.benchmark, chosen.round, chosen.foreign_round)
+    subject = make_log_subject(log, chosen.benchmark, chosen.round, chosen.foreign_round, chosen.known)
     return _reach("log", log.path, (log,), chosen, judge(RULES["log"], subject, log.path))
 
 
@@ -193,4 +199,4 @@ def _forgive(outcome: Outcome, of_set: Sequence[Outcome]) -> Outcome:
         replace(finding, severity="warning", message=f"{finding.message}; it counts as the dropped slowest run")
         for finding in outcome.findings
     )
-    return replace(outcome, findings=tuple(forgiven))
+    return msgspec.structs.replace(outcome, findings=tuple(forgiven))

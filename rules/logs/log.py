@@ -15,14 +15,17 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from io import BufferedReader
+from io import BytesIO
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from rules.errors import InputError, why_no_json
+from rules.logs.line import MAX_RECORD_BYTES as MAX_RECORD_BYTES
+from rules.logs.line import TOKEN
+from rules.logs.line import LogLine as LogLine
+from rules.logs.plain import read_plain_line, read_plain_log
 from rules.logs.text import printable
 
-MAX_RECORD_BYTES = 1 << 20
 MAX_NUM_RECORDS = 200_000
 MAX_RECORD_TEXT_BYTES = 16 << 20
 """Of all records of a log together; the longest published logs hold 0.15 MB."""
@@ -34,11 +37,8 @@ _AT_ONCE_BYTES = 4 << 20
 _PREFIX_BYTES = 32
 _MAX_WHOLE = 2.0**63
 _EXACT = 2**53
-_TOKEN = b":::MLLOG"
 _ANNOUNCED = re.compile(rb":::MLLOG(?=[ \t{])")
 _BEGINNINGS = (b":::MLLOG ", b":::MLLOG\t", b":::MLLOG{")
-_PLAIN = b":::MLLOG {"
-_PLAIN_START = len(_PLAIN) - 1
 _SPACE = re.compile(r"[ \t]*")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _RANK = re.compile(rb"[ \t]*\[?(\d{1,6})\]?:?[ \t]*\Z")
@@ -52,32 +52,6 @@ _FOREIGN = {
     b"PK\x03\x04": "an archive (zip); unpack it",
 }
 """First bytes of files that cannot be read as they are."""
-
-
-class LogLine(NamedTuple):
-    """One `:::MLLOG` record. `line_num` counts the file's lines from 1. A tuple, since a frozen dataclass takes four
-    times as long to make and most of a log's judging is the making of these.
-
-    `problems` says what the record lacks although it could be read: no metadata, no value, no event type.
-    """
-
-    path: str
-    line_num: int
-    time_ms: float
-    event_type: str
-    key: str
-    value: Any
-    metadata: Mapping[str, Any]
-    namespace: str = ""
-    problems: tuple[str, ...] = ()
-    rank: int | None = None
-    """The process that a launcher says the line is from (`0: `, `[3] `); None where it does not say."""
-    is_glued: bool = False
-    """Whether another record precedes it in the same line."""
-
-    @property
-    def time_s(self) -> float:
-        return self.time_ms / 1e3
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,6 +76,8 @@ class RunLog:
     sha256: str = ""
     num_bytes: int = 0
     by_key: Mapping[str, tuple[LogLine, ...]] = field(default_factory=dict)
+    known: dict[str, Any] = field(default_factory=dict, compare=False, repr=False)
+    """What has been worked out of it and is asked for again."""
 
     def all(self, key: str) -> tuple[LogLine, ...]:
         return self.by_key.get(key, ())
@@ -128,19 +104,25 @@ def read_log(path: str | Path) -> RunLog:
         raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
     try:
         with path.open("rb") as stream:
-            return parse_log(_lines(stream), str(path))
+            if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES and len(data := stream.read()) <= _AT_ONCE_BYTES:
+                return parse_bytes(data, str(path))
+            stream.seek(0)
+            return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None
 
 
-def _lines(stream: BufferedReader) -> Iterable[bytes]:
-    """The lines of a file, those longer than MAX_RECORD_BYTES in pieces; of a usual log all at once: it is faster."""
-    if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES:
-        lines = stream.readlines()
-        if max(map(len, lines), default=0) <= MAX_RECORD_BYTES:
-            return lines
-        stream.seek(0)
-    return iter(lambda: stream.readline(MAX_RECORD_BYTES), b"")
+def parse_bytes(data: bytes, path: str) -> RunLog:
+    """Parse a log that is held in memory. `path` is only named in records."""
+    lines = read_plain_log(data, path)
+    if lines is not None:
+        return _make_log(path, lines, sha256=hashlib.sha256(data).hexdigest(), num_bytes=len(data))
+    stream = BytesIO(data)
+    whole = stream.readlines()
+    if max(map(len, whole), default=0) <= MAX_RECORD_BYTES:
+        return parse_log(whole, path)
+    stream.seek(0)
+    return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), path)
 
 
 def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
@@ -155,14 +137,19 @@ def parse_log(chunks: Iterable[bytes], path: str) -> RunLog:
             yield chunk
 
     lines, unparsed, num_unparsed = _collect(counted(), path)
+    return _make_log(
+        path, lines, unparsed=tuple(unparsed), num_unparsed=num_unparsed, sha256=digest.hexdigest(),
+        num_bytes=num_bytes,
+    )  # fmt: skip
+
+
+def _make_log(path: str, lines: list[LogLine], **others: Any) -> RunLog:
     by_key: dict[str, list[LogLine]] = defaultdict(list)
     for line in lines:
         by_key[line.key].append(line)
     return RunLog(
-        path=path, lines=tuple(lines), unparsed=tuple(unparsed), num_unparsed=num_unparsed,
-        sha256=digest.hexdigest(), num_bytes=num_bytes,
-        by_key={key: tuple(found) for key, found in by_key.items()},
-    )  # fmt: skip
+        path=path, lines=tuple(lines), by_key={key: tuple(found) for key, found in by_key.items()}, **others
+    )
 
 
 def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Unparsed], int]:
@@ -189,7 +176,7 @@ def _collect(chunks: Iterable[bytes], path: str) -> tuple[list[LogLine], list[Un
         else:
             rank = int(match[1]) if prefix and (match := _RANK.match(prefix)) else None
             continues = not prefix and bool(lines) and lines[-1].line_num == line_num
-            if (plain := _plain_line(text, path, line_num, rank, continues)) is not None:
+            if (plain := read_plain_line(text, path, line_num, rank, continues)) is not None:
                 lines.append(plain)
                 continue
             for index, (parsed, is_glued) in enumerate(_records(text)):
@@ -218,7 +205,7 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
             yield line_num, chunk, True, b""
             line_num += 1
             continue
-        if ends and not held and _TOKEN not in chunk:
+        if ends and not held and TOKEN not in chunk:
             line_num, begins = line_num + 1, True
             continue
         text = held + chunk
@@ -237,37 +224,12 @@ def _announced(chunks: Iterable[bytes]) -> Iterator[tuple[int, bytes, bool, byte
             else:
                 held = text[starts[-1] :]
         else:
-            held = text[-len(_TOKEN) :]
+            held = text[-len(TOKEN) :]
         begins = ends
         if ends:
             line_num += 1
-    if held.startswith(_TOKEN):
+    if held.startswith(TOKEN):
         yield line_num, held, True, b""
-
-
-def _plain_line(text: bytes, path: str, line_num: int, rank: int | None, is_glued: bool) -> LogLine | None:
-    """The record of a line that is one sound record and nothing else, as nearly all are. None says nothing of the
-    line: `_records` reads any, and says what is wrong."""
-    if not text.startswith(_PLAIN):
-        return None
-    try:
-        line = text.decode()
-        record, end = _PLAIN_DECODER.raw_decode(line, _PLAIN_START)
-        key, value, time_ms = record["key"], record["value"], record["time_ms"]
-        event_type, metadata, namespace = record["event_type"], record["metadata"], record.get("namespace", "")
-    except (ValueError, KeyError, RecursionError):
-        return None
-    if not (type(metadata) is dict and type(key) is type(event_type) is type(namespace) is str and key):
-        return None
-    if not ((type(time_ms) is int or type(time_ms) is float) and 0 <= time_ms < 1e15):
-        return None
-    if "\\" in line or "[" in line or line.find("\r", 0, end) >= 0:
-        return None
-    # As many colons as different keys: no key occurs twice, and no deeper object holds anything.
-    num_keys = len(record) + len(metadata) + (len(value) if type(value) is dict else 0)
-    if line.count(":", _PLAIN_START) != num_keys or line[end:].strip():
-        return None
-    return LogLine(path, line_num, time_ms, event_type, key, value, metadata, namespace, (), rank, is_glued)
 
 
 def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
@@ -277,7 +239,7 @@ def _records(text: bytes) -> Iterator[tuple[dict[str, Any] | str, bool]]:
         whole = text.decode("utf-8")
     except UnicodeDecodeError:
         whole = text.decode("latin-1")
-    token, num_records = _TOKEN.decode(), 0
+    token, num_records = TOKEN.decode(), 0
     for line in whole.split("\r"):
         position, is_glued = line.find(token), False
         while position >= 0:
@@ -314,7 +276,6 @@ def _pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 _EXPECTED = ("value", "event_type", "metadata")
 _DECODER = json.JSONDecoder(object_pairs_hook=_pairs)
-_PLAIN_DECODER = json.JSONDecoder()
 
 
 def _fields(record: object, text: str) -> dict[str, Any]:
@@ -373,6 +334,8 @@ def as_number(value: object) -> float | None:
     """Return a finite number as float; None for anything else, booleans and huge integers included."""
     if type(value) is float:
         return value if math.isfinite(value) else None
+    if type(value) is int and -_EXACT < value < _EXACT:
+        return float(value)
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:

@@ -179,6 +179,9 @@ class _Twice(dict[str, Any]):
 
 
 def _parse(data: bytes) -> dict[str, Any]:
+    if (usual := _parse_usual(data)) is not None:
+        return usual
+
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
         content = dict(found)
         return content if len(content) == len(found) else _Twice(found)
@@ -197,10 +200,40 @@ def _parse(data: bytes) -> dict[str, Any]:
     return content
 
 
+def _parse_usual(data: bytes) -> dict[str, Any] | None:
+    """The object of a file in which there is nothing to refuse, in a fifth of the time; None says nothing of it.
+
+    Without escapes, the colons that are no keys' are in texts and are written as they were read: there are as many as
+    were given unless a key was given twice.
+    """
+    if b"\\" in data:
+        return None
+    try:
+        content = msgspec.json.decode(data)
+        if type(content) is not dict or msgspec.json.encode(content).count(b":") != data.count(b":"):
+            return None
+    except (ValueError, OverflowError, RecursionError):
+        return None
+    return content if _is_shallow(content) else None
+
+
+def _is_shallow(content: dict[str, Any]) -> bool:
+    """Whether nothing is nested deeper than MAX_DEPTH."""
+    level: list[dict[str, Any] | list[Any]] = [content]
+    for _ in range(MAX_DEPTH):
+        level = [
+            inner
+            for outer in level
+            for inner in (outer.values() if type(outer) is dict else outer)
+            if type(inner) is dict or type(inner) is list
+        ]
+        if not level:
+            return True
+    return False
+
+
 def _refuse_odd(content: dict[str, Any]) -> None:
     """Keys given twice, numbers that JSON or a double does not have, and depth that a reader's stack does not."""
-    if _is_usual(content, MAX_DEPTH):
-        return
     waiting: list[tuple[str, int, Any]] = [("", 0, content)]
     while waiting:
         member, depth, value = waiting.pop()
@@ -212,16 +245,6 @@ def _refuse_odd(content: dict[str, Any]) -> None:
             if depth == MAX_DEPTH:
                 raise DamageError(member, "deeply nested values", f"at most {MAX_DEPTH} levels")
             waiting += [(name, depth + 1, inner) for name, inner in _children(member, value)]
-
-
-def _is_usual(value: Any, depth: int) -> bool:
-    """Whether there is nothing to refuse: asked first, since to name what is refused takes longer than to look."""
-    if type(value) is dict or type(value) is list:
-        inside = value.values() if type(value) is dict else value
-        return depth > 0 and all(_is_usual(inner, depth - 1) for inner in inside)
-    if type(value) is float:
-        return math.isfinite(value)
-    return not isinstance(value, _Twice)
 
 
 def _children(member: str, value: dict[str, Any] | list[Any]) -> Iterator[tuple[str, Any]]:

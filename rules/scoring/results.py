@@ -203,6 +203,13 @@ def evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
     Inside means stamped from run_start to run_stop and written no later than run_stop; without a run_stop,
     stamped after run_start.
     """
+    if "evaluations" not in log.known:
+        log.known["evaluations"] = _evaluations_inside_run(log)
+    found: tuple[tuple[LogLine, float], ...] = log.known["evaluations"]
+    return found
+
+
+def _evaluations_inside_run(log: RunLog) -> tuple[tuple[LogLine, float], ...]:
     start, stop = log.first(keys.RUN_START), log.last(keys.RUN_STOP)
     if start is None:
         return ()
@@ -285,9 +292,9 @@ def _train_and_eval_s(log: RunLog, start: LogLine | None, stop: LogLine | None) 
 
 def _pairs(log: RunLog, start_key: str, stop_key: str, end_ms: float) -> tuple[Interval, ...]:
     """Intervals between starts and the next stop in order of time; one left open ends at `end_ms`."""
-    stops = sorted(line.time_ms for line in log.all(stop_key))
+    stops = sorted([line.time_ms for line in log.all(stop_key)])
     found, position = [], 0
-    for start_ms in sorted(line.time_ms for line in log.all(start_key)):
+    for start_ms in sorted([line.time_ms for line in log.all(start_key)]):
         while position < len(stops) and stops[position] < start_ms:
             position += 1
         found.append((start_ms, stops[position] if position < len(stops) else end_ms))
@@ -324,15 +331,17 @@ def _cache_clear(line: LogLine | None) -> str | None:
 def union(intervals: Iterable[Interval], *, low: float, high: float) -> tuple[Interval, ...]:
     """Return the disjoint sorted intervals that cover the same time within [low, high]."""
     merged: list[Interval] = []
-    for start, stop in sorted((max(a, low), min(b, high)) for a, b in intervals):
+    for start, stop in sorted(intervals):
+        start, stop = start if start > low else low, stop if stop < high else high
         if stop <= start:
             continue
         if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], stop))
+            if stop > merged[-1][1]:
+                merged[-1] = (merged[-1][0], stop)
         else:
             merged.append((start, stop))
     return tuple(merged)
 
 
 def length(intervals: Iterable[Interval]) -> float:
-    return sum(stop - start for start, stop in intervals)
+    return sum([stop - start for start, stop in intervals])

@@ -8,13 +8,12 @@ import copy
 import json
 import math
 from collections.abc import Iterable, Sequence
-from io import BytesIO
 from pathlib import Path
 from typing import Any
 
 from rules.benchmarks.loader import Benchmark, shipped_twin
 from rules.logs import keys
-from rules.logs.log import RunLog, parse_log
+from rules.logs.log import RunLog, parse_bytes
 from rules.records.system import SYSTEM_FIELDS
 from rules.scoring.rcp import load_points, rcp_file
 from rules.tree.system_desc import COUNTS
@@ -184,7 +183,7 @@ def to_text(records: Iterable[Record]) -> str:
 def parse_lines(text: str | bytes, path: str = "<text>") -> RunLog:
     """Parse a log held in memory, each of its lines as a whole; `path` is only named in findings."""
     data = text.encode("utf-8", "surrogatepass") if isinstance(text, str) else text
-    return parse_log(BytesIO(data), path)
+    return parse_bytes(data, path)
 
 
 def to_log(records: Iterable[Record], path: str = "result_0.txt") -> RunLog:

@@ -61,6 +61,8 @@ def verdict_section(
     warnings = group_warnings(group)
     if warnings:
         blocks.append(Bullets(items=warnings, kind="warnings"))
+    if note := detail_note(group):  # above the table, which may have a thousand rows
+        blocks.append(Prose(text=note))
     blocks.append(verdict_table(group, f"{id_}-verdicts", comparisons))
     blocks += [Prose(text=note, kind="note") for note in verdict_notes(group, order)]
     return PageSection(id=f"{id_}-verdict", heading="Verdict", name="Verdict", blocks=tuple(blocks))
@@ -331,8 +333,6 @@ def verdict_notes(group: Sequence[SetFacts], order: Order = "files") -> tuple[st
             f"No interval where a run did not converge or fewer than {MIN_RUNS} runs exist: an infinite time has no "
             "mean."
         )
-    if note := detail_note(group):
-        notes.append(note)
     if len(group) > 1:
         notes.append(_ORDERS[order] + (_COMPARING if order == "score" and group[0].status == "official" else ""))
     return tuple(notes)

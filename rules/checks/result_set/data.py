@@ -10,7 +10,6 @@ from rules.checks.subject import SetSubject
 from rules.logs import keys
 from rules.logs.log import RunLog
 from rules.logs.text import plural, printable, show
-from rules.records.codec import decode
 from rules.records.run import ReadDatasetRecord, RunRecord
 from rules.records.run_set import RunSetRecord
 
@@ -39,11 +38,11 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     assert root is not None
     unproven: list[RunLog] = []
     in_blocks: list[tuple[Path, ReadDatasetRecord]] = []
-    again = _how_to_mend(root)
+    again = _how_to_mend(subject)
     seen: dict[str, tuple[str, str]] = {}
     for log in subject.logs:
-        place = record_of(root, Path(log.path))
-        record = None if place is None else subject.run_records.at(place)
+        place = record_of(subject, Path(log.path))
+        record = None if place is None else subject.files.run_record(place)
         if place is None or not isinstance(record, RunRecord):
             continue  # RS116 and RS119 say so
         if not record.read_data:
@@ -99,9 +98,9 @@ def _named_digest(subject: SetSubject, log: RunLog) -> tuple[str, str] | None:
     return (named, "the log names") if isinstance(named, str) else None
 
 
-def _how_to_mend(root: Path) -> str:
+def _how_to_mend(subject: SetSubject) -> str:
     """What to do about the dataset, in whose folder the set's record says that the runs read it."""
-    record = decode(root / "extra" / "run_set.json", RunSetRecord)
+    record = subject.files.run_set
     folder = record.dataset.dir if isinstance(record, RunSetRecord) else ""
     return _AGAIN.format(folder=printable(shlex.quote(folder)) if 0 < len(folder) <= _MAX_FOLDER else "DIR")
 
@@ -152,7 +151,7 @@ def records_are_there(subject: SetSubject) -> Iterator[Problem]:
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")
-    elif subject.logs and all(record_of(root, Path(log.path)) is None for log in subject.logs):
+    elif subject.logs and all(record_of(subject, Path(log.path)) is None for log in subject.logs):
         yield Problem(
             "the records that this harness writes are missing",
             found="no record of any run",

@@ -10,8 +10,7 @@ from rules.checks.rule import Problem, rule
 from rules.checks.subject import SetSubject
 from rules.errors import DefinitionError
 from rules.logs.text import show
-from rules.records.codec import Damage, decode
-from rules.records.run_set import RunSetRecord
+from rules.records.codec import Damage
 
 _LAYOUT = 'submission_rules.adoc, "Directory structure, Training": result_<i>.txt'
 _BELONGING = ("scaling.json", "package_checker_params")
@@ -132,8 +131,6 @@ def definition_is_unchanged(subject: SetSubject) -> Iterator[Problem]:
 def record_is_readable(subject: SetSubject) -> Iterator[Problem]:
     """extra/run_set.json, where it exists, is a JSON object of at most 16 MiB that has every member that this harness
     writes, of the type and within the bounds that 'python -m rules.records run_set' prints."""
-    assert subject.result_set.root is not None
-    path = subject.result_set.root / "extra" / "run_set.json"
-    record = decode(path, RunSetRecord) if path.exists() else None
+    record = subject.files.run_set
     if isinstance(record, Damage):
         yield damage_problem(record)

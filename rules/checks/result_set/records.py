@@ -11,12 +11,9 @@ from rules.logs.log import LogLine, RunLog, as_number
 from rules.logs.text import show
 from rules.records.codec import Damage
 from rules.records.run import RunRecord
-from rules.tree.result_set import leads_out
+from rules.tree.attempts import RECORD_FILE
 
-RECORD_FILE = "run.json"
 _RESULT = re.compile(r"result_(\d{1,6})\.txt\Z")
-_RUN = re.compile(r"run_(\d{1,6})\Z")
-_ATTEMPT = re.compile(r"attempt_(\d{1,6})\Z")
 _ROUNDING_S = 0.005
 """Stamps are whole milliseconds, durations are not."""
 _STATUSES = {"success": keys.SUCCESS, "not_converged": keys.ABORTED}
@@ -55,7 +52,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     a log without one in a set that has records."""
     root = subject.result_set.root
     assert root is not None
-    places = [(log, record_of(root, Path(log.path))) for log in subject.logs]
+    places = [(log, record_of(subject, Path(log.path))) for log in subject.logs]
     has_any = any(place is not None for _, place in places)
     for log, place in places:
         if place is None:
@@ -67,24 +64,18 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
                     expected=f"extra/run_<i>/attempt_<k>/{RECORD_FILE}",
                 )
             continue
-        record = subject.run_records.at(place)
+        record = subject.files.run_record(place)
         if isinstance(record, Damage):
             yield damage_problem(record, "warning")
         else:
             yield from _compare(log, record, place, root)
 
 
-def record_of(root: Path, log: Path) -> Path | None:
-    """run.json of the attempt whose log became this result: the last one that has no log of its own."""
+def record_of(subject: SetSubject, log: Path) -> Path | None:
+    """run.json of the attempt whose log became this result."""
     match = _RESULT.match(log.name)
-    folder = root / "extra" / f"run_{int(match[1])}" if match is not None else None
-    if folder is None or not folder.is_dir() or leads_out(folder, root):
-        return None
-    for _, attempt in reversed(_numbered(folder, _ATTEMPT, root)):
-        place = attempt / RECORD_FILE
-        if place.exists() and not (attempt / "log.txt").exists() and not leads_out(place, root):
-            return place
-    return None
+    folder = subject.files.run_folders.get(f"run_{int(match[1])}") if match is not None else None
+    return folder.made_result if folder is not None else None
 
 
 def _is_in_tree(subject: SetSubject) -> str | None:
@@ -105,36 +96,24 @@ def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
     """Every attempt whose run.json says success or not_converged is the run of one result_<i>.txt in the set. What
     was interrupted or failed counts as no run. A record that cannot be read is RS116's finding, where its log is
     there."""
-    root = subject.result_set.root
-    assert root is not None
     present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
-    for number, folder in _numbered(root / "extra", _RUN, root):
-        result = f"result_{number}.txt"
+    for folder in subject.files.run_folders.values():
+        number, result = folder.number, f"result_{folder.number}.txt"
         finished = [
-            (place, record.status)
-            for _, attempt in _numbered(folder, _ATTEMPT, root)
-            if (place := attempt / RECORD_FILE).is_file() and not leads_out(place, root)
-            if isinstance(record := subject.run_records.at(place), RunRecord) and record.is_finished
+            (attempt, record.status)
+            for attempt in folder.attempts
+            if attempt.record is not None
+            if isinstance(record := subject.files.run_record(attempt.record), RunRecord) and record.is_finished
         ]
-        taken = [place for place, _ in finished if not place.with_name("log.txt").exists()][-1:]
-        for place, status in finished:
-            if result not in present or place not in taken:
+        taken = [attempt for attempt, _ in finished if not attempt.has_log][-1:]
+        for attempt, status in finished:
+            if result not in present or attempt not in taken:
                 yield Problem(
                     f"run {number} finished ({status}), and its log is not in the set",
-                    place,
+                    attempt.record,
                     found=f"no {result}" if result not in present else f"{result} of another attempt",
                     expected=f"{result}: a run may not be discarded",
                 )
-
-
-def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int, Path]]:
-    """Folders in `folder` of a name, in the order of their numbers; what cannot be read or leads out counts as not
-    there."""
-    try:
-        found = [(int(match[1]), each) for each in folder.iterdir() if (match := name.match(each.name))]
-        return sorted((number, each) for number, each in found if each.is_dir() and not leads_out(each, root))
-    except OSError:
-        return []
 
 
 def _compare(log: RunLog, record: RunRecord, place: Path, root: Path) -> Iterator[Problem]:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from typing import Any
 
 from rules.benchmarks.loader import Quality
 from rules.checks.rule import Problem, rule
@@ -17,7 +18,9 @@ _OFF_BY_STEPS = 2
 _MATERIAL = 0.02
 """Deviation of an interval from the rule's up to which a difference is only a warning."""
 _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
+_SCHEDULED = frozenset((*_CYCLE, keys.RUN_STOP))
 _TOLERANCE = 1e-9
+_MAX_NUMBER = 1e300
 
 
 def _closed_of_others(subject: LogSubject) -> str | None:
@@ -96,7 +99,8 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
         if key == keys.EVAL_ACCURACY and subject.benchmark is not None:
             wanted = (subject.benchmark.quality.convergence_unit,)
         for line in subject.log.all(key):
-            yield from _named(line, wanted)
+            if not _is_named(line.metadata, wanted):
+                yield from _named(line, wanted)
     for line in subject.log.all(keys.BLOCK_START):
         count = as_number(line.metadata.get(keys.EPOCH_COUNT))
         if keys.EPOCH_COUNT in line.metadata:
@@ -106,7 +110,22 @@ def progress_metadata(subject: LogSubject) -> Iterator[Problem]:
         else:
             yield from _named(line, (keys.SAMPLES_COUNT,))
     for line in subject.log.all(keys.BLOCK_STOP):
-        yield from _named(line, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT))
+        if not _is_named(line.metadata, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT)):
+            yield from _named(line, (keys.FIRST_EPOCH_NUM, keys.SAMPLES_COUNT))
+
+
+def _is_named(metadata: Mapping[str, Any], wanted: tuple[str, ...]) -> bool:
+    """Whether `_named`, which says what is wrong, has nothing to say."""
+    is_given = False
+    for key in wanted:
+        number = metadata.get(key)
+        if type(number) is int or type(number) is float:
+            if not 0 <= number < _MAX_NUMBER:
+                return False
+            is_given = True
+        elif key in metadata:
+            return False
+    return is_given
 
 
 def _named(line: LogLine, wanted: tuple[str, ...]) -> Iterator[Problem]:
@@ -185,32 +204,38 @@ def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
     def epoch_num(count: int) -> float:
         return benchmark.quality.first_epoch_num + count / samples
 
+    def of_place(count: int) -> Mapping[str, float]:
+        return {keys.SAMPLES_COUNT: count, keys.EPOCH_NUM: epoch_num(count)}
+
+    first, last = -size, 0
+    block: Mapping[str, float] = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: size / samples}
+    expected = place = of_place(last)
     for line in log.lines:
-        if line.key == keys.BLOCK_START:
+        if (key := line.key) not in _SCHEDULED:
+            continue
+        if key == keys.BLOCK_START:
             index += 1
-        first, last = index * size, (index + 1) * size
-        block = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: size / samples}
-        if line.key == keys.BLOCK_START:
-            expected = {keys.SAMPLES_COUNT: first} | block
-        elif line.key == keys.BLOCK_STOP:
+            first, last = last, last + size
+            block = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: size / samples}
+            expected, place = {keys.SAMPLES_COUNT: first, **block}, of_place(last)
+        elif key == keys.BLOCK_STOP:
             reached = last
             if is_aborted and index == num_blocks - 1:
                 given = as_whole(line.metadata.get(keys.SAMPLES_COUNT))
                 if given is not None and first <= given <= last and given % batch == 0:
                     reached = given
-            expected = {keys.SAMPLES_COUNT: reached} | block
-        elif line.key in (keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP):
-            expected = {keys.SAMPLES_COUNT: last, keys.EPOCH_NUM: epoch_num(last)}
-        elif line.key == keys.RUN_STOP:
-            expected = {keys.SAMPLES_COUNT: reached, keys.EPOCH_NUM: epoch_num(reached)}
+            expected = {keys.SAMPLES_COUNT: reached, **block}
         else:
-            continue
+            expected = of_place(reached) if key == keys.RUN_STOP else place
         yield from _deviations(line, expected)
 
 
 def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Problem]:
     for key, number in expected.items():
-        found = as_number(line.metadata.get(key))
+        given = line.metadata.get(key)
+        if given == number and type(given) is not bool:
+            continue
+        found = as_number(given)
         if found is None or not math.isclose(found, number, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             yield Problem(
                 f"{line.key}: {key} does not follow the schedule",

@@ -5,8 +5,8 @@ compliance_checker/training_*/{common,closed_common,closed_dlrm*}.yaml); own key
 """
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, NamedTuple, cast
 
 from rules.benchmarks.constraints import Constraint
 from rules.checks.subject import LogSubject
@@ -124,19 +124,36 @@ class RequiredKey(NamedTuple):
     is_once: bool = True
 
 
-def required_keys_of(subject: LogSubject) -> dict[str, RequiredKey]:
+def required_keys_of(subject: LogSubject) -> Mapping[str, RequiredKey]:
     """Return the keys that this log must hold, without those that a crashed run lost."""
+    return _keys_of(subject)[0]
+
+
+def kinds_of(subject: LogSubject) -> Mapping[str, Kind]:
+    """Return the type of each key's value, also of keys that a log need not hold."""
+    return _keys_of(subject)[1]
+
+
+def _keys_of(subject: LogSubject) -> tuple[Mapping[str, RequiredKey], Mapping[str, Kind]]:
+    lost, has_evaluated = lost_in_crash(subject), not _ended_before_evaluating(subject)
+    alike = ("keys", subject.is_ours, subject.is_closed, lost, has_evaluated)
+    if alike not in subject.known:
+        required = _require_keys(subject, lost, has_evaluated=has_evaluated)
+        subject.known[alike] = required, _name_kinds(subject, required)
+    return cast(tuple[Mapping[str, RequiredKey], Mapping[str, Kind]], subject.known[alike])
+
+
+def _require_keys(subject: LogSubject, lost: Collection[str], *, has_evaluated: bool) -> dict[str, RequiredKey]:
     is_ours = subject.is_ours
     event = NOTHING if is_ours else _ANY_VALUE
     required = {key: RequiredKey(kind) for key, kind in _settings(subject).items()}
     required |= dict.fromkeys((keys.INIT_STOP, keys.RUN_START, keys.RUN_STOP), RequiredKey(event))
     required[keys.INIT_START] = RequiredKey(event, is_once=is_ours)
     required[keys.CACHE_CLEAR] = RequiredKey(FLAG if is_ours else _ANY_VALUE, is_once=is_ours)
-    if not _ended_before_evaluating(subject):
+    if has_evaluated:
         required[keys.EVAL_ACCURACY] = RequiredKey(QUALITY, is_once=False)
     if is_ours or (subject.is_closed and subject.is_at_least("4.1")):  # seed_checker; training_policies#546
         required[keys.SEED] = RequiredKey(WHOLE if is_ours else ANY_WHOLE, is_once=is_ours)
-    lost = lost_in_crash(subject)
     return {key: kind for key, kind in required.items() if key not in lost}
 
 
@@ -175,9 +192,8 @@ def _ended_before_evaluating(subject: LogSubject) -> bool:
     )
 
 
-def kinds_of(subject: LogSubject) -> dict[str, Kind]:
-    """Return the type of each key's value, also of keys that a log need not hold."""
-    kinds = {key: required.kind for key, required in required_keys_of(subject).items()}
+def _name_kinds(subject: LogSubject, required: Mapping[str, RequiredKey]) -> dict[str, Kind]:
+    kinds = {key: found.kind for key, found in required.items()}
     if subject.is_ours:
         events = (keys.BLOCK_START, keys.BLOCK_STOP, keys.EVAL_START, keys.EVAL_STOP)
         kinds |= dict.fromkeys(events, NOTHING) | {keys.TRACKED_STATS: THROUGHPUT}

@@ -1,6 +1,6 @@
 """Structure: every record can be read, is of the right type, once, and in its place."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import pairwise
 
@@ -136,8 +136,9 @@ def value_types(subject: LogSubject) -> Iterator[Problem]:
     """The value of every required key is of its type; a boolean is never a number, nor a number in quotes. Where the
     division fixes the very value, HP101 says so instead."""
     for key, kind in kinds_of(subject).items():
+        holds = kind.holds
         for line in subject.log.all(key):
-            if not kind.holds(line.value) and not subject.is_refused_by_division(line):
+            if not holds(line.value) and not subject.is_refused_by_division(line):
                 yield Problem(
                     f"{key} has a value of the wrong type or range", line, found=show(line.value), expected=kind.name
                 )
@@ -277,18 +278,24 @@ def no_placeholders(subject: LogSubject) -> Iterator[Problem]:
 def settings_inside_init(subject: LogSubject) -> Iterator[Problem]:
     """cache_clear comes before init_start; every setting is between init_start and init_stop, so that it
     describes what was built, and nothing is changed afterwards."""
-    position = {id(line): index for index, line in enumerate(subject.log.lines)}
+    lines = subject.log.lines
     start, stop = subject.log.first(keys.INIT_START), subject.log.first(keys.INIT_STOP)
     if start is None or stop is None:
         return
-    first, last = position[id(start)], position[id(stop)]
-    settings = set(required_keys_of(subject)) - set(EVENT_TYPES) - {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
-    for line in subject.log.lines:
-        if line.key in settings | {keys.DATASET_SHA256} and not first < position[id(line)] < last:
+    first, last = _position(start, lines), _position(stop, lines)
+    settings = {*required_keys_of(subject), keys.DATASET_SHA256} - set(EVENT_TYPES)
+    settings -= {keys.CACHE_CLEAR, keys.EVAL_ACCURACY}
+    outside = (*lines[: first + 1], *lines[last:]) if first < last else lines
+    for line in outside:
+        if line.key in settings:
             yield Problem(f"{line.key} is outside initialisation", line, expected="between init_start and init_stop")
-    for line in subject.log.all(keys.CACHE_CLEAR):
-        if position[id(line)] > first:
+    for line in lines[first + 1 :]:
+        if line.key == keys.CACHE_CLEAR:
             yield Problem("cache_clear is after init_start", line, expected="before init_start")
+
+
+def _position(wanted: LogLine, lines: Sequence[LogLine]) -> int:
+    return next(index for index, line in enumerate(lines) if line is wanted)
 
 
 def _of_others(subject: LogSubject) -> str | None:

@@ -1,0 +1,60 @@
+"""TOML files of anyone's: of bounded size and depth, and never a pipe or a device."""
+
+import stat
+import tomllib
+from pathlib import Path
+from typing import Any
+
+from rules.errors import DefinitionError
+from rules.logs.text import printable
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 100
+
+
+def read_toml(path: Path) -> dict[str, Any]:
+    """Read one TOML file of at most MAX_BYTES; DefinitionError with the place where it is none. No pipe or device is
+    opened."""
+    return parse_toml(read_bytes(path), path)
+
+
+def read_bytes(path: Path) -> bytes:
+    """Read what may be a TOML file. Raises DefinitionError, as `read_toml` does."""
+    try:
+        about = path.stat()
+        if not stat.S_ISREG(about.st_mode):
+            raise DefinitionError(f"{path}: cannot be read: not a regular file")
+        if about.st_size > MAX_BYTES:
+            raise DefinitionError(f"{path}: {about.st_size:,} bytes, expected a definition of at most {MAX_BYTES:,}")
+        return path.read_bytes()
+    except OSError as error:
+        raise DefinitionError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValueError as error:
+        if isinstance(error, DefinitionError):
+            raise
+        raise DefinitionError(f"{path}: not valid TOML: {printable(str(error))}") from None
+
+
+def parse_toml(content: bytes, path: Path) -> dict[str, Any]:
+    """Parse what was read; `path` is only named in messages. Raises DefinitionError."""
+    try:
+        tables = tomllib.loads(content.decode("utf-8"))
+        _refuse_odd(path, tables)
+        return tables
+    except RecursionError:
+        raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels") from None
+    except ValueError as error:
+        if isinstance(error, DefinitionError):
+            raise
+        raise DefinitionError(f"{path}: not valid TOML: {printable(str(error))}") from None
+
+
+def _refuse_odd(path: Path, tables: dict[str, Any]) -> None:
+    """Depth that a reader's stack does not have."""
+    waiting: list[tuple[int, Any]] = [(0, tables)]
+    while waiting:
+        depth, value = waiting.pop()
+        if isinstance(value, dict | list):
+            if depth == MAX_DEPTH:
+                raise DefinitionError(f"{path}: not valid TOML: nested deeper than {MAX_DEPTH} levels")
+            waiting += [(depth + 1, inner) for inner in (value.values() if isinstance(value, dict) else value)]
