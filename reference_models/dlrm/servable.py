@@ -17,7 +17,7 @@ from torch import nn
 
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset
-from reference_models.data.synthetic.config import SYNTHETIC_KINDS
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS, has_signal
 from reference_models.dlrm.config import DLRMConfig
 from reference_models.dlrm.costs import served_bytes
 from reference_models.dlrm.model import DLRM
@@ -119,7 +119,7 @@ class ServedDLRM:
 
     def quality(self) -> QualityMetrics | None:
         """Evaluate the whole evaluation split as training does; None for data whose labels nobody can learn."""
-        return None if self._spec.data.kind in SYNTHETIC_KINDS else self.evaluate_with(measure_quality)
+        return self.evaluate_with(measure_quality) if has_signal(self._spec.data) else None
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""

@@ -6,12 +6,14 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from sklearn.metrics import roc_auc_score
 
 from reference_models.data.registry import DATA_KINDS, open_dataset, parse_data
-from reference_models.data.synthetic.config import bytes_per_sample, fitting_samples
-from reference_models.data.synthetic.dataset import scatter, zipf_ranks
+from reference_models.data.synthetic.config import bytes_per_sample, fitting_samples, has_signal
+from reference_models.data.synthetic.dataset import planted_logits, scatter, zipf_ranks
 from reference_models.process.errors import ConfigError, DatasetError
 
 
@@ -31,6 +33,24 @@ def test_batches_have_the_shape_asked_for_and_are_the_same_every_time(tmp_path: 
     assert batch.dense.isfinite().all()
     assert one.files == {} and one.dataset_sha256 is None
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("shape", ((10, 20, 2560), (8, 80, 128), (3, 1, 13)))
+def test_planted_labels_can_be_learnt_and_all_else_stays(tmp_path: Any, shape: tuple[int, int, int]) -> None:
+    num_tables, lookups, num_dense = shape
+    table = {
+        "kind": "made_up", "num_dense": num_dense, "num_tables": num_tables, "rows_per_table": 5000,
+        "lookups_per_table": lookups, "train_samples": 2000,
+    }  # fmt: skip
+    data, coins = parse_data({**table, "labels": "planted"}), parse_data(table)
+    assert has_signal(data) and not has_signal(coins)
+    assert coins == parse_data({**table, "labels": "coin_flips"}) and "labels" not in coins.parameters
+    for split in ("train", "eval"):
+        batch, other = (getattr(open_dataset(tmp_path, each), split).read(0, 2000) for each in (data, coins))
+        assert torch.equal(batch.dense, other.dense) and torch.equal(batch.indices, other.indices)
+        logits = planted_logits(batch.dense.double().numpy(), batch.indices.numpy(), data.multi_hot, 0)
+        assert 0.77 <= roc_auc_score(batch.labels, logits) <= 0.85
+        assert abs(roc_auc_score(other.labels, logits) - 0.5) < 0.05
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ SYNTHETIC_KINDS = ("made_up", "synthetic")
 """How files name the kind. The first spelling is what digests and records hold; the second reads as the first."""
 ZIPF_EXPONENT = 1.05
 """Of the ids unless the section says otherwise; 0 draws them uniformly."""
-SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent")
+SHAPE_KEYS = ("num_tables", "rows_per_table", "lookups_per_table", "row_scale", "zipf_exponent", "labels")
 """What only synthetic data has, beside num_embeddings, multi_hot and num_dense of every kind."""
 _POOL_BYTES = 1 << 30
 _MAX_ROWS = 1 << 40
@@ -25,7 +25,7 @@ class SyntheticSection:
     """[data] held in memory: tables come from num_embeddings and multi_hot, or all alike from the other keys."""
 
     kind: Literal["made_up", "synthetic"]
-    """Data for throughput alone: its labels are coin flips. Both names are one kind."""
+    """Data for throughput alone, unless `labels` says otherwise. Both names are one kind."""
     name: str = SYNTHETIC_KINDS[0]
     """The dataset's name."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
@@ -50,6 +50,14 @@ class SyntheticSection:
     """Factor on the rows of every table."""
     zipf_exponent: Annotated[float, Meta(ge=0, le=8)] = ZIPF_EXPONENT
     """How unequal ids are: chances fall as rank to minus this; 0 is uniform."""
+    labels: Literal["coin_flips", "planted"] = "coin_flips"
+    """What a label says: nothing; or `planted`, what a hidden logistic model of numbers and ids says, so that what
+    `serve` trains has a quality."""
+
+
+def has_signal(data: DataConfig) -> bool:
+    """Return whether there is something to learn in the labels."""
+    return data.kind not in SYNTHETIC_KINDS or data.parameters.get("labels") == "planted"
 
 
 def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
@@ -72,7 +80,7 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
         rows = (section.rows_per_table,)
     if section.lookups_per_table is not None or hots is None:
         hots = (section.lookups_per_table or 1,)
-    scale = section.row_scale
+    scale, planted = section.row_scale, section.labels == "planted"
     if scale == 0 or max(rows or ()) * scale > _MAX_ROWS:
         raise refuse("data", table, "row_scale", f"a factor above 0 that leaves every table at most {_MAX_ROWS} rows")
     return DataConfig(
@@ -85,7 +93,8 @@ def parse_synthetic(table: Mapping[str, Any]) -> DataConfig:
         multi_hot=_repeat(hots, num_tables),
         seed=section.seed,
         sha256=None,
-        parameters={"zipf_exponent": section.zipf_exponent},
+        # Coin flips have no name of their own here: records of before there was a choice mean them.
+        parameters={"zipf_exponent": section.zipf_exponent} | ({"labels": "planted"} if planted else {}),
     )
 
 

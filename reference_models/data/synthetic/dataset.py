@@ -1,11 +1,13 @@
 """Synthetic clicks held in memory. They touch no file, so a throughput measured on them has no input in it.
 
 Ids follow a power law over the ranks of each table and are scattered over its rows by a fixed bijection: a few
-rows are read most of the time, as in real click logs, but hot rows are no neighbours. Labels are coin flips.
+rows are read most of the time, as in real click logs, but hot rows are no neighbours. Labels are coin flips, or drawn
+from a planted logistic model: a few of the numbers say most, and ids say something by classes.
 """
 
 import math
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 import torch
@@ -13,10 +15,14 @@ from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.store.dataset import Batch, OpenedDataset
-from reference_models.data.synthetic.config import ZIPF_EXPONENT
+from reference_models.data.synthetic.config import ZIPF_EXPONENT, has_signal
 from reference_models.process.errors import DatasetError
 
 _GOLDEN_RATIO = 0.6180339887498949
+_TEACHER_STREAM, _NUM_CLASSES = 2, 4096
+_DENSE_SCALE, _ID_SCALE = 1.3, 0.7
+_DENSE_MEAN, _DENSE_DEVIATION = 0.5963, 0.42
+"""Of log(1 + x) of exponential x."""
 
 
 class SyntheticClicks:
@@ -29,6 +35,7 @@ class SyntheticClicks:
         self.num_embeddings, self.multi_hot, self.num_dense = data.num_embeddings, data.multi_hot, data.num_dense
         self._exponent = float(data.parameters.get("zipf_exponent", ZIPF_EXPONENT))
         self._seed = (data.seed or 0, stream)
+        self._is_planted = has_signal(data)
         self._samples: Batch | None = None
         self._making = threading.Lock()  # readers may prefetch in a thread of their own
 
@@ -48,12 +55,36 @@ class SyntheticClicks:
             indices[:, column : column + hot] = scatter(zipf_ranks(drawn, num_rows, self._exponent), num_rows)
             column += hot
         dense = np.log1p(generator.exponential(size=(self.num_samples, self.num_dense)))
-        labels = generator.integers(0, 2, self.num_samples)
+        if self._is_planted:
+            chances = 1 / (1 + np.exp(-planted_logits(dense, indices, self.multi_hot, self._seed[0])))
+            labels = (generator.random(self.num_samples) < chances).astype(np.int64)
+        else:
+            labels = generator.integers(0, 2, self.num_samples)
         return Batch(
             torch.from_numpy(dense.astype(np.float32)),
             torch.from_numpy(indices),
             torch.from_numpy(labels.astype(np.float32)),
         )
+
+
+def planted_logits(
+    dense: NDArray[np.float64], indices: NDArray[np.int64], multi_hot: Sequence[int], seed: int
+) -> NDArray[np.float64]:
+    """Compute the logits [N] of the hidden model of `seed`, of dense [N, num_dense] and indices [N, sum(multi_hot)].
+
+    The weights of numbers fall as 1 / place, those of ids are one of 4096 per table; each part has about the standard
+    deviation that is given here, so that the best model has an AUC of about 0.8.
+    """
+    teacher = np.random.default_rng((seed, _TEACHER_STREAM))
+    weights = teacher.choice((-1.0, 1.0), dense.shape[1]) / np.arange(1, dense.shape[1] + 1)
+    weights *= _DENSE_SCALE / (_DENSE_DEVIATION * np.linalg.norm(weights))
+    logits: NDArray[np.float64] = (dense - _DENSE_MEAN) @ weights
+    column = 0
+    for hot in multi_hot:
+        effects = teacher.normal(scale=_ID_SCALE / math.sqrt(hot * len(multi_hot)), size=_NUM_CLASSES)
+        logits += effects[indices[:, column : column + hot] % _NUM_CLASSES].sum(axis=1)
+        column += hot
+    return logits
 
 
 def open_synthetic(data: DataConfig) -> OpenedDataset:
