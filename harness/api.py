@@ -1,20 +1,20 @@
-"""dlrmbench from Python: `from harness import api`. What the command line does, as six functions that stay.
+"""dlrmbench from Python: `from harness import api`. What the command line does, as seven functions that stay.
 
-`run` and `sweep` start fresh processes and return the folder of what they made, `resume` completes it; `results`,
-`compare` and `render` read such folders, anyone's result directories and logs; the first two also files of `report
---format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a configuration
-file is read. What a caller can correct is raised as HarnessError, ConfigError, DefinitionError, DatasetError or
-InputError, with the command line's own message; a run that misses its target is a result and no error.
+`run`, `sweep` and `serve` start fresh processes and return the folder of what they made, `resume` completes it;
+`results`, `compare` and `render` read such folders, anyone's result directories and logs; the first two also files of
+`report --format json`. Settings are the keys of `--set`; neither the environment's `DLRMBENCH_` variables nor a
+configuration file is read. What a caller can correct is raised as HarnessError, ConfigError, DefinitionError,
+DatasetError or InputError, with the command line's own message; a run that misses its target is a result, no error.
 """
 
 import json
 import warnings
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness.config.run_config import OVERRIDABLE, SUBMISSION, Override
+from harness.config.settings import read_settings
 from harness.foundation.errors import HarnessError
 from reports.frames import Frames, compare
 from reports.frames import read as results
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from harness.run_sets.pair import PairRequest
     from harness.run_sets.runner import RunRequest
 
-__all__ = ["Frames", "compare", "render", "results", "resume", "run", "sweep"]
+__all__ = ["Frames", "compare", "render", "results", "resume", "run", "serve", "sweep"]
 
 _ASKED = {"throughput": "num_steps", "quality": "num_samples"}
 """Kinds of measurements, each with the member of its job that the argument of its name gives."""
@@ -86,7 +86,7 @@ def run(
     if python is not None:
         raise HarnessError("python is the interpreter of the set that beside names; give that too.")
     benchmark = benchmark or "dlrm_small"
-    config = resolve_for(kind, str(benchmark), _overrides(settings), name)
+    config = resolve_for(kind, str(benchmark), read_settings(settings), name)
     num_runs = num_runs_of(kind, config, runs)
     growth = None if until is None else make_until(config.benchmark, until, num_runs, max_runs)
     refuse_impossible(config.workload)
@@ -138,13 +138,62 @@ def sweep(
     refuse_output(Path(output))
     texts = [f"{key}={','.join(map(_text, values))}" for key, values in axes.items()]
     base, read, configurations = prepare_sweep(
-        kind, str(benchmark), _overrides(settings), texts, name, _path(data), matmul=_path(matmul), quiet=quiet
+        kind, str(benchmark), read_settings(settings), texts, name, _path(data), matmul=_path(matmul), quiet=quiet
     )
     fitted = kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None])
     request = asked.request(
         "sweep", benchmark, {"axis": texts}, kind, fitted, num_runs_of(kind, base, runs), quiet=quiet
     )
     folder = start_sweep(read, configurations, request)
+    link_latest(folder)
+    _complete(folder, quiet=quiet)
+    return folder
+
+
+def serve(
+    benchmark: str | Path = "dlrm_small",
+    *,
+    processes: int | None = None,
+    seed: int | None = None,
+    settings: Mapping[str, Any] | None = None,
+    weights: str | Path | None = None,
+    name: str | None = None,
+    division: str | None = None,
+    data: str | Path | None = None,
+    output: str | Path = "results",
+    quiet: bool = True,
+) -> Path:
+    """Find how many queries a second a model answers within a latency limit, judged by MLPerf LoadGen, in each of
+    `processes` fresh processes, 5 by default; returns the measurement's folder below `output`.
+
+    `settings` such as {"serve.target_latency_ms": 25, "serve.percentile": 99, "runtime.precision": "int8"}; `weights`
+    is the folder of a set that kept them, with `:RUN` behind it for another run than its first. Without, and without
+    "serve.train_samples", weights are random. Raises HarnessError (exit 7) where no rate meets the limit.
+    """
+    from harness.config.run_config import Override
+    from harness.measure.serving.job import KIND
+    from harness.measure.serving.loadgen import require_loadgen
+    from harness.run_sets.names import find_weights, link_latest
+    from harness.run_sets.prepare import num_runs_of, prepare, refuse_impossible, refuse_output, resolve_for
+    from harness.run_sets.runner import start_set
+
+    require_loadgen()
+    overrides = read_settings(settings)
+    if weights is not None:
+        kept = str(find_weights(str(weights)).resolve())
+        overrides.append(Override(key="serve.weights", value=kept, source="weights"))
+    asked = _Asked(
+        None, None, None, seed, settings or {}, None, None, None, name, division, None, data, output
+    )  # fmt: skip
+    config = resolve_for(KIND, str(benchmark), overrides, name)
+    num_runs = num_runs_of(KIND, config, processes)
+    refuse_impossible(config.workload, is_served=True)
+    refuse_output(Path(output))
+    prepared = prepare(config, _path(data), quiet=quiet)
+    more = {"processes": processes, "weights": weights}
+    folder = start_set(
+        config, prepared, asked.request("serve", benchmark, more, KIND, {}, num_runs, quiet=quiet)
+    ).folder
     link_latest(folder)
     _complete(folder, quiet=quiet)
     return folder
@@ -213,7 +262,7 @@ def _complete(folder: Path, *, python: Path | None = None, quiet: bool) -> None:
         finish_set(folder)
         return
     with locked(run_set):
-        measure_set(run_set, record, lambda index, measured: None)
+        measure_set(run_set, record, lambda index, measured: None, quiet=quiet)
 
 
 def render(
@@ -282,7 +331,7 @@ class _Asked:
             source=Path(beside),
             python=_path(python),
             benchmark=None if benchmark is None else str(benchmark),
-            overrides=_overrides(self.settings),
+            overrides=read_settings(self.settings),
             matmul=_path(self.matmul),
             name=self.name,
             kind=kind.name if options else None,
@@ -322,20 +371,6 @@ class _Asked:
             command=_command(verb, benchmark, {**more, **asdict(self)}),
             quiet=quiet,
         )
-
-
-def _overrides(settings: Mapping[str, Any] | None) -> list[Override]:
-    """List what a caller sets. Raises HarnessError for a key without a known section."""
-    return list(_read_settings(settings or {}))
-
-
-def _read_settings(settings: Mapping[str, Any]) -> Iterator[Override]:
-    known = (*OVERRIDABLE, SUBMISSION)
-    for key, value in settings.items():
-        section, _, name = key.partition(".")
-        if section not in known or not name:
-            raise HarnessError(f"settings: {key!r}, expected section.key with a section of {', '.join(known)}.")
-        yield Override(key=key, value=list(value) if isinstance(value, tuple) else value, source="settings")
 
 
 def _command(verb: str, benchmark: str | Path | None, asked: Mapping[str, Any]) -> list[str]:

@@ -87,7 +87,10 @@ class AllOptions(ServeOptions, Asked):
     type=click.Choice(["server", "offline", "single_stream"]),
     help="Queries arrive at random, are all there at once, or come one after the other.",
 )
-@click.option("--batch", type=click.IntRange(min=1), help="Queries that are merged into one call at most.")
+@click.option(
+    "--batch", type=click.IntRange(min=1), metavar="ITEMS",
+    help="Items of a call at most: queries are merged up to it, larger ones split.  [default: a call for each query]",
+)  # fmt: skip
 @click.option(
     "--colocate",
     type=click.IntRange(min=1),

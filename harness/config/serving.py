@@ -36,10 +36,11 @@ class ServeConfig:
     """Of the queries' latencies, by which a service is judged: one that LoadGen reports."""
     queries: str = "deeprecsys"
     """Items of a query: `deeprecsys` (normal, mean 165), `mlperf` (100 to 700, mean 270), or `fixed:N`."""
-    batch: PositiveCount = 1
-    """Queries that are merged into one call at most."""
+    batch: PositiveCount | None = None
+    """Items of one call at most: queries are merged up to it, a larger one is split among `threads`. Left out, every
+    query is a call of its own."""
     batch_wait_ms: Annotated[float, Meta(ge=0)] = 0.0
-    """How long the first query of a batch waits for others."""
+    """How long the first query of a call that is not full waits for others."""
     threads: PositiveCount = 1
     """Threads that answer queries; `runtime.threads` are shared out among them."""
     colocate: PositiveCount = 1

@@ -13,26 +13,29 @@ from harness.foundation.files import read_record, write_record
 from harness.launch.process import Interpreter, explain_end
 from harness.measure.kinds import MeasurementKind, OnEvent, find_kind
 from harness.run_sets.folder import RunSet
+from harness.run_sets.progress import MeasuringProgress
 from harness.run_sets.runner import job_members, launch_job
 from rules.records.codec import Damage, decode
 from rules.records.measure import Measurement
 from rules.records.run_set import RunSetRecord
 
 
-def measure_set(run_set: RunSet, record: RunSetRecord, on_process: Callable[[int, Measurement], None]) -> Measurement:
+def measure_set(
+    run_set: RunSet, record: RunSetRecord, on_process: Callable[[int, Measurement], None], *, quiet: bool
+) -> Measurement:
     """Measure in those of `num_runs` fresh processes that are missing, and gather what all found.
 
     `on_process` is called with each new one's place and what it found. Raises HarnessError.
     """
     for index in range(record.num_runs):
         if not is_measured(run_set, record, index):
-            on_process(index, measure_process(run_set, record, index))
+            on_process(index, measure_process(run_set, record, index, quiet=quiet))
             gather_processes(run_set, record)
     return gather_processes(run_set, record)
 
 
 def measure_process(
-    run_set: RunSet, record: RunSetRecord, index: int, interpreter: Interpreter | None = None
+    run_set: RunSet, record: RunSetRecord, index: int, interpreter: Interpreter | None = None, *, quiet: bool
 ) -> Measurement:
     """Measure in one fresh process, unless it was measured before. Raises HarnessError."""
     kind, folder = find_kind(record.kind), _process_folder(run_set, record, index)
@@ -41,7 +44,11 @@ def measure_process(
         return measured
     _remove(folder)
     failure = f"process {index + 1} measured nothing"
-    return launch(kind, run_set, record, folder, index, failure, record.options, interpreter=interpreter)
+    progress = MeasuringProgress(f"process {index + 1}", quiet=quiet)
+    try:
+        return launch(kind, run_set, record, folder, index, failure, record.options, progress.on_event, interpreter)
+    finally:
+        progress.finish()
 
 
 def _remove(path: Path) -> None:

@@ -51,6 +51,22 @@ class RunProgress:
         )
 
 
+class MeasuringProgress:
+    """What one process that measures says of itself, where it does."""
+
+    def __init__(self, label: str, *, quiet: bool = False, stream: TextIO | None = None) -> None:
+        self._line, self._label = StatusLine(quiet=quiet, stream=stream), label
+
+    def on_event(self, event: Mapping[str, Any]) -> None:
+        """Show what the process sent."""
+        if event["event"] == "progress":
+            self._line.show(f"{self._label}: {event['doing']}")
+
+    def finish(self) -> None:
+        """Leave nothing on a terminal: what was measured is said elsewhere."""
+        self._line.finish()
+
+
 @contextmanager
 def generation_progress(data: DataConfig, *, quiet: bool = False) -> Iterator[Callable[[int], None]]:
     """Make a callback for `generate`; the line appears with the first samples, so none where none are made."""

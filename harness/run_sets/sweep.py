@@ -305,5 +305,6 @@ def advance(
         complete_set(folder, quiet=quiet, indices=[run_index], installation=installation, resume=resume)
         return
     with locked(run_set):
-        measure_process(run_set, record, run_index, None if installation is None else installation.interpreter)
+        interpreter = None if installation is None else installation.interpreter
+        measure_process(run_set, record, run_index, interpreter, quiet=quiet)
         gather_processes(run_set, record)

@@ -92,12 +92,17 @@ def setup_words(record: ServeRecord) -> str:
     parts = [
         f"{plural(record.num_copies, 'process', 'processes')} of {plural(record.num_workers, 'worker')} and "
         f"{plural(record.num_threads, 'thread')}",
-        f"up to {record.batch} queries a call, waiting {duration(record.batch_wait_s)}" if record.batch > 1 else "",
+        "" if record.batch_items is None else _batch_words(record.batch_items, record.batch_wait_s),
         f"{printable(record.precision, 20)}, tables {printable(record.table_precision, 20)}",
         num_bytes(record.model_bytes),
         f"{record.weights} weights",
     ]
     return "; ".join(part for part in parts if part)
+
+
+def _batch_words(items: int, wait_s: float) -> str:
+    words = f"up to {plural(items, 'item')} a call"
+    return f"{words}, waiting {duration(wait_s)}" if wait_s else words
 
 
 def quality_words(process: ServeProcess) -> str | None:

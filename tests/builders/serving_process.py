@@ -15,7 +15,7 @@ import msgspec
 
 from harness.config.serving import parse_serve
 from harness.foundation.errors import HarnessError, end_process
-from harness.measure.serving.job import Bench
+from harness.measure.serving.bench import Bench
 from reference_models.process.world import SingleProcess
 
 

@@ -17,10 +17,13 @@ from waiting import HANG_S
 from harness import api
 from harness.cli import cli
 from harness.foundation.errors import HarnessError
+from harness.measure.serving import loadgen
 from harness.run_sets.runner import complete_set
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import DefinitionError, InputError
+from rules.records.codec import decode
+from rules.records.measured.serve import ServeRecord
 
 README = Path(__file__).parents[2] / "reports" / "README.md"
 
@@ -137,6 +140,27 @@ def test_a_set_grows_until_it_is_precise_and_is_completed_and_extended(workers: 
     (folder / "extra" / "run_set.json").write_text(json.dumps(record | {"num_runs": 8, "until": None}))
     with pytest.warns(UserWarning, match="was begun by other code"):
         api.resume(folder)
+
+
+def test_what_is_served_is_asked_by_settings(
+    workers: FastWorkers, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    output = tmp_path / "results"
+    monkeypatch.setattr(loadgen, "find_spec", lambda name: object())
+    settings = {"serve.percentile": 99, "serve.batch": 256, "runtime.threads": 1}
+    folder = api.serve("dlrm_tiny", processes=2, seed=3, settings=settings, output=output)
+    assert [spec["tables"]["serve"]["batch"] for spec in workers.launches] == [256, 256]
+    record = decode(folder / "extra" / "serve.json", ServeRecord)
+    assert isinstance(record, ServeRecord) and len(record.processes) == 2 and record.percentile == 99
+    assert (output / "latest").resolve() == folder.resolve()
+    words = shlex.split(str(record_of(folder)["command"]))
+    assert words[:4] == ["dlrmbench", "serve", "dlrm_tiny", "--processes"] and "serve.batch=256" in words
+    assert api.resume(folder, runs=5) == folder and len(api.results(folder).measurements) == 5
+    with pytest.raises(HarnessError, match="no such run set"):
+        api.serve("dlrm_tiny", weights=tmp_path / "none", output=output)
+    monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
+    with pytest.raises(HarnessError, match="pip install"):
+        api.serve("dlrm_tiny", output=output)
 
 
 def test_what_cannot_be_is_refused_before_anything_is_written(workers: FastWorkers, tmp_path: Path) -> None:

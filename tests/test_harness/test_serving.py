@@ -4,9 +4,9 @@ import json
 import subprocess
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib.util import find_spec
 from pathlib import Path
-from queue import SimpleQueue
 from typing import Any
 
 import numpy as np
@@ -14,15 +14,20 @@ import pytest
 import serving_process
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import binom
 from waiting import HANG_S
 
 from harness.config.run_config import Override, resolve
 from harness.config.serving import list_sizes, parse_serve
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.serving import loadgen
-from harness.measure.serving.loadgen import Trial, _Query, gather, read_judgement, require_loadgen
-from harness.measure.serving.queue import Workers
-from harness.measure.serving.search import Tried, search_highest
+from harness.measure.serving.bound import Limit, model_bound
+from harness.measure.serving.crew import Line, Part, Query, split_query, start_crew
+from harness.measure.serving.loadgen import Trial, read_judgement, require_loadgen
+from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
+from harness.measure.serving.rule import most_late, passing_share
+from harness.measure.serving.schedule import choose_schedule, draw_arrivals
+from harness.measure.serving.search import RESOLUTION, Tried, search_highest
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
 from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
@@ -54,6 +59,7 @@ def test_other_sizes_are_refused(text: str) -> None:
         ({**LIMIT, "percentile": 100}, "serve.percentile is 100"),
         ({**LIMIT, "percentile": 98}, "serve.percentile is 98, expected one that LoadGen reports: 50, 90"),
         ({**LIMIT, "colocate": 0}, "serve.colocate is 0"),
+        ({**LIMIT, "batch": 0}, "serve.batch is 0"),
         ({**LIMIT, "thread": 1}, "unknown key serve.thread. Did you mean 'threads'?"),
         ({**LIMIT, "weights": "a", "train_samples": 1}, "both say what is served"),
     ),
@@ -103,22 +109,29 @@ def test_a_key_of_serve_is_refused_where_nothing_is_served() -> None:
 # service times
 
 
-def test_calls_reach_from_the_smallest_query_to_the_largest_full_batch() -> None:
+def test_calls_reach_from_the_smallest_query_to_the_largest_full_one() -> None:
     sizes = (30, 10, 20, 40)
-    assert choose_calls(sizes, 1) == [(1,), (2,), (0,), (3,)]
-    merged = choose_calls(sizes, 6)[4:]
-    assert [len(call) for call in merged] == [2, 4, 6, 6]
-    assert merged[-1] == (3,) * 6
-    assert sorted(merged[1]) == [0, 1, 2, 3]
+    assert choose_calls(sizes, None) == [(Part(place, 0, sizes[place]),) for place in (1, 2, 0, 3)]
+    calls = [[part.items for part in call] for call in choose_calls(sizes, 160)]
+    assert calls[:4] == [[10], [20], [30], [40]]
+    totals = [sum(call) for call in calls[4:]]
+    assert totals == sorted(totals) and 120 < totals[-1] <= 160 and all(len(call) > 1 for call in calls[4:])
+    assert {items for call in calls[4:] for items in call} == set(sizes)
+
+
+def test_parts_of_large_queries_are_timed_and_merged_with_others() -> None:
+    calls = choose_calls((100, 10), 40)
+    assert [[part.items for part in call] for call in calls[:3]] == [[10], [33], [34]]
+    assert all(sum(part.items for part in call) <= 40 for call in calls)
 
 
 def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
     clock_s = [0.0]
     answered: list[int] = []
 
-    def answer(places: Sequence[int]) -> None:
-        answered.append(len(places))
-        clock_s[0] += 0.001 * sum((1, 3)[place] for place in places)
+    def answer(parts: Sequence[Part]) -> None:
+        answered.append(len(parts))
+        clock_s[0] += 0.001 * sum(part.items for part in parts)
 
     timed = time_calls(answer, (1, 3), Workers(), 0.1, lambda: clock_s[0])
     assert [size.items for size in timed] == [1, 3]
@@ -128,7 +141,7 @@ def test_calls_are_timed_in_turns_for_as_long_as_asked() -> None:
 
 
 def test_an_error_of_the_model_ends_the_timing() -> None:
-    def answer(places: Sequence[int]) -> None:
+    def answer(parts: Sequence[Part]) -> None:
         raise ValueError("no model")
 
     with pytest.raises(ValueError, match="no model"):
@@ -145,6 +158,25 @@ def test_service_times_between_and_beyond_what_was_timed() -> None:
     assert sorted(service.factors) == pytest.approx([0.9, 1, 1, 1.1])
 
 
+# LoadGen's rule
+
+
+@pytest.mark.parametrize(("share", "fewest"), ((0.9, 44), (0.95, 90), (0.97, 152), (0.99, 459), (0.999, 4603)))
+def test_the_fewest_queries_that_loadgen_calls_valid(share: float, fewest: int) -> None:
+    assert (most_late(fewest - 1, share), most_late(fewest, share)) == (None, 0)
+    assert passing_share(fewest - 1, share) is None and passing_share(fewest, share) == 1
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(1, 20_000), st.sampled_from((0.5, 0.9, 0.95, 0.97, 0.99, 0.999)))
+def test_so_many_may_be_late_that_chance_would_do_as_well_in_less_than_a_hundredth(num: int, share: float) -> None:
+    late = most_late(num, share)
+    assert binom.cdf(0 if late is None else late + 1, num, 1 - share) >= 0.0099999999
+    assert late is None or binom.cdf(late, num, 1 - share) < 0.0100000001
+    # The other half of the rule, the order statistic that LoadGen takes, is the weaker one.
+    assert late is None or late <= num - 1 - int(num * share)
+
+
 # the search
 
 
@@ -157,13 +189,45 @@ def valid_below(bound: float) -> Any:
 def test_the_search_finds_the_bound_wherever_it_starts(bound: float, off: float) -> None:
     tried = search_highest(valid_below(bound), bound * off, max_attempts=20)
     best = max(attempt.rate for attempt in tried if attempt.is_valid)
-    assert bound / 1.0501 <= best <= bound
+    assert bound / (RESOLUTION * 1.0001) <= best <= bound
+
+
+@pytest.mark.parametrize(("off", "most"), ((1.0, 2), (0.99, 2), (1.01, 2), (0.95, 5), (1.05, 5), (0.8, 8), (1.25, 8)))
+def test_a_start_that_is_nearly_right_takes_few_attempts(off: float, most: int) -> None:
+    tried = search_highest(valid_below(100), 100 * off)
+    best = max(attempt.rate for attempt in tried if attempt.is_valid)
+    assert len(tried) <= most and best >= 100 / (RESOLUTION * 1.0001)
 
 
 def test_the_search_ends_after_so_many_attempts() -> None:
     rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0)]
     assert len(rates) == 8
     assert rates == sorted(rates, reverse=True) and rates[0] == 100 and rates[-1] < 1
+
+
+@pytest.mark.parametrize("limit_s", (0.025, 0.1))
+def test_a_constant_service_time_is_bounded_within_five_percent_by_the_rule_of_loadgen(limit_s: float) -> None:
+    """Queries and arrivals as LoadGen draws them, judged by its rule; what a real run has besides is its overhead."""
+    service = ServiceTimes(by_items_s=np.full(2, 0.002), factors=np.ones(1))
+    limit, workers, num_queries = Limit(seconds=limit_s, share=0.95), Workers(), 2000
+    truth = model_bound(draw_traffic(400_000, (1,), service, 0), service, workers, limit).rate
+    assert truth is not None
+    ratios = []
+    for seed in range(8):
+        traffic = draw_traffic(100_000, (1,), service, seed)
+        modelled = model_bound(traffic, service, workers, limit, lambda rate: num_queries).rate
+        assert modelled is not None
+        chosen = choose_schedule(seed, num_queries, modelled, traffic, service, workers, limit)
+        drawn = draw_traffic(num_queries, (1,), service, seed)
+        asked = replace(drawn, arrivals_s=draw_arrivals(chosen, num_queries))
+
+        def attempt(rate: float, asked: Traffic = asked) -> Tried[None]:
+            late = int((simulate(asked, rate, service, workers) > limit_s).sum())
+            return Tried(rate=rate, is_valid=late <= (most_late(num_queries, 0.95) or 0), found=None)
+
+        tried = search_highest(attempt, modelled)
+        ratios.append(max(each.rate for each in tried if each.is_valid) / truth)
+    assert min(ratios) >= 0.95 and max(ratios) <= 1.05, ratios
 
 
 # LoadGen
@@ -176,24 +240,50 @@ def test_without_loadgen_the_line_that_installs_it_is_said(monkeypatch: pytest.M
     assert refused.value.exit_code == ExitCode.USAGE
 
 
-def queue_of(*issued_s: float) -> "SimpleQueue[_Query | None]":
-    waiting: SimpleQueue[_Query | None] = SimpleQueue()
-    for index, moment_s in enumerate(issued_s):
-        waiting.put(_Query(index, index, moment_s))
-    waiting.put(None)
-    return waiting
+def line_of(workers: Workers, *sizes: int) -> Line:
+    line = Line(workers)
+    for number, items in enumerate(sizes):
+        parts = split_query(number, items, workers.max_items)
+        line.put(Query(number, 0.0, len(parts)), parts)
+    line.close()
+    return line
 
 
-def test_a_worker_takes_what_is_there_up_to_a_full_batch_and_leaves_the_end_to_others() -> None:
-    waiting = queue_of(0, 0, 0)
-    workers = Workers(max_batch=2)
-    assert [query.index for query in gather(waiting, workers)] == [0, 1]
-    assert [query.index for query in gather(waiting, workers)] == [2]
-    assert gather(waiting, workers) == [] and waiting.empty()
+def test_a_worker_takes_what_is_there_up_to_a_full_call_and_leaves_the_end_to_others() -> None:
+    line = line_of(Workers(count=2, max_items=20), 8, 8, 8, 20)
+    taken = [[part.place for _, part in line.take()] for _ in range(5)]
+    assert taken == [[0, 1], [2], [3], [], []]
+
+
+def test_queries_are_calls_of_their_own_where_nothing_is_said() -> None:
+    line = line_of(Workers(), 8, 8)
+    assert [[part for _, part in line.take()] for _ in range(3)] == [[Part(0, 0, 8)], [Part(1, 0, 8)], []]
+
+
+def test_a_large_query_is_answered_with_its_last_part() -> None:
+    line = line_of(Workers(count=2, max_items=4), 10, 1)
+    calls = [line.take() for _ in range(4)]
+    assert [[(part.place, part.start, part.stop) for _, part in call] for call in calls] == [
+        [(0, 0, 4)], [(0, 4, 7)], [(0, 7, 10), (1, 0, 1)], [],
+    ]  # fmt: skip
+    assert [line.finish(calls[number]) for number in (2, 0, 1)] == [[1], [], [0]]
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 12))
+def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], count: int, max_items: int) -> None:
+    line, answered, done = line_of(Workers(count=count, max_items=max_items), *sizes), [], []
+    crew = start_crew(answered.append, line, count, done.extend, [])
+    for worker in crew:
+        worker.join(HANG_S)
+    assert all(sum(part.items for part in call) <= max_items for call in answered)
+    items = sorted((part.place, item) for call in answered for part in call for item in range(part.start, part.stop))
+    assert items == [(place, item) for place, size in enumerate(sizes) for item in range(size)]
+    assert sorted(done) == list(range(len(sizes)))
 
 
 TRIAL = Trial(
-    scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1, seed=1
+    scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1, seed=1, schedule_seed=2
 )  # fmt: skip
 DETAIL = {
     "generated_samples_per_query": 1,
@@ -253,6 +343,11 @@ def judge_alone(folder: Path, **asked: Any) -> dict[str, Any]:
     return found
 
 
+def read_keys(path: Path) -> dict[str, Any]:
+    entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
+    return {entry["key"]: entry["value"] for entry in entries}
+
+
 def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> None:
     """Half of the queries within 100 ms of a service of 1 ms: at some rate so on any system under any load."""
     (tmp_path / "audit.config").write_text("*.*.min_query_count = 100000000\n")
@@ -261,14 +356,19 @@ def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> No
     assert found["best"]["latency_s"] <= 0.1
     assert found["best"]["completed_per_s"] == max(run["completed_per_s"] for run in found["runs"] if run["is_valid"])
     assert all(run["num_queries"] >= 100 for run in found["runs"])
-    for run in found["runs"]:
+    schedules = [read_keys(tmp_path / run["folder"] / loadgen.DETAIL) for run in found["runs"]]
+    for run, keys in zip(found["runs"], schedules, strict=True):
+        arrivals_s = draw_arrivals(keys["effective_schedule_rng_seed"], keys["generated_query_count"] + 1)
+        expected_ns = arrivals_s[-1] / run["asked_per_s"] * 1e9
+        assert keys["generated_query_duration"] == pytest.approx(expected_ns, abs=keys["generated_query_count"] + 100)
+        assert run["is_valid"] == (run["num_late"] <= (most_late(run["num_queries"], 0.5) or 0))
         assert {f"{run['folder']}/{name}" for name in (loadgen.DETAIL, loadgen.SUMMARY)} <= set(found["files"])
 
 
 def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
     found = judge_alone(tmp_path, service_s=0.05, target_latency_ms=20, queries="fixed:1")
     assert found["exit_code"] == ExitCode.INCONCLUSIVE
-    assert "service alone takes up to 5" in found["error"] and "the limit is 20 ms" in found["error"]
+    assert "service alone takes 5" in found["error"] and "the limit is 20 ms" in found["error"]
 
 
 @pytest.mark.parametrize("scenario", ("offline", "single_stream"))

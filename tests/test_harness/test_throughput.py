@@ -55,7 +55,7 @@ def test_ranks_measure_together(data_root: Path, tmp_path: Path) -> None:
         options={"num_steps": 6}, output=tmp_path, command=["dlrmbench"],
     )  # fmt: skip
     run_set, record = open_run_set(start_set(config, prepared, request).folder)
-    (measured,) = measure_process(run_set, record, 0).repetitions()
+    (measured,) = measure_process(run_set, record, 0, quiet=True).repetitions()
     assert measured.num_samples == 6 * config.workload.train.global_batch_size
     assert measured.hyperparameters["world_size"] == 2
     assert [rank.rank for rank in measured.ranks] == [0, 1]

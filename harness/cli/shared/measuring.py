@@ -34,7 +34,7 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
             kept = sum(is_measured(run_set, record, index) for index in range(record.num_runs))
             if kept and not quiet:
                 click.echo(f"{kept} of {record.num_runs} processes had measured before and are kept", err=True)
-            measure_set(run_set, record, on_process)
+            measure_set(run_set, record, on_process, quiet=quiet)
     except BaseException as error:
         if not isinstance(error, HarnessError):
             command = resume_command(folder)

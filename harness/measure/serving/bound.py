@@ -5,7 +5,16 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, percentile_of, simulate
+from harness.measure.serving.queue import (
+    ServiceTimes,
+    Times,
+    Traffic,
+    Workers,
+    finish_batches,
+    percentile_of,
+    simulate,
+)
+from harness.measure.serving.rule import passing_share
 
 NUM_RATES = 24
 """At which the curve is computed, from a twentieth of what the workers can do to all of it."""
@@ -26,38 +35,56 @@ class ModelledBound:
     """What the virtual clock says: the highest rate within the limit, None where there is none, and the curve."""
 
     rate: float | None
+    """That LoadGen calls VALID where the length of its runs is given, else that holds in the long run."""
     curve: tuple[tuple[float, float], ...]
     """(queries a second, latency in seconds at the limit's share), rates rising."""
 
 
-def model_bound(traffic: Traffic, service: ServiceTimes, workers: Workers, limit: Limit) -> ModelledBound:
+def model_bound(
+    traffic: Traffic,
+    service: ServiceTimes,
+    workers: Workers,
+    limit: Limit,
+    count_queries: Callable[[float], int] | None = None,
+) -> ModelledBound:
     """Find the highest rate within the limit on the virtual clock, with equal random numbers at every rate.
 
-    Merging makes the latency fall before it rises, so the rates are looked at from the highest down.
+    With `count_queries`, the queries of a run of LoadGen at a rate, the limit is met where LoadGen's rule is met by
+    the late queries that such a run has on average. Merging makes the latency fall before it rises, so the rates are
+    looked at from the highest down.
     """
 
-    def latency_s(rate: float) -> float:
-        return percentile_of(simulate(traffic, rate, service, workers), limit.share)
+    def is_within(rate: float, latencies_s: Times) -> bool:
+        share = limit.share if count_queries is None else passing_share(count_queries(rate), limit.share)
+        return share is not None and percentile_of(latencies_s, share) <= limit.seconds
+
+    def is_met(rate: float) -> bool:
+        return is_within(rate, simulate(traffic, rate, service, workers))
 
     most = most_per_s(traffic, service, workers)
     rates = np.concatenate((np.geomspace(most / 20, most * 0.6, NUM_RATES // 2, endpoint=False),
                             np.linspace(most * 0.6, most, NUM_RATES - NUM_RATES // 2)))  # fmt: skip
-    curve = tuple((float(rate), latency_s(float(rate))) for rate in rates)
-    within = [position for position, (_, seconds) in enumerate(curve) if seconds <= limit.seconds]
+    curve, within = [], []
+    for position, rate in enumerate(rates.tolist()):
+        latencies_s = simulate(traffic, rate, service, workers)
+        curve.append((rate, percentile_of(latencies_s, limit.share)))
+        if is_within(rate, latencies_s):
+            within.append(position)
     if not within:
-        return ModelledBound(rate=_bisect(curve[0][0] / 1e4, curve[0][0], latency_s, limit.seconds), curve=curve)
-    last = within[-1]
-    if last == len(curve) - 1:
-        return ModelledBound(rate=curve[last][0], curve=curve)
-    return ModelledBound(rate=_bisect(curve[last][0], curve[last + 1][0], latency_s, limit.seconds), curve=curve)
+        found = _bisect(rates[0] / 1e4, rates[0], is_met)
+    elif within[-1] == len(rates) - 1:
+        found = rates[-1]
+    else:
+        found = _bisect(rates[within[-1]], rates[within[-1] + 1], is_met)
+    return ModelledBound(rate=None if found is None else float(found), curve=tuple(curve))
 
 
-def _bisect(low: float, high: float, latency_s: Callable[[float], float], limit_s: float) -> float | None:
-    if latency_s(low) > limit_s:
+def _bisect(low: float, high: float, is_met: Callable[[float], bool]) -> float | None:
+    if not is_met(low):
         return None
     while high / low > 1 + RESOLUTION:
         middle = (low * high) ** 0.5
-        if latency_s(middle) <= limit_s:
+        if is_met(middle):
             low = middle
         else:
             high = middle
@@ -66,9 +93,8 @@ def _bisect(low: float, high: float, latency_s: Callable[[float], float], limit_
 
 def most_per_s(traffic: Traffic, service: ServiceTimes, workers: Workers) -> float:
     """Return the queries a second of workers that are never idle: no queue is stable beyond."""
-    if workers.max_batch == 1:
+    if workers.max_items is None:
         return float(workers.count / service.of(traffic.items, traffic.factors).mean())
-    full = len(traffic.items) // workers.max_batch * workers.max_batch
-    sums = traffic.items[:full].reshape(-1, workers.max_batch).sum(axis=1)
-    factors = traffic.factors[:full].reshape(-1, workers.max_batch)[:, 0]
-    return float(workers.count * workers.max_batch / service.of(sums, factors).mean())
+    at_once = np.zeros(len(traffic.items))
+    finished_s = finish_batches(at_once, traffic.items, traffic.factors, service, workers)
+    return float(len(traffic.items) / finished_s.max())

@@ -6,14 +6,14 @@ Needs the package mlcommons-loadgen, the extra `dlrmbench[serve]`; nothing impor
 import json
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
-from queue import Empty, SimpleQueue
 from typing import Any, Literal
 
 from harness.foundation.errors import ExitCode, HarnessError
+from harness.measure.serving.crew import Answer, Line, Query, split_query, start_crew
 from harness.measure.serving.queue import Workers
 
 MODULE = "mlperf_loadgen"
@@ -23,8 +23,6 @@ _PREFIX = ":::MLLOG "
 _EMPTY_FILES = ("mlperf_log_accuracy.json", "mlperf_log_trace.json")
 _JOIN_S = 0.05
 
-Answer = Callable[[Sequence[int]], object]
-"""Answers the queries of these places in the pool, in one call."""
 Scenario = Literal["server", "offline", "single_stream"]
 
 
@@ -39,6 +37,9 @@ class Trial:
     min_queries: int
     min_duration_s: float
     seed: int
+    """Of the samples that are asked."""
+    schedule_seed: int
+    """Of the moments at which a server is asked."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -62,24 +63,24 @@ def require_loadgen() -> None:
         raise HarnessError(f"serving is judged by MLPerf LoadGen, which is not installed. Install it: {INSTALL}")
 
 
-def judge(answer: Answer, num_queries: int, workers: Workers, trial: Trial, folder: Path) -> Judgement:
-    """Let LoadGen issue queries of a pool of `num_queries` to workers that call `answer`; its files go to `folder`.
+def judge(answer: Answer, sizes: Sequence[int], workers: Workers, trial: Trial, folder: Path) -> Judgement:
+    """Let LoadGen issue queries of a pool of `sizes` items to workers that call `answer`; its files go to `folder`.
 
     LoadGen runs in a thread of its own, so that this one can be interrupted; who is must leave the process, since
     LoadGen cannot be stopped. Raises the error of a worker, or HarnessError where LoadGen ended without a judgement.
     """
     folder.mkdir(parents=True, exist_ok=True)
     failures: list[BaseException] = []
-    waiting: SimpleQueue[_Query | None] = SimpleQueue()
-    crew = _start_workers(answer, workers, waiting, failures)
-    issuer = threading.Thread(target=_issue, args=(num_queries, trial, folder, waiting, failures), daemon=True)
+    line = Line(workers)
+    crew = start_crew(answer, line, workers.count, _complete, failures)
+    issued = (sizes, workers.max_items, trial, folder, line, failures)
+    issuer = threading.Thread(target=_issue, args=issued, daemon=True)
     issuer.start()
     while issuer.is_alive() and not failures:
         issuer.join(_JOIN_S)
     if failures:
         raise failures[0]
-    for _ in crew:
-        waiting.put(None)
+    line.close()
     for worker in crew:
         worker.join()
     for name in _EMPTY_FILES:
@@ -87,29 +88,30 @@ def judge(answer: Answer, num_queries: int, workers: Workers, trial: Trial, fold
     return read_judgement(folder / DETAIL, trial)
 
 
-@dataclass(frozen=True, slots=True)
-class _Query:
-    response_id: int
-    index: int
-    issued_s: float
-
-
 def _issue(
-    num_queries: int, trial: Trial, folder: Path, waiting: "SimpleQueue[_Query | None]", failures: list[BaseException]
+    sizes: Sequence[int],
+    max_items: int | None,
+    trial: Trial,
+    folder: Path,
+    line: Line,
+    failures: list[BaseException],
 ) -> None:
     import mlperf_loadgen as loadgen
+
+    parts = [split_query(place, items, max_items) for place, items in enumerate(sizes)]
 
     def issue(samples: Sequence[Any]) -> None:
         now_s = time.perf_counter()
         for sample in samples:
-            waiting.put(_Query(sample.id, sample.index, now_s))
+            of_query = parts[sample.index]
+            line.put(Query(sample.id, now_s, len(of_query)), of_query)
 
     def ignore(*given: Any) -> None:
         return None
 
     try:
         system = loadgen.ConstructSUT(issue, ignore)
-        library = loadgen.ConstructQSL(num_queries, num_queries, ignore, ignore)
+        library = loadgen.ConstructQSL(len(sizes), len(sizes), ignore, ignore)
         # A file of that name in the working folder would change the settings: none is looked for there.
         audit = str(folder / "no_audit.config")
         loadgen.StartTestWithLogSettings(system, library, _settings(trial), _log_settings(folder), audit)
@@ -117,6 +119,12 @@ def _issue(
         loadgen.DestroySUT(system)
     except BaseException as error:
         failures.append(error)
+
+
+def _complete(response_ids: Sequence[int]) -> None:
+    import mlperf_loadgen as loadgen
+
+    loadgen.QuerySamplesComplete([loadgen.QuerySampleResponse(number, 0, 0) for number in response_ids])
 
 
 def _settings(trial: Trial) -> Any:
@@ -135,9 +143,8 @@ def _settings(trial: Trial) -> Any:
     settings.server_target_latency_ns = round(trial.limit_s * 1e9)
     settings.server_target_latency_percentile = settings.single_stream_target_latency_percentile = trial.share
     settings.single_stream_expected_latency_ns = round(1e9 / trial.rate)
-    settings.qsl_rng_seed, settings.sample_index_rng_seed, settings.schedule_rng_seed = (
-        trial.seed + stream for stream in range(3)
-    )
+    settings.qsl_rng_seed, settings.sample_index_rng_seed = trial.seed, trial.seed + 1
+    settings.schedule_rng_seed = trial.schedule_seed
     return settings
 
 
@@ -150,51 +157,6 @@ def _log_settings(folder: Path) -> Any:
     settings.log_output = output
     settings.enable_trace = False
     return settings
-
-
-def _start_workers(
-    answer: Answer, workers: Workers, waiting: "SimpleQueue[_Query | None]", failures: list[BaseException]
-) -> list[threading.Thread]:
-    """Start the threads that answer. One at a time gathers a batch, so that two do not share what is waiting."""
-    import mlperf_loadgen as loadgen
-
-    gathering = threading.Lock()
-
-    def work() -> None:
-        try:
-            while True:
-                with gathering:
-                    batch = gather(waiting, workers)
-                if not batch:
-                    return
-                answer([query.index for query in batch])
-                loadgen.QuerySamplesComplete(
-                    [loadgen.QuerySampleResponse(query.response_id, 0, 0) for query in batch]
-                )
-        except BaseException as error:
-            failures.append(error)
-
-    crew = [threading.Thread(target=work, name=f"worker-{index}", daemon=True) for index in range(workers.count)]
-    for worker in crew:
-        worker.start()
-    return crew
-
-
-def gather(waiting: "SimpleQueue[_Query | None]", workers: Workers) -> list[_Query]:
-    """Take the next query and what may be merged with it; nothing at the end."""
-    first = waiting.get()
-    batch = [] if first is None else [first]
-    while first is not None and len(batch) < workers.max_batch:
-        left_s = first.issued_s + workers.wait_s - time.perf_counter()
-        try:
-            query = waiting.get(timeout=left_s) if left_s > 0 else waiting.get_nowait()
-        except Empty:
-            break
-        if query is None:  # the end is for the next who asks
-            waiting.put(None)
-            break
-        batch.append(query)
-    return batch
 
 
 def read_judgement(path: Path, trial: Trial) -> Judgement:

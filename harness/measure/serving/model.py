@@ -9,6 +9,7 @@ import torch
 from harness.config.catalog import WorkloadConfig
 from harness.config.serving import ServeConfig, list_sizes
 from harness.config.synthetic import hold_in_memory
+from harness.measure.serving.crew import Part
 from harness.measure.throughput import train_steps
 from harness.measure.weights import read_weights
 from reference_models.data.store.dataset import Batch
@@ -31,11 +32,16 @@ class Served:
     sizes: tuple[int, ...]
     pool: tuple[Batch, ...]
 
-    def answer(self, places: Sequence[int]) -> torch.Tensor:
-        """Score the items of queries of the pool, merged into one call; logits [items]."""
-        if len(places) == 1:
-            return self.servable.answer(self.pool[places[0]])
-        return self.servable.answer(merge([self.pool[place] for place in places]))
+    def answer(self, parts: Sequence[Part]) -> torch.Tensor:
+        """Score the items of queries of the pool, or of parts of them, in one call; logits [items]."""
+        batches = [self._cut(part) for part in parts]
+        return self.servable.answer(batches[0] if len(batches) == 1 else merge(batches))
+
+    def _cut(self, part: Part) -> Batch:
+        query, items = self.pool[part.place], slice(part.start, part.stop)
+        if part.items == len(query.labels):
+            return query
+        return Batch(query.dense[items], query.indices[items], query.labels[items])
 
 
 def merge(queries: Sequence[Batch]) -> Batch:
@@ -90,7 +96,8 @@ def build_served(
     Quality is that of weights that were trained; random ones have none.
     """
     sizes = pool_sizes(serve.queries)
-    config = hold_in_memory(config, -(-sum(sizes) // config.train.global_batch_size))
+    num_samples = max(sum(sizes), serve.train_samples or 0)
+    config = hold_in_memory(config, -(-num_samples // config.train.global_batch_size))
     config = replace(config, runtime=replace(config.runtime, threads=threads))
     spec = config.spec(data_dir, seed)
     weights = load_weights(serve, config, spec, definition_sha256)

@@ -1,10 +1,12 @@
 """The virtual clock: when queries of a queue are answered, computed from their arrivals and service times.
 
-Exact for what it is given, and without a clock: one queue, first come first served, several workers that are alike,
-and queries that are merged into batches while the first of them waits no longer than a time limit.
+Exact for what it is given, and without a clock: one queue, first come first served, several workers that are alike.
+Calls may have a bound in items: queries are merged up to it while the first of them waits no longer than a time
+limit, and a query of more is split into parts, which any worker takes; it is answered when its last part is.
 """
 
 import heapq
+from bisect import bisect_right
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -16,13 +18,14 @@ Times = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Workers:
-    """What answers the queue: so many workers, each taking up to `max_batch` queries at once.
+    """What answers the queue: so many workers, each taking up to `max_items` items at once, a query where it is None.
 
-    A free worker waits for a full batch until the first query of it is `wait_s` old, then takes what is there.
+    A free worker waits for a full call until the first query of it is `wait_s` old, then takes what is there. A call
+    is full when it has so many items, or when the next query, or part of one, does not fit.
     """
 
     count: int = 1
-    max_batch: int = 1
+    max_items: int | None = None
     wait_s: float = 0.0
 
 
@@ -67,7 +70,7 @@ def draw_traffic(num_queries: int, sizes: Sequence[int], service: ServiceTimes, 
 def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Workers) -> Times:
     """Return the seconds from each query's arrival to its answer, at `rate` queries a second."""
     arrivals_s = traffic.arrivals_s / rate
-    if workers.max_batch == 1:
+    if workers.max_items is None:
         finished_s = finish_singly(arrivals_s, service.of(traffic.items, traffic.factors), workers.count)
     else:
         finished_s = finish_batches(arrivals_s, traffic.items, traffic.factors, service, workers)
@@ -88,32 +91,46 @@ def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Time
     return np.asarray(finished_s)
 
 
+def split_items(items: int, max_items: int | None) -> list[int]:
+    """Return the items of each part of a query: as few parts as fit, alike to one item."""
+    num_parts = 1 if max_items is None else -(-items // max_items)
+    return [items // num_parts + (number < items % num_parts) for number in range(num_parts)]
+
+
 def finish_batches(
     arrivals_s: Times, items: NDArray[np.int64], factors: Times, service: ServiceTimes, workers: Workers
 ) -> Times:
-    """Return when each query is answered where queries are merged; all of a batch are answered at its end.
+    """Return when each query is answered where calls have a bound in items, and all of a call is answered at its end.
 
-    A batch begins when a worker is free and either it is full or its first query has waited `wait_s`.
+    A call begins when a worker is free and either it is full or its first part has waited `wait_s`.
     """
-    arrived, sizes, slower = arrivals_s.tolist(), np.concatenate(([0], np.cumsum(items))).tolist(), factors.tolist()
-    by_items_s, num_queries = service.by_items_s.tolist(), len(arrivals_s)
-    free_s = [0.0] * workers.count
-    finished_s = np.empty(num_queries)
+    assert workers.max_items is not None
+    by_size = {size: split_items(size, workers.max_items) for size in np.unique(items).tolist()}
+    parts = [by_size[size] for size in items.tolist()]
+    num_parts = np.array([len(of_query) for of_query in parts])
+    first_part = np.cumsum(num_parts) - num_parts
+    owners = np.repeat(np.arange(len(items)), num_parts)
+    # Parts of a query are calls of their own, which are not all slow because one is.
+    slower = factors[(owners + np.arange(len(owners)) - first_part[owners]) % len(factors)].tolist()
+    arrived = arrivals_s[owners].tolist()
+    ends = np.concatenate(([0], np.cumsum([size for of_query in parts for size in of_query]))).tolist()
+    by_items_s, free_s, number = service.by_items_s.tolist(), [0.0] * workers.count, len(owners)
+    finished_s = np.empty(number)
     first = 0
-    while first < num_queries:
+    while first < number:
+        fitting = bisect_right(ends, ends[first] + workers.max_items, first + 1, number + 1) - 1
         ready_s = max(free_s[0], arrived[first])
         begin_s = max(ready_s, arrived[first] + workers.wait_s)
-        full = first + workers.max_batch
-        if full <= num_queries:
-            begin_s = min(begin_s, max(ready_s, arrived[full - 1]))
-        end = first + 1
-        while end < min(full, num_queries) and arrived[end] <= begin_s:
-            end += 1
-        end_s = begin_s + by_items_s[sizes[end] - sizes[first]] * slower[first]
+        # Full with its last part, or known to be full when the next one comes, which does not fit.
+        known_full = fitting - 1 if ends[fitting] - ends[first] == workers.max_items else fitting
+        if known_full < number:
+            begin_s = min(begin_s, max(ready_s, arrived[known_full]))
+        end = bisect_right(arrived, begin_s, first + 1, fitting)
+        end_s = begin_s + by_items_s[ends[end] - ends[first]] * slower[first]
         heapq.heapreplace(free_s, end_s)
         finished_s[first:end] = end_s
         first = end
-    return finished_s
+    return np.maximum.reduceat(finished_s, first_part)
 
 
 def percentile_of(latencies_s: Times, share: float) -> float:

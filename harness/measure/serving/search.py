@@ -5,6 +5,9 @@ from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
+RESOLUTION = 1.02
+"""Between the highest VALID rate and the lowest INVALID one."""
+MAX_ATTEMPTS = 8
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -20,18 +23,18 @@ def search_highest(
     attempt: Callable[[float], Tried[T]],
     start: float,
     *,
-    factor: float = 1.25,
-    resolution: float = 1.05,
-    max_attempts: int = 8,
+    resolution: float = RESOLUTION,
+    max_attempts: int = MAX_ATTEMPTS,
 ) -> tuple[Tried[T], ...]:
     """Try rates from `start` on; returns every attempt in its order, at most `max_attempts`.
 
-    Steps begin with `factor` and grow by it, as long as all attempts are alike. The highest VALID rate below every
-    INVALID one is then known to `resolution`, as far as the attempts go.
+    The first step is `resolution`, and each is three times as long, in powers of it, as the one before, as long as
+    all attempts are alike: a start that is right takes two attempts. The highest VALID rate below every INVALID one
+    is then known to `resolution`, as far as the attempts go.
     """
     attempts: list[Tried[T]] = []
     low, high = 0.0, float("inf")
-    rate, step = start, 1.0
+    rate, power = start, 1
     while len(attempts) < max_attempts:
         tried = attempt(rate)
         attempts.append(tried)
@@ -39,8 +42,11 @@ def search_highest(
             low = max(low, rate)
         else:
             high = min(high, rate)
-        if low >= high or (low > 0 and high / low <= resolution):
+        if low > 0 and high / low <= resolution * (1 + 1e-9):
             break
-        step *= factor
-        rate = low * step if high == float("inf") else high / step if low == 0 else (low * high) ** 0.5
+        if low > 0 and high < float("inf"):
+            rate = (low * high) ** 0.5
+        else:
+            rate = low * resolution**power if low > 0 else high / resolution**power
+            power *= 3
     return tuple(attempts)

@@ -31,7 +31,7 @@ def make_queue_study(
     for rate in rates:
         latencies_s = simulate(traffic, rate, service, workers) + overhead_s
         at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
-        utilisation = rate * mean_s / workers.count if workers.max_batch == 1 else None
+        utilisation = rate * mean_s / workers.count if workers.max_items is None else None
         rows.append((rate, utilisation, float(latencies_s.mean()), *at))
     times = [StudyColumn(name=f"p{percentile:g}", unit="s", origin="simulated") for percentile in PERCENTILES]
     columns = (
@@ -50,14 +50,24 @@ def make_queue_study(
             Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of one query"),
             Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
             Parameter(name="workers", value=workers.count, unit=None, source="given", note="serve.threads"),
-            Parameter(name="queries a call", value=workers.max_batch, unit=None, source="given", note="serve.batch"),
-            Parameter(name="wait of a batch", value=workers.wait_s, unit="s", source="given", note=None),
+            *_batch_parameters(workers),
             Parameter(name="queries", value=serve.queries, unit=None, source="given", note="items of each"),
             Parameter(name="simulated queries", value=len(traffic.items), unit=None, source="default", note=None),
         ),
         tables=(StudyTable(title="Equal traffic at every rate", columns=columns, rows=tuple(rows)),),
         findings=(),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
+    )
+
+
+def _batch_parameters(workers: Workers) -> tuple[Parameter, ...]:
+    if workers.max_items is None:
+        return (Parameter(name="items a call", value="one query's", unit=None, source="default", note="serve.batch"),)
+    return (
+        Parameter(
+            name="items a call", value=workers.max_items, unit=None, source="given", note="serve.batch, the most"
+        ),
+        Parameter(name="wait of a batch", value=workers.wait_s, unit="s", source="given", note="serve.batch_wait_ms"),
     )
 
 

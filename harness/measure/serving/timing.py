@@ -4,20 +4,24 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import gcd
 
 import numpy as np
 
+from harness.measure.serving.crew import Answer, Part, split_query
 from harness.measure.serving.queue import ServiceTimes, Workers
 
 NUM_SIZES = 6
 """Sizes of queries that are timed, from the smallest to the largest of the pool."""
 MIN_CALLS = 5
 """Of each size and worker, however long they take."""
+_GOLDEN_RATIO = 0.618
+"""Of a list, by which what is taken from it is spread."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class TimedSize:
-    """Calls of one size: what `queries` of the pool hold together, and how long each call took."""
+    """Calls of one size: what `num_queries` queries, or parts of some, hold together, and how long each call took."""
 
     items: int
     num_queries: int
@@ -28,25 +32,38 @@ class TimedSize:
         return sum(self.seconds) / len(self.seconds)
 
 
-def choose_calls(sizes: Sequence[int], max_batch: int) -> list[tuple[int, ...]]:
-    """Choose the calls to time, as places in a pool of queries of `sizes` items: single queries and merged ones."""
-    in_order = sorted(range(len(sizes)), key=lambda place: sizes[place])
-    places = np.linspace(0, len(sizes) - 1, min(NUM_SIZES, len(sizes))).round().astype(int)
-    calls: list[tuple[int, ...]] = [(in_order[place],) for place in dict.fromkeys(places.tolist())]
-    merged = 2
-    while max_batch > 1:
-        merged = min(merged, max_batch)
-        step = max(1, len(sizes) // merged)
-        calls.append(tuple(in_order[(step // 2 + index * step) % len(sizes)] for index in range(merged)))
-        if merged == max_batch:
-            calls.append((in_order[-1],) * max_batch)
-            break
-        merged *= 2
-    return calls
+def choose_calls(sizes: Sequence[int], max_items: int | None) -> list[tuple[Part, ...]]:
+    """Choose the calls to time, of a pool of queries of `sizes` items: single parts, and merged ones up to most."""
+    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
+    in_order = sorted(parts, key=lambda part: part.items)
+    places = np.linspace(0, len(parts) - 1, min(NUM_SIZES, len(parts))).round().astype(int)
+    alone: dict[int, tuple[Part, ...]] = {}
+    for place in places.tolist():
+        alone.setdefault(in_order[place].items, (in_order[place],))
+    calls, most = list(alone.values()), 2 * in_order[0].items
+    while max_items is not None and most <= max_items:
+        most = max_items if 2 * most > max_items else most  # the last is as full as it gets
+        calls.append(_merge_parts(in_order, most))
+        most *= 2
+    return [call for number, call in enumerate(calls) if number < len(alone) or len(call) > 1]
+
+
+def _merge_parts(in_order: Sequence[Part], most: int) -> tuple[Part, ...]:
+    """Take parts from all over their sizes, again and again, as long as they fit into `most` items."""
+    merged: list[Part] = []
+    stride = max(1, round(len(in_order) * _GOLDEN_RATIO))
+    while gcd(stride, len(in_order)) != 1:
+        stride += 1
+    place, left = 0, most
+    while in_order[place].items <= left:
+        merged.append(in_order[place])
+        left -= in_order[place].items
+        place = (place + stride) % len(in_order)
+    return tuple(merged)
 
 
 def time_calls(
-    answer: Callable[[Sequence[int]], object],
+    answer: Answer,
     sizes: Sequence[int],
     workers: Workers,
     duration_s: float,
@@ -56,7 +73,7 @@ def time_calls(
 
     The calls take turns, so that whatever the system does meanwhile weighs on all sizes alike.
     """
-    calls = choose_calls(sizes, workers.max_batch)
+    calls = choose_calls(sizes, workers.max_items)
     took: list[list[float]] = [[] for _ in calls]
     failures: list[BaseException] = []
 
@@ -82,7 +99,7 @@ def time_calls(
     if failures:
         raise failures[0]
     return [
-        TimedSize(items=sum(sizes[place] for place in call), num_queries=len(call), seconds=tuple(seconds))
+        TimedSize(items=sum(part.items for part in call), num_queries=len(call), seconds=tuple(seconds))
         for call, seconds in zip(calls, took, strict=True)
     ]
 

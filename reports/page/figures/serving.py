@@ -55,7 +55,7 @@ def _setup_table(found: Sequence[Found], id_: str) -> Table:
             ),
             (numeric("Workers", "of a process"), lambda each: count(each[1].num_workers)),
             (numeric("Threads", "of a process"), lambda each: count(each[1].num_threads)),
-            (numeric("Queries a call", "at most"), lambda each: count(each[1].batch)),
+            (numeric("Items a call", "at most"), lambda each: count(each[1].batch_items)),
             ("Precision", lambda each: Cell(text=printable(each[1].precision, 20), sub=_tables_words(each[1]))),
             ("Weights", lambda each: each[1].weights),
             (numeric("Of the model", "measured queries/s over modelled"), lambda each: _of_model(each[1].processes)),

@@ -18,7 +18,7 @@ class ServiceTime(Record, frozen=True, kw_only=True):
     items: PositiveAmount
     """Of a call; the mean where queries of several sizes were merged."""
     num_queries: PositiveCount
-    """That were merged into one call."""
+    """That were merged into one call; a part of one counts as one."""
     num_calls: PositiveCount
     mean_s: PositiveAmount
     percentile_s: PositiveAmount
@@ -77,7 +77,7 @@ class ServeProcess(Record, frozen=True, kw_only=True):
     latency_s: PositiveAmount
     """At the percentile, in that run."""
     modelled_per_s: PositiveAmount | None
-    """What the virtual clock said, of all processes; None where it found no rate."""
+    """What the virtual clock said that LoadGen would find, of all processes; None where it found no rate."""
     alone_per_s: PositiveAmount | None
     """What one of the processes did alone; None where there is only one."""
     overhead_s: Amount
@@ -130,7 +130,8 @@ class ServeRecord(Measurement, frozen=True, kw_only=True):
     mean_items: PositiveAmount
     problem_sha256: Sha256
     """Of what is asked: scenario, limit, percentile and queries."""
-    batch: PositiveCount
+    batch_items: PositiveCount | None = None
+    """Of one call at most, to which queries are merged or split; None: every query is a call of its own."""
     batch_wait_s: Amount
     num_workers: PositiveCount
     """Threads that answer, in each process."""

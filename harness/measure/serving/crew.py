@@ -1,0 +1,134 @@
+"""The workers of a service: threads that take parts of queries from one line, answer them, and say which are done."""
+
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+from typing import TypeAlias
+
+from harness.measure.serving.queue import Workers, split_items
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Items `start` to `stop` - 1 of the query at `place` of a pool: all that it has, or what one call takes."""
+
+    place: int
+    start: int
+    stop: int
+
+    @property
+    def items(self) -> int:
+        return self.stop - self.start
+
+
+Answer: TypeAlias = Callable[[Sequence[Part]], object]
+"""Answers parts of queries in one call."""
+
+
+def split_query(place: int, items: int, max_items: int | None) -> tuple[Part, ...]:
+    """Split the query at `place` into parts of at most `max_items`, in their order."""
+    start, parts = 0, []
+    for size in split_items(items, max_items):
+        parts.append(Part(place, start, start + size))
+        start += size
+    return tuple(parts)
+
+
+@dataclass(slots=True)
+class Query:
+    """A query that is not answered yet, with the number of its parts that are not."""
+
+    response_id: int
+    issued_s: float
+    num_left: int
+
+
+Waiting: TypeAlias = tuple[Query, Part]
+
+
+class Line:
+    """Where parts of queries wait, first come first served, until workers take them; None is its end."""
+
+    def __init__(self, workers: Workers) -> None:
+        self._workers = workers
+        self._waiting: SimpleQueue[Waiting | None] = SimpleQueue()
+        self._held: Waiting | None = None
+        """What did not fit into a call, and begins the next."""
+        self._gathering, self._counting = threading.Lock(), threading.Lock()
+
+    def put(self, query: Query, parts: Sequence[Part]) -> None:
+        for part in parts:
+            self._waiting.put((query, part))
+
+    def close(self) -> None:
+        """Say to every worker that nothing follows."""
+        for _ in range(self._workers.count):
+            self._waiting.put(None)
+
+    def take(self) -> list[Waiting]:
+        """Wait for the next part and what may be merged with it; nothing at the end.
+
+        One worker at a time gathers, so that two do not share what is waiting.
+        """
+        with self._gathering:
+            first = self._held or self._waiting.get()
+            self._held = None
+            if first is None:
+                return []
+            call, (query, part) = [first], first
+            left = None if self._workers.max_items is None else self._workers.max_items - part.items
+            while left:
+                following = self._next(query.issued_s + self._workers.wait_s - time.perf_counter())
+                if following is None:
+                    break
+                if following[1].items > left:
+                    self._held = following
+                    break
+                call.append(following)
+                left -= following[1].items
+            return call
+
+    def _next(self, timeout_s: float) -> Waiting | None:
+        try:
+            following = self._waiting.get(timeout=timeout_s) if timeout_s > 0 else self._waiting.get_nowait()
+        except Empty:
+            return None
+        if following is None:  # the end is for the next who asks
+            self._waiting.put(None)
+        return following
+
+    def finish(self, call: Sequence[Waiting]) -> list[int]:
+        """Count what was answered; returns the response ids of the queries of which it was the last part."""
+        done = []
+        with self._counting:
+            for query, _ in call:
+                query.num_left -= 1
+                if query.num_left == 0:
+                    done.append(query.response_id)
+        return done
+
+
+def start_crew(
+    answer: Answer,
+    line: Line,
+    num_workers: int,
+    complete: Callable[[Sequence[int]], None],
+    failures: list[BaseException],
+) -> list[threading.Thread]:
+    """Start the threads that answer what waits in `line`; `complete` gets the ids of queries that are answered."""
+
+    def work() -> None:
+        try:
+            while call := line.take():
+                answer([part for _, part in call])
+                if done := line.finish(call):
+                    complete(done)
+        except BaseException as error:
+            failures.append(error)
+
+    crew = [threading.Thread(target=work, name=f"worker-{index}", daemon=True) for index in range(num_workers)]
+    for worker in crew:
+        worker.start()
+    return crew
