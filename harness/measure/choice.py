@@ -1,8 +1,8 @@
 """Time ways to compute a configuration's training step in one fresh process, off every clock; nothing is scored.
 
-The parent (`harness.run_sets.choice`) starts one such process per length of OpenMP's spinning, which a process keeps
-for life. Threads are timed with every matrix product in torch.mm's form: another library makes all counts of threads
-faster and hardly changes their order.
+The parent (`harness.run_sets.choice`) starts such processes, each with a length of OpenMP's spinning, which a process
+keeps for life. A first look, with every matrix product in torch.mm's form, finds the counts of threads that are near
+the best; each of those gets products of its own, and with them they take turns.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -15,20 +15,20 @@ from harness.config.synthetic import hold_in_memory
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.throughput import train_steps
-from reference_models.fused.choice import ChoosesMatmul, convert_choice
+from reference_models.fused.choice import ChoosesMatmul, MatmulChoice, convert_choice
 from reference_models.process.world import World
 from rules.records.measure import Measurement
-from rules.records.run_set import MatmulRecord, StepTimeRecord
+from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
 
-GAIN = 1.05
-"""How many times faster another way must be than a plainer one: less is what timing so short cannot tell."""
-_MAX_ROUNDS, _MIN_ROUNDS = 6, 2
+_MIN_ROUNDS, _ROUNDS, _MOST_ROUNDS = 2, 6, 16
+"""At the least, where the budget is used up; as a rule; and where the counts are about as far apart as a tie is."""
+_ABOUT = 0.04
 _LOOK_S, _MAX_LOOKS = 0.5, 4
 _ROUND_S, _BUDGET_S = 0.08, 4.0
 """Of steps in a row, and of all rounds; large models make at least two rounds of one step each."""
-_HOPELESS, _SLOW = 1.6, 1.3
+_HOPELESS, _SLOW = 1.6, 1.4
 """How many times slower than the best so far a count of threads is that ends the search for fewer threads, and one
-that is not timed further."""
+that is not timed further: other libraries' products make all counts faster, and hardly change their order."""
 _HELD_STEPS = 64
 """Batches of synthetic data that are held."""
 
@@ -42,33 +42,40 @@ class ChoiceJob(Job):
 
     thread_counts: tuple[int, ...]
     spin_count: int | None
-    earlier: tuple[dict[str, Any], ...]
-    """What another process has tried: products are timed only where the best of all is one of this process's."""
     previous: dict[str, Any] | None
     """Forms of products, which only clearly faster ones replace."""
 
 
 class TrialsRecord(Measurement, frozen=True, kw_only=True):
-    """What the process found; `matmul` is None where products are not chosen, or the ways here are not the best."""
+    """What the process found."""
 
     tried: tuple[StepTimeRecord, ...]
-    matmul: MatmulRecord | None
+    matmuls: tuple[MatmulRecord, ...]
+    """Of each count of threads that is near the best; empty where products are not chosen."""
 
 
 def plainest(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
-    """Return the way with the fewest threads, then the shortest spinning, that no other beats by `GAIN`."""
+    """Return the way with the fewest threads, then the shortest spinning, that no other beats by `TIE`.
+
+    In a tie the further threads gain nothing that could be shown: the cores that they would keep busy are left to
+    reading data, to other processes and to the clock speed of the rest, and fewer threads are disturbed less.
+    """
     ways = list(tried)
     least_s = min(way.step_s for way in ways)
-    fast = [way for way in ways if way.step_s <= least_s * GAIN]
+    fast = [way for way in ways if way.step_s <= least_s * TIE]
     return min(fast, key=lambda way: (way.num_threads, way.spin_count or 0))
 
 
 def time_threads(
-    thread_counts: Sequence[int], time_steps: StepTimer, clock_s: Callable[[], float]
+    thread_counts: Sequence[int],
+    time_steps: StepTimer,
+    clock_s: Callable[[], float],
+    choose_products: Callable[[int], None] | None = None,
 ) -> Mapping[int, float]:
     """Return the seconds of a step on each count of threads that is worth looking at, its least over the rounds.
 
-    Begins with the most threads and goes down until fewer are hopeless; those near the best then take turns.
+    Begins with the most threads and goes down until fewer are hopeless. Those near the best are told to
+    `choose_products`, from where on their steps are made of those, and take turns; the longer, the closer they are.
     """
     least_s: dict[int, float] = {}
     for count in sorted(thread_counts, reverse=True):
@@ -80,9 +87,16 @@ def time_threads(
         if least_s[count] > _HOPELESS * min(least_s.values()):
             break
     near = [count for count, step_s in least_s.items() if step_s <= _SLOW * min(least_s.values())]
+    if choose_products is not None:
+        for count in near:
+            choose_products(count)
+            time_steps(count, 1)
+            least_s[count] = time_steps(count, 1)
     began_s = clock_s()
-    for finished in range(_MAX_ROUNDS):
+    for finished in range(_MOST_ROUNDS):
         if finished >= _MIN_ROUNDS and clock_s() - began_s > _BUDGET_S:
+            break
+        if finished >= _ROUNDS and not _is_about_a_tie([least_s[count] for count in near]):
             break
         for count in near:
             if least_s[count] < _ROUND_S:
@@ -92,33 +106,45 @@ def time_threads(
     return least_s
 
 
+def _is_about_a_tie(seconds: Sequence[float]) -> bool:
+    """Whether a little more or less time would make a tie of what is none, or the other way round."""
+    return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
+
+
 def try_ways(job: ChoiceJob, world: World, on_event: OnEvent) -> TrialsRecord:
-    """Build the workload, time its steps on each count of threads, then choose the products of the best."""
+    """Build the workload, choose the products of each promising count of threads, and time its steps with them."""
     import torch
 
     config = hold_in_memory(job.parse()[1], _HELD_STEPS)
     workload = config.implementation.load(job.spec(config), world)
     workload.build()
     clock = Clock(workload.synchronize)
+    previous = None if job.previous is None else convert_choice(job.previous, "the earlier choice")
+    chooser = workload if isinstance(workload, ChoosesMatmul) and job.matmul is None else None
+    chosen: dict[int, MatmulChoice] = {}
+
+    def choose_products(num_threads: int) -> None:
+        assert chooser is not None
+        torch.set_num_threads(num_threads)
+        chosen[num_threads] = chooser.choose_matmul(previous)
 
     def time_steps(num_threads: int, num_steps: int) -> float:
         torch.set_num_threads(num_threads)
+        if chooser is not None and num_threads in chosen:
+            chooser.use_matmul(chosen[num_threads])
         start_s = clock.elapsed_s()
         train_steps(workload.train, num_steps)
         return (clock.elapsed_s() - start_s) / num_steps
 
-    found = time_threads(job.thread_counts, time_steps, clock.elapsed_s)
+    found = time_threads(job.thread_counts, time_steps, clock.elapsed_s, None if chooser is None else choose_products)
     tried = tuple(
         StepTimeRecord(num_threads=count, spin_count=job.spin_count, step_s=max(step_s, 1e-9))
         for count, step_s in sorted(found.items())
     )
-    best = plainest([*tried, *(msgspec.convert(way, StepTimeRecord) for way in job.earlier)])
-    matmul = None
-    if isinstance(workload, ChoosesMatmul) and job.matmul is None and best in tried:
-        torch.set_num_threads(best.num_threads)
-        previous = None if job.previous is None else convert_choice(job.previous, "the earlier choice")
-        matmul = msgspec.convert(msgspec.to_builtins(workload.choose_matmul(previous)), MatmulRecord)
-    return TrialsRecord(tried=tried, matmul=matmul)
+    matmuls = tuple(
+        msgspec.convert(msgspec.to_builtins(choice), MatmulRecord) for _, choice in sorted(chosen.items())
+    )
+    return TrialsRecord(tried=tried, matmuls=matmuls)
 
 
 KIND = MeasurementKind(name="choice", job=ChoiceJob, record=TrialsRecord, run=try_ways)

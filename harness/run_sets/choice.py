@@ -5,8 +5,9 @@ choice among libraries, the form of each matrix product. What is chosen is the s
 runs, and is kept beside the data, `<dataset>/choices/`, for other sets of the same shape on the same processor and
 torch; two sets that share a file there have the same choice. Removing the file has it made anew.
 
-A plainer way, of fewer threads or shorter spinning, is replaced only by one that is 5 % faster. What was timed while
-the system was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
+Each count of threads is timed with products chosen for it. A plainer way, of fewer threads or shorter spinning, is
+replaced only by one that is 5 % faster; less is a tie, which is said, with the times. What was timed while the system
+was busy is timed again when it is quiet, and what an earlier torch had, too: a gain of 5 % replaces it.
 """
 
 import os
@@ -15,10 +16,8 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import Any
 
-import msgspec
 from msgspec.structs import replace as change
 
 from harness.config.matmul import GivenMatmul, as_choice, can_choose
@@ -26,26 +25,24 @@ from harness.config.run_config import SERVE, RunConfig
 from harness.foundation.errors import HarnessError
 from harness.foundation.files import write_record
 from harness.foundation.status_line import StatusLine
-from harness.launch.process import explain_end, launch_worker
-from harness.measure.choice import GAIN, KIND, ChoiceJob, TrialsRecord, plainest
-from harness.measure.job import write_job
+from harness.launch.trials import Trial, time_ways
+from harness.measure.choice import plainest
 from harness.run_sets.dataset import dataset_lock
 from harness.run_sets.installation import Installation
 from harness.run_sets.prepare import Prepared
 from harness.system.hardware import read_processors
 from harness.system.preflight import check_load
 from harness.system.resources import read_resources
-from harness.system.software import SPIN, SPIN_VARIABLES, spin_variables, version_of
+from harness.system.software import SPIN, SPIN_VARIABLES, version_of
+from reports.facts.records import describe_times
 from reports.text.formatting import plural
 from rules.benchmarks.loader import canonical_sha256
 from rules.records.codec import Damage, Document, decode
-from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
+from rules.records.run_set import TIE, ChoiceRecord, MatmulRecord, StepTimeRecord
 
 FOLDER = "choices"
 SPIN_COUNTS = (1_000, 300_000)
 """Of GOMP_SPINCOUNT: what a busy system needs, and GNU's own default, which is faster on a quiet one."""
-_HOPELESS = 1.4
-"""How many times slower than the best a number of threads is that longer spinning cannot save."""
 _SURROUNDINGS = ("OMP_", "KMP_", "GOMP_", "MKL_", "DNNL_", "ONEDNN_", "MALLOC_", "LD_PRELOAD")
 
 
@@ -231,46 +228,36 @@ def to_be_timed(config: RunConfig, data_dir: Path) -> Question | None:
 def describe_choice(choice: ChoiceRecord) -> str:
     """Say in a few words what was chosen."""
     words = plural(choice.num_threads, "thread")
-    if choice.num_threads > 1 and choice.spin_count is not None:
-        words += f" ({SPIN}={choice.spin_count})"
+    notes = [f"{SPIN}={choice.spin_count}"] if choice.num_threads > 1 and choice.spin_count is not None else []
+    notes += [times] if (times := describe_times(choice)) else []
+    words += f" ({'; '.join(notes)})" if notes else ""
     return words if choice.matmul is None else f"{words} and products {choice.matmul.label}"
 
 
 @dataclass(frozen=True, slots=True)
 class _Timing:
-    """Answers by a fresh process per length of spinning."""
+    """Answers by fresh processes of an installation, or of this one."""
 
     installation: Installation | None
 
     def __call__(self, question: Question, earlier: MatmulRecord | None) -> ChoiceRecord | str:
-        if len(question.thread_counts) == len(question.spin_counts) == 1 and question.given is not None:
-            (num_threads,), (spin_count,) = question.thread_counts, question.spin_counts
-            return self._answer(question, num_threads, spin_count, (), question.given.record)
-        first = self._trial(question, question.thread_counts, question.spin_counts[0], (), earlier)
-        if isinstance(first, str):
-            return first
-        trials = [first]
-        least_s = min(way.step_s for way in first.tried)
-        promising = [
-            way.num_threads for way in first.tried if way.num_threads > 1 and way.step_s <= _HOPELESS * least_s
-        ]
-        for spin_count in question.spin_counts[1:] if promising else ():
-            more = self._trial(question, tuple(promising), spin_count, first.tried, earlier)
-            trials += [] if isinstance(more, str) else [more]
-        tried = tuple(way for trial in trials for way in trial.tried)
-        best = plainest(tried)
-        matmul = (
-            question.given.record
-            if question.given is not None
-            else next((trial.matmul for trial in trials if best in trial.tried), None)
+        given = None if question.given is None else question.given.record
+        if given is not None and len(question.thread_counts) == len(question.spin_counts) == 1:
+            return self._answer(question, question.thread_counts[0], question.spin_counts[0], (), given)
+        trial = Trial(
+            tables=question.config.tables,
+            definition_path=question.config.benchmark.path,
+            data_dir=question.data_dir,
+            given=given,
+            previous=earlier,
+            interpreter=None if self.installation is None else self.installation.interpreter,
         )
-        if any(trial.matmul for trial in trials) and (matmul is None or matmul.num_threads != best.num_threads):
-            # The longer spinning has made another count of threads the best.
-            last = self._trial(question, (best.num_threads,), best.spin_count, (), earlier)
-            if isinstance(last, str):
-                return last
-            matmul = last.matmul
-        return self._answer(question, best.num_threads, best.spin_count, tried, matmul)
+        found = time_ways(trial, question.thread_counts, question.spin_counts)
+        if isinstance(found, str):
+            return found
+        best = plainest(found.tried)
+        matmul = given if given is not None else found.matmuls.get((best.num_threads, best.spin_count))
+        return self._answer(question, best.num_threads, best.spin_count, found.tried, matmul)
 
     def _answer(
         self,
@@ -289,39 +276,6 @@ class _Timing:
             matmul_source=None if matmul is None else "measured" if question.given is None else question.given.source,
             chosen_utc=datetime.now(UTC).isoformat(timespec="seconds"),
         )
-
-    def _trial(
-        self,
-        question: Question,
-        thread_counts: tuple[int, ...],
-        spin_count: int | None,
-        earlier: tuple[StepTimeRecord, ...],
-        previous: MatmulRecord | None,
-    ) -> TrialsRecord | str:
-        config, most = question.config, max(thread_counts)
-        with TemporaryDirectory(prefix="dlrmbench-choice-") as folder:
-            job = ChoiceJob(
-                tables={**config.tables, "runtime": {**config.tables.get("runtime", {}), "threads": most}},
-                definition_path=str(config.benchmark.path),
-                data_dir=str(question.data_dir),
-                seed=0,
-                folder=folder,
-                thread_counts=thread_counts,
-                spin_count=spin_count,
-                matmul=None if question.given is None else msgspec.to_builtins(question.given.record),
-                earlier=tuple(msgspec.to_builtins(earlier)),
-                previous=None if previous is None else msgspec.to_builtins(previous),
-            )
-            end = launch_worker(
-                write_job(KIND, job),
-                num_threads=most,
-                variables=spin_variables(spin_count),
-                interpreter=None if self.installation is None else self.installation.interpreter,
-            )
-            found = decode(Path(folder) / KIND.file, TrialsRecord)
-        if isinstance(found, Damage):
-            return explain_end(end)[0]
-        return found
 
 
 @contextmanager
@@ -346,7 +300,7 @@ def prefer(kept: ChoiceRecord, timed: ChoiceRecord) -> ChoiceRecord:
     """Return an earlier choice, timed again, where nothing new is clearly faster; its forms as timed now."""
     step_s = {(way.num_threads, way.spin_count): way.step_s for way in timed.tried}
     of_kept = step_s.get((kept.num_threads, kept.spin_count))
-    if of_kept is None or of_kept > GAIN * min(step_s.values()):
+    if of_kept is None or of_kept > TIE * min(step_s.values()):
         return timed
     return change(timed, spin_count=kept.spin_count) if kept.num_threads == timed.num_threads else kept
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from itertools import islice
 
 from reports.comparison.records import Change
+from reports.facts.records import THREADS, THREADS_TIMED
 from reports.facts.sides import Side
 from reports.text.formatting import plural, printable
 from rules.scoring.comparable import why_not_comparable
@@ -83,8 +84,14 @@ def _said(text: str) -> str:
 
 
 def list_changes(base: Side, new: Side) -> tuple[Change, ...]:
-    """What was set differently, None where a side does not say it."""
+    """What was set differently, None where a side does not say it.
+
+    Threads that differ are followed by the times that each side's were chosen by: they may have been a tie.
+    """
     of_base, of_new = dict(base.settings), dict(new.settings)
+    if of_base.get(THREADS) == of_new.get(THREADS):
+        for settings in (of_base, of_new):
+            settings.pop(THREADS_TIMED, None)
     changes = (
         Change(name=name, base=of_base.get(name), new=of_new.get(name)) for name in dict.fromkeys((*of_base, *of_new))
     )

@@ -94,7 +94,7 @@ class ProductRecord(Record, frozen=True, kw_only=True):
 
 
 class ChosenProductRecord(Record, frozen=True, kw_only=True):
-    """A product, the form that computes it, and the median seconds of every form that was tried."""
+    """A product, the form that computes it, and the least seconds of every form that was tried."""
 
     product: ProductRecord
     form: Word
@@ -128,6 +128,10 @@ class MatmulRecord(Record, frozen=True, kw_only=True):
         return f"{self.digest[:12]}: {', '.join(f'{num} {form}' for form, num in sorted(forms.items())) or 'none'}"
 
 
+TIE = 1.05
+"""Ways to compute a step whose times differ by less than this factor are a tie: no timing of seconds tells more."""
+
+
 class StepTimeRecord(Record, frozen=True, kw_only=True):
     """A way to compute a training step that was tried before the first run."""
 
@@ -153,6 +157,19 @@ class ChoiceRecord(Record, frozen=True, kw_only=True):
     matmul_source: str | None
     """"measured", or the file that was given."""
     chosen_utc: str
+
+    @property
+    def chosen_way(self) -> StepTimeRecord | None:
+        """Return what was measured of the way that was chosen; None where there was one way only."""
+        ways = (way for way in self.tried if (way.num_threads, way.spin_count) == (self.num_threads, self.spin_count))
+        return next(ways, None)
+
+    @property
+    def tied(self) -> tuple[StepTimeRecord, ...]:
+        """Return the ways on other counts of threads that the chosen one neither beats by `TIE` nor is beaten by."""
+        chosen = self.chosen_way
+        others = () if chosen is None else (way for way in self.tried if way.num_threads != self.num_threads)
+        return tuple(way for way in others if chosen and chosen.step_s / TIE < way.step_s < chosen.step_s * TIE)
 
 
 class RunSetRecord(Document, frozen=True, kw_only=True):

@@ -17,6 +17,7 @@ from harness.measure.choice import plainest
 from harness.run_sets.choice import FOLDER, KeptChoice, Question, ask, choose, find_choice, prefer, to_be_timed
 from harness.run_sets.prepare import Prepared
 from harness.system.resources import Resources, read_resources
+from reports.facts.records import describe_times
 from rules.records.codec import decode
 from rules.records.run_set import ChoiceRecord, MatmulRecord, StepTimeRecord
 
@@ -304,11 +305,10 @@ class FakeProcesses:
         if self.fails(len(self.jobs)):
             return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
         tried = [{"num_threads": n, "spin_count": spin, "step_s": self.step_s[n, spin]} for n in counts]
-        ways = [way(each["num_threads"], each["spin_count"], each["step_s"]) for each in [*tried, *spec["earlier"]]]
-        best, matmul = plainest(ways), None
-        if spec["tables"]["runtime"].get("implementation") == "optimized" and best in ways[: len(tried)]:
-            matmul = {**msgspec.to_builtins(matmul_of()), "num_threads": best.num_threads}
-        content = {"schema_version": 3, "code": None, "tried": tried, "matmul": matmul}
+        matmuls = []
+        if spec["tables"]["runtime"].get("implementation") == "optimized":
+            matmuls = [{**msgspec.to_builtins(matmul_of()), "num_threads": count} for count in counts]
+        content = {"schema_version": 3, "code": None, "tried": tried, "matmuls": matmuls}
         (spec_path.parent / "measured.json").write_text(json.dumps(content))
         return WorkerEnd(exit_code=0, last_words="")
 
@@ -318,14 +318,20 @@ class FakeProcesses:
     [
         ({(1, 1000): 1.0, (2, 1000): 1.9}, [((1, 2), 1000, 2)], (1, 1000)),
         (
-            {(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.8},
+            {(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.7},
             [((1, 2), 1000, 2), ((2,), 300_000, 2)],
             (2, 300_000),
         ),
-        # With the longer spinning one thread is no longer near enough to the best; two that spin little are.
+        # With the longer spinning one thread is no longer near enough to the best; two that spin little are. Where
+        # processes found what is close, each has another turn.
         (
             {(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94},
-            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((2,), 1000, 2)],
+            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((1, 2), 1000, 2), ((2,), 300_000, 2)],
+            (2, 1000),
+        ),
+        (
+            {(1, 1000): 1.0, (2, 1000): 0.96, (2, 300_000): 0.92},
+            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((1, 2), 1000, 2), ((2,), 300_000, 2)],
             (2, 1000),
         ),
     ],
@@ -338,7 +344,7 @@ def test_a_process_per_spinning_and_products_for_the_best(
     threads_spin: tuple[int, int],
 ) -> None:
     processes = FakeProcesses(times)
-    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
     choice = chosen(None, runtime__implementation="optimized").choice
     assert choice is not None and processes.jobs == jobs
     assert (choice.num_threads, choice.spin_count) == threads_spin
@@ -346,14 +352,47 @@ def test_a_process_per_spinning_and_products_for_the_best(
     assert processes.variables == [{"GOMP_SPINCOUNT": str(spin)} for _, spin, _ in jobs]
 
 
+def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
+    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = {(1, 1000): 1.06, (2, 1000): 1.0}, {(1, 1000): 1.01, (2, 1000): 1.0}
+
+    @dataclass
+    class Drifting(FakeProcesses):
+        def __call__(self, spec_path: Path, **options: Any) -> WorkerEnd:
+            self.step_s = {**(second if self.jobs else first), (2, 300_000): 0.99}
+            return super().__call__(spec_path, **options)
+
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes := Drifting({}))
+    choice = chosen(None).choice
+    assert choice is not None and (choice.num_threads, choice.spin_count) == (1, 1000)
+    assert choice.tried[0].step_s == 1.01 and len(processes.jobs) == 4
+    assert {(each.num_threads, each.spin_count) for each in choice.tied} == {(2, 1000), (2, 300_000)}
+
+
+def test_what_was_measured_is_said_and_so_is_a_tie(
+    chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    times = {(1, 1000): 0.0104, (2, 1000): 0.0101, (2, 300_000): 0.01}
+    monkeypatch.setattr("harness.launch.trials.launch_worker", FakeProcesses(times))
+    choice = chosen(None).choice
+    assert choice is not None
+    assert "computed with 1 thread (10.4 ms a step; 2 threads: 10 ms, a tie), as timed now" in capsys.readouterr().err
+    clear = msgspec.structs.replace(
+        choice, num_threads=2, tried=(way(1, 1000, 0.012), way(2, 1000, 0.01)), spin_count=1000
+    )
+    assert describe_times(clear) == "10 ms a step; 1 thread: 12 ms" and clear.tied == ()
+    assert describe_times(msgspec.structs.replace(choice, tried=())) == ""
+
+
 def test_a_second_process_that_fails_leaves_what_the_first_found(
     chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.1}, fails=lambda number: number == 2)
-    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (2, 1000)
     processes = FakeProcesses({}, fails=lambda number: True)
-    monkeypatch.setattr("harness.run_sets.choice.launch_worker", processes)
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
     assert chosen(None, runtime__threads=2).choice is None
     assert "(out of memory.)" in capsys.readouterr().err

@@ -3,6 +3,7 @@
 import json
 import re
 import shlex
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -201,6 +202,37 @@ def test_what_was_chosen_differently_is_a_difference_and_no_repetition(timing: T
     assert repetition_key(record_of(first)) != repetition_key(record_of(second))
     old = msgspec.structs.replace(record_of(first), choice=None)
     assert "runtime.matmul" not in config_texts(old), "sets of older versions say nothing of it"
+
+
+def test_threads_that_differ_are_listed_with_the_times_that_chose_them(timing: Timing, tmp_path: Path) -> None:
+    first = api.run("dlrm_tiny", throughput=4, output=tmp_path / "results")
+    path = first / "extra" / "run_set.json"
+    second = tmp_path / "results" / "second"
+    shutil.copytree(first, second)
+
+    def write(folder: Path, num_threads: int, one_s: float, two_s: float) -> None:
+        content = json.loads(path.read_text())
+        content["environment"]["variables"]["GOMP_SPINCOUNT"] = f"{num_threads}000"
+        tried = [{"num_threads": n, "spin_count": 1000, "step_s": s} for n, s in ((1, one_s), (2, two_s))]
+        content["choice"] |= {"num_threads": num_threads, "spin_count": 1000, "tried": tried}
+        (folder / "extra" / "run_set.json").write_text(json.dumps(content | {"num_threads": num_threads}))
+
+    def changes() -> dict[str, tuple[str | None, str | None]]:
+        (base,), (new,) = read_sides(first), read_sides(second)
+        return {change.name: (change.base, change.new) for change in list_changes(base, new)}
+
+    write(second, 1, 0.0102, 0.01)
+    write(first, 2, 0.0106, 0.01)
+    assert changes() == {
+        THREADS: ("2", "1"),
+        "variables.GOMP_SPINCOUNT": ("2000", "1000"),
+        "runtime.threads, timed": ("10 ms a step; 1 thread: 10.6 ms", "10.2 ms a step; 2 threads: 10 ms, a tie"),
+    }
+    assert config_texts(record_of(second))[THREADS][1] == (
+        "chosen by timing: 10.2 ms a step; 2 threads: 10 ms, a tie"
+    )
+    write(second, 2, 0.02, 0.01)
+    assert changes() == {}, "times alone are no difference"
 
 
 def test_the_digest_is_of_products_and_forms_here_and_where_they_are_computed() -> None:

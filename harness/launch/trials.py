@@ -1,0 +1,117 @@
+"""Times ways to compute a training step: threads within a process, spinning by processes in turns.
+
+Ways that are close are timed in another process each before the least times are compared: what a process meets, its
+place in memory and what the system does meanwhile, is its own.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import msgspec
+
+from harness.launch.process import Interpreter, explain_end, launch_worker
+from harness.measure.choice import KIND, ChoiceJob, TrialsRecord
+from harness.measure.job import write_job
+from harness.system.software import spin_variables
+from rules.records.codec import Damage, decode
+from rules.records.run_set import TIE, MatmulRecord, StepTimeRecord
+
+_HOPELESS = 1.4
+"""How many times slower than the best a number of threads is that longer spinning cannot save."""
+_CLOSE = TIE**2
+"""How many times slower than the best a way is that another process's luck may have put behind."""
+Way = tuple[int, int | None]
+"""Threads, and how long they spin."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Trial:
+    """What all processes that time ways have in common."""
+
+    tables: Mapping[str, Any]
+    definition_path: Path
+    data_dir: Path
+    given: MatmulRecord | None
+    """Products that are not to be chosen."""
+    previous: MatmulRecord | None
+    """Products that only clearly faster ones replace."""
+    interpreter: Interpreter | None
+
+    def run(self, thread_counts: Sequence[int], spin_count: int | None) -> TrialsRecord | str:
+        """Time these counts of threads in one process; why it failed, if it did."""
+        most = max(thread_counts)
+        with TemporaryDirectory(prefix="dlrmbench-choice-") as folder:
+            job = ChoiceJob(
+                tables={**self.tables, "runtime": {**self.tables.get("runtime", {}), "threads": most}},
+                definition_path=str(self.definition_path),
+                data_dir=str(self.data_dir),
+                seed=0,
+                folder=folder,
+                thread_counts=tuple(thread_counts),
+                spin_count=spin_count,
+                matmul=None if self.given is None else msgspec.to_builtins(self.given),
+                previous=None if self.previous is None else msgspec.to_builtins(self.previous),
+            )
+            end = launch_worker(
+                write_job(KIND, job),
+                num_threads=most,
+                variables=spin_variables(spin_count),
+                interpreter=self.interpreter,
+            )
+            found = decode(Path(folder) / KIND.file, TrialsRecord)
+        return explain_end(end)[0] if isinstance(found, Damage) else found
+
+
+@dataclass(frozen=True, slots=True)
+class TimedWays:
+    """Every way that was tried, at its least, and the products that it had then."""
+
+    tried: tuple[StepTimeRecord, ...]
+    matmuls: Mapping[Way, MatmulRecord]
+
+
+def time_ways(trial: Trial, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
+    """Time all counts with the first length of spinning, and the promising ones with the others.
+
+    Where processes found ways that are close, those take another turn. Why, where the first process failed.
+    """
+    first = trial.run(thread_counts, spin_counts[0])
+    if isinstance(first, str):
+        return first
+    records = {spin_counts[0]: [first]}
+    least_s = min(way.step_s for way in first.tried)
+    promising = [way.num_threads for way in first.tried if way.num_threads > 1 and way.step_s <= _HOPELESS * least_s]
+    for spin_count in spin_counts[1:] if promising else ():
+        more = trial.run(promising, spin_count)
+        if not isinstance(more, str):
+            records[spin_count] = [more]
+    ways = _least(record for some in records.values() for record in some).tried
+    least_s = min(way.step_s for way in ways)
+    close: dict[int | None, list[int]] = {}
+    for way in ways:
+        if way.step_s <= _CLOSE * least_s:
+            close.setdefault(way.spin_count, []).append(way.num_threads)
+    for spin_count, counts in close.items() if len(close) > 1 else ():
+        again = trial.run(counts, spin_count)
+        if not isinstance(again, str):
+            records[spin_count].append(again)
+    return _least(record for some in records.values() for record in some)
+
+
+def _least(records: Iterable[TrialsRecord]) -> TimedWays:
+    """Join what processes found."""
+    least: dict[Way, StepTimeRecord] = {}
+    matmuls: dict[Way, MatmulRecord] = {}
+    for record in records:
+        of_count = {matmul.num_threads: matmul for matmul in record.matmuls}
+        for way in record.tried:
+            key = way.num_threads, way.spin_count
+            if key in least and least[key].step_s <= way.step_s:
+                continue
+            least[key] = way
+            if way.num_threads in of_count:
+                matmuls[key] = of_count[way.num_threads]
+    return TimedWays(tuple(least.values()), matmuls)
