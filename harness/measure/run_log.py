@@ -1,8 +1,8 @@
 """Write one run's log in MLPerf's format: context managers, so that every start has its stop."""
 
-import logging
+import contextlib
+import json
 import os
-import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -10,22 +10,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from mlperf_logging.mllog import mllog
-
 from harness.measure.clock import Clock
+from reference_models.process.errors import ConfigError
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = f"{Path(__file__).resolve().parents[2]}{os.sep}"
+_NOT_CALLERS = (__file__, contextlib.__file__)
+_START, _END, _POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 
 
-class _FlushedFile(logging.FileHandler):
-    """Flushes every line and lets a failed write (disk full) raise instead of printing it away."""
+def _plain(value: object) -> Any:
+    """Make a JSON value of a number or an array of numpy's or torch's."""
+    if callable(to_plain := getattr(value, "tolist", None)):
+        return to_plain()
+    raise ConfigError(f"the log: found {type(value).__name__} {value!r}, expected text or a number.")
 
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 (logging's name)
-        error = sys.exc_info()[1]
-        if error is not None:
-            raise error
+
+_encode = json.JSONEncoder(default=_plain).encode
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -64,36 +66,44 @@ class RunOutcome:
 
 
 class RunLogWriter:
-    """One log file. Rank 0 writes it; every line is flushed, and the whole is synced at the end.
+    """One log file. Rank 0 writes it, every line at once and in one piece, and syncs the whole at the end.
 
     Without a path nothing is written, as on the other ranks.
     """
 
     def __init__(self, path: Path | None, clock: Clock) -> None:
         self._clock = clock
-        self._handler = _FlushedFile(path, mode="x", encoding="utf-8") if path is not None else None
-        logger = logging.Logger("dlrmbench.run", logging.INFO if path is not None else logging.CRITICAL)
-        if self._handler is not None:
-            self._handler.setFormatter(logging.Formatter("%(message)s"))
-            logger.addHandler(self._handler)
-        self._mllog = mllog.MLLogger(logger=logger, root_dir=re.escape(str(_ROOT)))
+        self._file = path.open("xb", buffering=0) if path is not None else None
+
+    def _write(self, event_type: str, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
+        """Write a line as mllog.MLLogger does, in a fifth of its time; a failed write (disk full) raises."""
+        time_ms = self._clock.time_ms()  # synchronises the device of every rank
+        if self._file is None:
+            return
+        line = {
+            "namespace": "",
+            "time_ms": time_ms,
+            "event_type": event_type,
+            "key": key,
+            "value": value,
+            "metadata": {**_caller(), **metadata},
+        }
+        content = f":::MLLOG {_encode(line)}\n".encode()
+        while content:
+            content = content[self._file.write(content) :]
 
     def event(self, key: str, value: Any = None, metadata: Mapping[str, Any] | None = None) -> None:
-        self._point(key, value, metadata or {})
-
-    def _point(self, key: str, value: Any, metadata: Mapping[str, Any]) -> None:
-        # The offset makes the line name the caller's caller: the code that had something to say.
-        self._mllog.event(key, value, dict(metadata), time_ms=self._clock.time_ms(), stack_offset=3)
+        self._write(_POINT, key, value, metadata or {})
 
     def events(self, values: Mapping[str, Any]) -> None:
         for key, value in values.items():
-            self._point(key, value, {})
+            self._write(_POINT, key, value, {})
 
     def _start(self, key: str, metadata: Mapping[str, Any] | None = None) -> None:
-        self._mllog.start(key, None, dict(metadata or {}), time_ms=self._clock.time_ms(), stack_offset=4)
+        self._write(_START, key, None, metadata or {})
 
     def _end(self, key: str, metadata: Mapping[str, Any] | None = None) -> None:
-        self._mllog.end(key, None, dict(metadata or {}), time_ms=self._clock.time_ms(), stack_offset=4)
+        self._write(_END, key, None, metadata or {})
 
     @contextmanager
     def init(self) -> Iterator[None]:
@@ -138,25 +148,30 @@ class RunLogWriter:
             self._end(keys.EVAL_STOP, self._place(block))
 
     def accuracy(self, quality: float, block: TrainingBlock) -> float:
-        self._point(keys.EVAL_ACCURACY, quality, self._place(block))
+        self._write(_POINT, keys.EVAL_ACCURACY, quality, self._place(block))
         return quality
 
     def throughput(self, samples_per_s: float, block: TrainingBlock) -> None:
-        self._point(keys.TRACKED_STATS, {"throughput": samples_per_s}, self._place(block))
+        self._write(_POINT, keys.TRACKED_STATS, {"throughput": samples_per_s}, self._place(block))
 
     def _place(self, block: TrainingBlock) -> dict[str, Any]:
         return {keys.EPOCH_NUM: block.epoch_num(block.last_sample), keys.SAMPLES_COUNT: block.last_sample}
 
     def _sync(self) -> None:
-        if self._handler is None:
-            return
-        self._handler.flush()
-        if self._handler.stream is not None:
-            os.fsync(self._handler.stream.fileno())
+        if self._file is not None:
+            os.fsync(self._file.fileno())
 
     def close(self) -> None:
-        if self._handler is not None:
-            self._handler.close()
+        if self._file is not None:
+            self._file.close()
+
+
+def _caller() -> dict[str, str | int]:
+    """Name the line of code that had something to say: the first one outside this file."""
+    frame = sys._getframe(1)
+    while frame.f_code.co_filename in _NOT_CALLERS and frame.f_back is not None:
+        frame = frame.f_back
+    return {"file": frame.f_code.co_filename.removeprefix(_ROOT), "lineno": frame.f_lineno}
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
