@@ -95,9 +95,9 @@ class Limit:
 
 
 def find_best(product: Product) -> tuple[str, Call]:
-    """Screen all layouts by their best of three, then take the lowest median of the finalists, measured in turn."""
+    """Screen all layouts by their best of two, then take the lowest median of the finalists, measured in turn."""
     calls = layouts(product)
-    screened = {name: min(timed_s(call) for _ in range(3)) for name, call in calls.items()}
+    screened = {name: min(timed_s(call) for _ in range(2)) for name, call in calls.items()}
     finalists = sorted(screened, key=screened.__getitem__)[:FINALISTS]
     times: dict[str, list[float]] = {name: [] for name in finalists}
     for _ in range(5):

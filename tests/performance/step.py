@@ -1,6 +1,7 @@
 """One training step, ours beside stock PyTorch, torchrec and FBGEMM, and beside the limit of its matrix products.
 
 python tests/performance/step.py A|B [--optimizer NAME] [--threads N] [--rounds N]
+python tests/performance/step.py table [--threads N...]
 
 All take turns in one process on the same batches; medians over rounds, and ratios of them. The limit is the time of
 the step's products alone, each by the library and in the layout that is fastest here; which libraries those are is
@@ -8,39 +9,92 @@ printed with their shares. torchrec and `tbe` (FBGEMM's kernel below a compiled 
 installed, and `bf16`, ours with operands in bf16, where the CPU has products of it; what is left out is named. Each
 trains once more in a process of its own for its peak memory. On a busy machine, --cpu-time with one thread counts
 processor time: waiting for it is left out.
+
+`table` prints the rows of reference_models/dlrm/README.md, section 8, for this CPU: A and B on each number of threads
+in a process of their own, ratios of medians with the least and the greatest round. Six minutes on two quiet cores.
 """
 
 import argparse
 import importlib
+import os
 import statistics
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 import torch
 from jobs import make_batches, make_job, run_as_a_worker, step_products
+from machine import cpu_info
 from matmul_limit import Limit, best_shape_flops, count_processor_time, timed_s
 from peers import PEERS, ChosenStep, Step
 
 WARM_UP_STEPS, MEMORY_STEPS = 3, 4
-STEPS_PER_ROUND = {"A": 5, "B": 2}
+STEPS_PER_ROUND = {"A": 5, "B": 1}
+TABLE = (("eager", "PyTorch"), ("torchrec", "torchrec"), ("tbe", "FBGEMM, compiled"))
 IMPORTED = {"torchrec": ("torchrec",), "tbe": ("fbgemm_gpu", "torch._dynamo", "torch._inductor")}
 """What a peer's memory is measured beyond."""
 
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("job", choices=["A", "B"])
+    parser.add_argument("job", choices=["A", "B", "table"])
     parser.add_argument("--optimizer", default="rowwise_adagrad", choices=["adagrad", "rowwise_adagrad", "sgd"])
-    parser.add_argument("--threads", type=int, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=int, nargs="+", help="all cores, or for the table one and all")
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--cpu-time", action="store_true", help="time by this process's processor time")
     parser.add_argument("--layouts", action="store_true", help="print the best layout of each product")
     parser.add_argument("--memory-of", choices=PEERS, help=argparse.SUPPRESS)
+    parser.add_argument("--row", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.cpu_time and options.threads != 1:
+    everything = len(os.sched_getaffinity(0))
+    options.threads = options.threads or (sorted({1, everything}) if options.job == "table" else [everything])
+    if options.job != "table" and len(options.threads) > 1:
+        parser.error("--threads takes one number for a step, several for the table.")
+    if options.cpu_time and options.threads != [1]:
         parser.error("--cpu-time needs --threads 1: more threads' processor time is no step's time.")
     return options
+
+
+@dataclass(frozen=True, slots=True)
+class Ratios:
+    """Of two times, round by round; the median is of the times' medians."""
+
+    median: float
+    rounds: tuple[float, ...]
+
+    @classmethod
+    def of(cls, times: Sequence[float], others: Sequence[float]) -> "Ratios":
+        pairs = zip(times, others, strict=True)
+        return cls(statistics.median(times) / statistics.median(others), tuple(time / other for time, other in pairs))
+
+    def text(self, digits: str = ".2f") -> str:
+        low, high = min(self.rounds), max(self.rounds)
+        return f"{self.median:{digits}} ({low:{digits}} to {high:{digits}})"
+
+
+def print_table(options: argparse.Namespace) -> None:
+    """Print one row per job and number of threads, each measured by a process of its own."""
+    names = [name for _, name in TABLE]
+    print("| CPU | step | threads | " + " | ".join(names) + " | bf16 to fp32 | of the limit |")
+    print("|" + "---|" * (len(names) + 5))
+    for job in STEPS_PER_ROUND:
+        for num_threads in options.threads:
+            command = [sys.executable, __file__, job, "--row", "--threads", str(num_threads)]
+            command += ["--optimizer", options.optimizer, "--rounds", str(options.rounds)]
+            done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+            print(done.stdout, end="", flush=True)
+
+
+def print_row(job_name: str, num_threads: int, times: Mapping[str, Sequence[float]]) -> None:
+    """Print a row of the table: other / ours, ours in fp32 / in bf16, limit / ours."""
+    ours = times["ours"]
+    cells = [Ratios.of(times[name], ours).text() if name in times else "" for name, _ in TABLE]
+    cells.append(Ratios.of(ours, times["bf16"]).text() if "bf16" in times else "")
+    cells.append(Ratios.of(times["limit"], ours).text(".0%"))
+    cpu = f"{cpu_info('model name')}, family {cpu_info('cpu family')}, model {cpu_info('model')}"
+    print(f"| {cpu} | {job_name} | {num_threads} | " + " | ".join(cells) + " |")
 
 
 def print_memory(options: argparse.Namespace) -> None:
@@ -65,7 +119,11 @@ def status_kib(key: str) -> int:
 def main() -> None:
     options = parse()
     run_as_a_worker()
-    torch.set_num_threads(options.threads)
+    if options.job == "table":
+        print_table(options)
+        return
+    (num_threads,) = options.threads
+    torch.set_num_threads(num_threads)
     if options.memory_of:
         print_memory(options)
         return
@@ -83,7 +141,8 @@ def main() -> None:
         except (ImportError, OSError, RuntimeError) as error:
             if name == "ours":
                 raise
-            print(f"{name} is left out: {type(error).__name__}: {str(error).splitlines()[0][:120]}")
+            why = f"{type(error).__name__}: {str(error).splitlines()[0][:120]}"
+            print(f"{name} is left out: {why}", file=sys.stderr)
         else:
             steps[name] = step
     names = list(steps)
@@ -93,15 +152,19 @@ def main() -> None:
         for name, step in steps.items():
             times[name].append(statistics.median(timed_s(lambda step=step, i=i: step(i)) for i in range(num_steps)))
         times["limit"].append(limit.measure_s())
-        times["best shape"].append(limit.flop / best_shape_flops())
+        if not options.row:
+            times["best shape"].append(limit.flop / best_shape_flops())
+    if options.row:
+        print_row(options.job, num_threads, times)
+        return
     print(
-        f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {options.threads} threads, "
+        f"{job.title}, batch {batch_size}, {options.optimizer}, fp32, {num_threads} threads, "
         f"torch {torch.__version__}"
     )
     clock = "measured by processor time" if options.cpu_time else "measured"
     print(f"{clock}; medians of {options.rounds} rounds of {num_steps} steps, in turns; first losses: "
           + ", ".join(f"{name} {values[0]:.5f}" for name, values in losses.items()))  # fmt: skip
-    ours_s, limit_s = statistics.median(times["ours"]), statistics.median(times["limit"])
+    limit_s = statistics.median(times["limit"])
     for name, values in times.items():
         took_s = statistics.median(values)
         print(
@@ -115,10 +178,10 @@ def main() -> None:
         if isinstance(step, ChosenStep):
             print(f"  the products of {name}: {step.describe()}")
     if "bf16" in steps:
-        print(f"  ours in bf16 is {ours_s / statistics.median(times['bf16']):.2f} times as fast as in fp32")
+        print(f"  ours in bf16 is {Ratios.of(times['ours'], times['bf16']).text()} times as fast as in fp32")
     for name in (name for name in names[1:] if name != "bf16"):
-        print(f"  ours is {statistics.median(times[name]) / ours_s:.2f} times as fast as {name}")
-    per_round = [limit_s / ours_s for limit_s, ours_s in zip(times["limit"], times["ours"], strict=True)]
+        print(f"  ours is {Ratios.of(times[name], times['ours']).text()} times as fast as {name}")
+    per_round = Ratios.of(times["limit"], times["ours"]).rounds
     print("  limit / ours by round: " + " ".join(f"{ratio:.3f}" for ratio in per_round))
     if options.layouts:
         print("\n".join(limit.describe()))
