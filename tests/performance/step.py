@@ -69,9 +69,11 @@ class Ratios:
         pairs = zip(times, others, strict=True)
         return cls(statistics.median(times) / statistics.median(others), tuple(time / other for time, other in pairs))
 
-    def text(self, digits: str = ".2f") -> str:
-        low, high = min(self.rounds), max(self.rounds)
-        return f"{self.median:{digits}} ({low:{digits}} to {high:{digits}})"
+    def text(self) -> str:
+        return f"{self.median:.2f} ({min(self.rounds):.2f} to {max(self.rounds):.2f})"
+
+    def percent(self) -> str:
+        return f"{100 * self.median:.0f} % ({100 * min(self.rounds):.0f} to {100 * max(self.rounds):.0f} %)"
 
 
 def print_table(options: argparse.Namespace) -> None:
@@ -92,7 +94,7 @@ def print_row(job_name: str, num_threads: int, times: Mapping[str, Sequence[floa
     ours = times["ours"]
     cells = [Ratios.of(times[name], ours).text() if name in times else "" for name, _ in TABLE]
     cells.append(Ratios.of(ours, times["bf16"]).text() if "bf16" in times else "")
-    cells.append(Ratios.of(times["limit"], ours).text(".0%"))
+    cells.append(Ratios.of(times["limit"], ours).percent())
     cpu = f"{cpu_info('model name')}, family {cpu_info('cpu family')}, model {cpu_info('model')}"
     print(f"| {cpu} | {job_name} | {num_threads} | " + " | ".join(cells) + " |")
 
