@@ -136,19 +136,25 @@ def estimate_memory(
 
 
 def graph_step_bytes(model: DLRMConfig, data: DataConfig, train: TrainConfig) -> int:
-    """Estimate what the optimized step takes on a GPU, fp32, beside weights and optimizer state.
+    """Estimate what the optimized step takes on a GPU, fp32, beside weights and optimizer state, by Triton's kernels.
 
-    Its update works on one gradient per lookup: a few such tensors, numbers per lookup for sorting, and the features'
-    gradients. Where there are few lookups the activations are more. Within a tenth of what fake tensors count.
+    Most is there when the interaction is differentiated: what its forward pass kept, and the gradients of its input
+    and output; or, with many lookups, when the tables are updated. Within a tenth of what fake tensors count.
     """
     lookups, features = data.num_lookups, (1 + data.num_sparse) * model.embedding_dim
-    copies, numbers = {"sgd": (2, 10), "adagrad": (4, 10), "rowwise_adagrad": (2, 12)}[train.opt_name]
-    update = lookups * (copies * model.embedding_dim + numbers) + 2 * features
-    saved, widest = _activations_per_sample(model, data)
-    kept = lookups * 2 * ID_BYTES + (data.num_dense + 1) * FLOAT_BYTES  # the batch's buffers, and the bag of each id
-    batch_size = train.global_batch_size
-    updating = batch_size * update + _num_dense_parameters(model, data)  # whose gradients are all there by then
-    return FLOAT_BYTES * max(updating, batch_size * (saved + 2 * widest + features)) + batch_size * kept
+    bottom, top = _mlps(model, data)
+    if model.interaction == "dcn":
+        between = 2 * (model.dcn_num_layers + 1) * features + (model.dcn_num_layers + 1) * model.dcn_low_rank_dim
+    elif model.interaction == "dot":
+        # Two squares of products, pairs, the output and its gradient, features and their gradient.
+        between = 2 * (1 + data.num_sparse) ** 2 + 3 * top[0] + 2 * features
+    else:
+        between = 3 * features
+    differentiating = sum(bottom[1:]) + between + 2 * top[1]
+    updating = features + 4 * lookups  # a key, a place of 8 bytes, a share of the pieces
+    kept = data.num_dense + 2 + 3 * lookups  # the batch, ids in 8 bytes, and their rows
+    step = train.global_batch_size * (max(differentiating, updating) + kept)
+    return FLOAT_BYTES * (step + _num_dense_parameters(model, data))
 
 
 def interaction_width(model: DLRMConfig, num_sparse: int) -> int:

@@ -1,26 +1,21 @@
 """The optimized implementation on a CUDA device: a step that is captured once as a graph and replayed.
 
 No launch of a kernel costs host time. Not run on a GPU: tests replay a recording of its operators on a CPU.
-Tables are merged and updated as on a CPU, in tensors of fixed shapes; the dense part is differentiated by autograd
-while it is captured. What changes from step to step, the batch and the learning rates, is in fixed buffers.
+The step is `FusedDLRM`'s, in tensors of fixed shapes, and in bf16 from the bags' sums to the logit where that is the
+precision. What changes from step to step, the batch and the learning rates, is in fixed buffers.
 """
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager, nullcontext
-from typing import Any
 
 import torch
-from torch import nn
 
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.dlrm.fused_step import FusedDLRM
-from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
-from reference_models.dlrm.reference import ReferenceWorkload
-from reference_models.fused.dense_parameters import adopt
+from reference_models.fused.choice import MatmulChoice
 from reference_models.fused.kernel_check import kernel_problem
-from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding
-from reference_models.training.loop import Built, synthetic_batch
+from reference_models.fused.matmul import Matmuls
+from reference_models.training.loop import synthetic_batch
 from reference_models.training.phases import Enter, Phase
 
 _UNKNOWN = "not tried"
@@ -32,71 +27,18 @@ def pinned(batch: Batch) -> Batch:
     return Batch(batch.dense.pin_memory(), batch.indices.pin_memory(), batch.labels.pin_memory())
 
 
-class StepOnTensors:
-    """One step in tensors of fixed addresses and shapes; runs on any device, and can be captured on CUDA."""
-
-    def __init__(
-        self, model: DLRM, embedding: MergedEmbedding, optimizers: list[torch.optim.Optimizer], *, autocasts: bool
-    ) -> None:
-        self._model, self._embedding, self._autocasts = model, embedding, autocasts
-        self._optimizers = optimizers
-        self._eps = [optimizer.param_groups[0].get("eps", 0.0) for optimizer in optimizers]
-        self._dense = [adopt(parameter, optimizers[1]) for parameter in model.dense_parameters()]
-        self._plans: dict[int, LookupPlan] = {}
-
-    def plan(self, num_samples: int) -> LookupPlan:
-        """Find what depends on the batch size alone; computed at the first call, which must not be in a capture."""
-        if num_samples not in self._plans:
-            self._plans[num_samples] = self._embedding.plan(num_samples)
-        return self._plans[num_samples]
-
-    def logits(self, batch: Batch) -> torch.Tensor:
-        """Compute logits [B] without gradients."""
-        with torch.no_grad():
-            rows, plan = self._embedding.merge_ids(batch.indices), self.plan(len(batch.labels))
-            return self._dense_forward(batch.dense, self._embedding.read(rows, plan))
-
-    def train(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
-        """Train on a batch at the learning rates [2] of embeddings and dense weights; returns the loss."""
-        rows, plan = self._embedding.merge_ids(batch.indices), self.plan(len(batch.labels))
-        features = self._embedding.read(rows, plan).requires_grad_()
-        logits = self._dense_forward(batch.dense, features)
-        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels)
-        gradients = torch.autograd.grad(loss, [features, *self._model.dense_parameters()])
-        with torch.no_grad():
-            self._embedding.update_static(rows, plan, gradients[0], rates[0], self._eps[0])
-            for parameter, gradient in zip(self._dense, gradients[1:], strict=True):
-                parameter.update_by_tensor(gradient, rates[1], self._eps[1])
-        return loss.detach()
-
-    def _dense_forward(self, dense: torch.Tensor, features: torch.Tensor) -> torch.Tensor:
-        model = self._model
-        with self._autocast(dense.device.type):
-            vectors = torch.cat([model.bottom_mlp(dense).unsqueeze(1), features[:, 1:]], dim=1)
-            logits: torch.Tensor = model.top_mlp(model.interaction(vectors))
-        return logits.squeeze(1).float() if self._autocasts else logits.squeeze(1)
-
-    def _autocast(self, device_type: str) -> AbstractContextManager[Any]:
-        # Its cache of casted weights would outlive the capture.
-        return (
-            torch.autocast(device_type, dtype=torch.bfloat16, cache_enabled=False)
-            if self._autocasts
-            else nullcontext()
-        )
-
-
 class CUDAGraphStep:
-    """`StepOnTensors.train` as a CUDA graph over buffers of one batch size. Capturing runs nothing."""
+    """`FusedDLRM.train_on_tensors` as a CUDA graph over buffers of one batch size. Capturing runs nothing."""
 
-    def __init__(self, step: StepOnTensors, like: Batch, device: torch.device) -> None:
+    def __init__(self, model: FusedDLRM, like: Batch, device: torch.device) -> None:
         self._batch = Batch(
             *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
         )
         self._rates, self._held_rates = torch.zeros(2, device=device), (0.0, 0.0)
-        step.plan(len(like.labels))
+        model.prepare(len(like.labels))
         self._graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(self._graph):
-            self._loss = step.train(self._batch, self._rates)
+            self._loss = model.train_on_tensors(self._batch, self._rates)
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
         """Train on a (pinned) batch without waiting for the device; the loss is a copy."""
@@ -125,28 +67,25 @@ class CUDAGraphWorkload(OptimizedWorkload):
         self._side = None
         train = self._data.train
         like = synthetic_batch(train, train.num_embeddings, self.global_batch_size)
-        self._graph_step = CUDAGraphStep(self._on_tensors, like, self._device)
+        self._graph_step = CUDAGraphStep(self._model, like, self._device)
 
-    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
-        model, optimizers = ReferenceWorkload._build_model(self, num_embeddings)
-        model.optimizers = optimizers
-        embedding = model.merge_embedding(optimizers[0], has_kernels=self._has_kernels())
-        self._on_tensors = StepOnTensors(model, embedding, optimizers, autocasts=self._autocast_bf16)
-        return model, optimizers
+    def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
+        dtype = torch.bfloat16 if self._autocast_bf16 else None
+        return Matmuls(choice, dtype=dtype, keeps_results=False, has_kernels=self._has_kernels())
 
     def _has_kernels(self) -> bool:
-        """Say whether tables are updated by kernels; found out for the warm-up copy, and kept."""
+        """Say whether Triton's kernels are used; found out for the warm-up copy, and kept."""
         if self._kernel_problem == _UNKNOWN:
             dim = self._spec.model.embedding_dim
             state_size = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": dim}[self._spec.train.opt_name]
-            self._kernel_problem = kernel_problem(self._device, dim, state_size)
+            dtype = torch.bfloat16 if self._autocast_bf16 else torch.float32
+            self._kernel_problem = kernel_problem(self._device, dim, state_size, dtype)
         return self._kernel_problem is None
 
     def hyperparameters(self) -> Mapping[str, int | float | str]:
-        """Add how tables are updated, and where not by kernels, why."""
+        """Add whether Triton's kernels are used, and where not, why."""
         problem = self._kernel_problem
-        how = "sorted, by Triton's kernels" if problem is None else f"by torch's operators: {problem}"
-        return {**super().hyperparameters(), "embedding_update": how}
+        return {**super().hyperparameters(), "kernels": "triton" if problem is None else f"torch: {problem}"}
 
     def _train_step(self, model: FusedDLRM, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
         model.num_steps += 1
@@ -159,12 +98,12 @@ class CUDAGraphWorkload(OptimizedWorkload):
         side = self._side
         side.wait_stream(torch.cuda.current_stream(self._device))
         with torch.cuda.stream(side):
-            loss = self._on_tensors.train(self._to_device(batch), torch.tensor(rates, device=self._device))
+            loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self._device))
         torch.cuda.current_stream(self._device).wait_stream(side)
         return loss
 
     def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
-        return self._on_tensors.logits(self._to_device(batch))
+        return model.logits(self._to_device(batch))
 
     def _to_device(self, batch: Batch) -> Batch:
         parts = (batch.dense, batch.indices, batch.labels)

@@ -1,6 +1,6 @@
 """One training step of DLRM and DLRM-DCNv2 by hand: forward, backward and update without autograd."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from torch import nn
@@ -13,8 +13,11 @@ from reference_models.fused.dense_parameters import Apply, DenseParameter
 from reference_models.fused.interaction import fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
-from reference_models.fused.merged_embedding import MergedEmbedding, join_accumulators, split_tables
+from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
 from reference_models.training.phases import Enter, ignore_phase
+
+UpdateTables = Callable[[torch.Tensor, LookupPlan, torch.Tensor], None]
+"""What a step does with the rows of its lookups, what depends on its size, and the gradient of the bags' sums."""
 
 
 class FusedDLRM(DLRM):
@@ -48,11 +51,16 @@ class FusedDLRM(DLRM):
         self.matmuls = Matmuls() if matmuls is None else matmuls
         self.optimizers = optimizers
         sparse, dense = optimizers
-        self.embedding = self.merge_embedding(sparse)
-        self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
-        self.middle = fuse_interaction(
-            self.interaction, 1 + len(self.num_embeddings), self.merged_weight, dense, self.matmuls
+        accumulator = join_accumulators(sparse, self.embedding_parameters())
+        self.embedding = MergedEmbedding(
+            self.merged_weight, accumulator, self.num_embeddings, self.multi_hot, has_kernels=self.matmuls.has_kernels
         )
+        self.bottom = fuse_mlp(self.bottom_mlp, dense, self.matmuls, pads_input=True)
+        self.feature_type = self.merged_weight.dtype
+        if self.matmuls.dtype is not None and not self.matmuls.keeps_results:
+            self.feature_type = self.matmuls.dtype
+        like = self.merged_weight.new_empty(0, self.merged_weight.shape[1], dtype=self.feature_type)
+        self.middle = fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, dense, self.matmuls)
         self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
 
     def use(self, matmuls: Matmuls) -> None:
@@ -61,18 +69,41 @@ class FusedDLRM(DLRM):
         self._passes.clear()
 
     @torch.no_grad()
-    def merge_embedding(self, optimizer: torch.optim.Optimizer, *, has_kernels: bool = False) -> MergedEmbedding:
-        """Merge the tables and their optimizer's state, each in one piece; `has_kernels` as `MergedEmbedding`'s."""
-        accumulator = join_accumulators(optimizer, self.embedding_parameters())
-        return MergedEmbedding(
-            self.merged_weight, accumulator, self.num_embeddings, self.multi_hot, has_kernels=has_kernels
-        )
-
-    @torch.no_grad()
     def train_step(self, batch: Batch) -> torch.Tensor:
         """Train on one batch at the learning rate that the optimizers hold; returns its loss."""
         self.num_steps += 1
-        return self._over(len(batch.labels), trains=True).train(batch)
+        sparse_rates, dense_rates = map(self.rates, self.optimizers)
+        embedding = self.embedding
+
+        def update_tables(rows: torch.Tensor, plan: LookupPlan, gradients: torch.Tensor) -> None:
+            embedding.update(rows, plan, gradients.to(embedding.weight.dtype), *sparse_rates)
+
+        def update_weight(parameter: DenseParameter, gradient: torch.Tensor) -> None:
+            parameter.update(gradient, *dense_rates)
+
+        return self._over(len(batch.labels), trains=True).train(batch, update_tables, update_weight)
+
+    @torch.no_grad()
+    def train_on_tensors(self, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
+        """Train on one batch at the learning rates [2] of embeddings and dense weights; returns its loss.
+
+        Shapes do not depend on the ids and no value is waited for, so that CUDA can capture it, once `prepare` has
+        seen the batch size. Steps are not counted.
+        """
+        sparse_eps, dense_eps = (optimizer.param_groups[0].get("eps", 0.0) for optimizer in self.optimizers)
+
+        def update_tables(rows: torch.Tensor, plan: LookupPlan, gradients: torch.Tensor) -> None:
+            self.embedding.update_static(rows, plan, gradients, rates[0], sparse_eps)
+
+        def update_weight(parameter: DenseParameter, gradient: torch.Tensor) -> None:
+            parameter.update_by_tensor(gradient, rates[1], dense_eps)
+
+        return self._over(len(batch.labels), trains=True).train(batch, update_tables, update_weight)
+
+    @torch.no_grad()
+    def prepare(self, num_samples: int) -> None:
+        """Make what depends on the size of a training batch alone."""
+        self._over(num_samples, trains=True)
 
     @torch.no_grad()
     def logits(self, batch: Batch) -> torch.Tensor:
@@ -121,7 +152,7 @@ class FusedPass:
             x = layer.forward(x)
         model.enter(Phase.EMBEDDING_FORWARD)
         self._rows = model.embedding.merge_ids(batch.indices)
-        features = model.embedding.read(self._rows, self._plan)
+        features = model.embedding.read(self._rows, self._plan, model.feature_type)
         model.enter(Phase.INTERACTION_FORWARD)
         features[:, 0] = x
         x = self._interaction.forward(features)
@@ -130,9 +161,8 @@ class FusedPass:
             x = layer.forward(x)
         return x.squeeze(1)
 
-    def train(self, batch: Batch) -> torch.Tensor:
+    def train(self, batch: Batch, update_tables: UpdateTables, update_weight: Apply) -> torch.Tensor:
         model = self._model
-        sparse_rates, dense_rates = map(model.rates, model.optimizers)
 
         def applying(phase: Phase) -> Apply:
             """Leave `phase` for each update of a backward pass and come back to it."""
@@ -140,7 +170,7 @@ class FusedPass:
 
             def apply(parameter: DenseParameter, gradient: torch.Tensor) -> None:
                 model.enter(Phase.DENSE_OPTIMIZER)
-                parameter.update(gradient, *dense_rates)
+                update_weight(parameter, gradient)
                 model.enter(phase)
 
             return apply
@@ -156,9 +186,8 @@ class FusedPass:
             dy = layer.backward(dy, apply)
         assert dy is not None
         dfeatures = self._interaction.backward(dy, applying(Phase.INTERACTION_BACKWARD))
-        dfeatures = dfeatures.to(model.embedding.weight.dtype)
         model.enter(Phase.SPARSE_OPTIMIZER)
-        model.embedding.update(self._rows, self._plan, dfeatures, *sparse_rates)
+        update_tables(self._rows, self._plan, dfeatures)
         apply = applying(Phase.BOTTOM_MLP_BACKWARD)
         dy = self._dy.copy_(dfeatures[:, 0])
         for layer in reversed(self._bottom):

@@ -51,10 +51,12 @@ class DenseParameter:
 
     def update_by_tensor(self, gradient: torch.Tensor, lr: torch.Tensor, eps: float) -> None:
         """Do `update` with a learning rate that may change after the operations were captured in a CUDA graph."""
+        gradient = gradient.to(self.value.dtype)
         if self.squares is not None:
             self.squares.addcmul_(gradient, gradient)
             gradient = gradient / self.squares.sqrt().add_(eps)
         self.value.sub_(gradient * lr)
+        self.write_narrow()
 
 
 Apply = Callable[[DenseParameter, torch.Tensor], None]

@@ -12,6 +12,7 @@ from typing import Protocol
 
 import torch
 
+from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.dense_parameters import Apply, DenseParameter, adopt
 from reference_models.fused.layers import padded_input
 from reference_models.fused.matmul import Affine, Matmuls, WeightGradient
@@ -137,20 +138,23 @@ class CrossPass:
     def __init__(self, weights: Sequence[Weights], matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
         self._layers = [_CrossLayer(*layer, matmuls, num_samples, trains=trains) for layer in weights]
         like = weights[0][0].operand
-        self._dtype = like.dtype
-        self._dz, self._dx_0 = (like.new_empty(num_samples if trains else 0, like.shape[1]) for _ in range(2))
+        self._dtype, self._trains = like.dtype, trains
+        self._dx_0 = like.new_empty(num_samples, like.shape[1]) if trains and matmuls.keeps_results else None
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
-        self._shape = features.shape
-        self._x_0 = x = features.flatten(1).to(self._dtype)
+        x_0 = x = features.flatten(1).to(self._dtype)
         for layer in self._layers:
-            x = layer.forward(self._x_0, x)
+            x = layer.forward(x_0, x)
+        if self._trains:
+            self._shape, self._x_0 = features.shape, x_0
         return x
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor:
-        dx, dx_0 = dy, self._dx_0.zero_()
-        for layer in reversed(self._layers):
-            dx = layer.backward(self._x_0, dx, dx_0, self._dz, apply)
+        dx, dx_0 = dy, self._dx_0
+        for place, layer in enumerate(reversed(self._layers)):
+            dx, dx_0 = layer.backward(self._x_0, dx, dx_0, apply, adds=place > 0)
+        del self._x_0
+        assert dx_0 is not None
         return dx_0.add_(dx).view(self._shape)
 
 
@@ -159,16 +163,19 @@ class _CrossLayer:
         self, v: DenseParameter, w: DenseParameter, bias: DenseParameter, matmuls: Matmuls, num_samples: int, *,
         trains: bool,
     ) -> None:  # fmt: skip
-        self._v, self._w, self._bias, self._trains = v, w, bias, trains
-        b = num_samples
+        self._v, self._w, self._bias, self._trains, self._has_kernels = v, w, bias, trains, matmuls.has_kernels
+        b, keeps = num_samples, matmuls.keeps_results
         to_low, to_wide = v.operand, w.operand.t()
-        self._low = Affine(matmuls.form_of("forward", b, to_low), b, to_low)
-        self._wide = Affine(matmuls.form_of("forward", b, to_wide, has_bias=True), b, to_wide, bias.operand)
+        self._low = Affine(matmuls.form_of("forward", b, to_low), b, to_low, keeps=keeps)
+        form = matmuls.form_of("forward", b, to_wide, has_bias=True)
+        self._wide = Affine(form, b, to_wide, bias.operand, keeps=keeps)
         if trains:
-            self._back_from_wide = Affine(matmuls.form_of("data_gradient", b, to_wide.t()), b, to_wide.t())
-            self._back_from_low = Affine(matmuls.form_of("data_gradient", b, to_low.t(), adds=True), b, to_low.t())
-            self._dv = WeightGradient(matmuls.form_of("weight_gradient", b, v.operand), b, v.operand)
-            self._dw = WeightGradient(matmuls.form_of("weight_gradient", b, w.operand), b, w.operand)
+            form = matmuls.form_of("data_gradient", b, to_wide.t())
+            self._back_from_wide = Affine(form, b, to_wide.t(), keeps=keeps)
+            form = matmuls.form_of("data_gradient", b, to_low.t(), adds=True)
+            self._back_from_low = Affine(form, b, to_low.t(), keeps=False)
+            self._dv = WeightGradient(matmuls.form_of("weight_gradient", b, v.operand), b, v.operand, keeps=keeps)
+            self._dw = WeightGradient(matmuls.form_of("weight_gradient", b, w.operand), b, w.operand, keeps=keeps)
 
     def forward(self, x_0: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         u = self._low(x)
@@ -178,14 +185,19 @@ class _CrossLayer:
         return torch.addcmul(x, x_0, z)
 
     def backward(
-        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor, dz: torch.Tensor, apply: Apply
-    ) -> torch.Tensor:
-        """Compute the gradient of x from that of the output; adds to `dx_0`, overwrites `dz` and `dy`."""
-        dx_0.addcmul_(dy, self._z)
-        torch.mul(dy, x_0, out=dz)
-        apply(self._bias, dz.sum(0))
+        self, x_0: torch.Tensor, dy: torch.Tensor, dx_0: torch.Tensor | None, apply: Apply, *, adds: bool
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Compute the gradient of x, in the place of `dy`, and what this layer `adds` to that of x_0.
+
+        `dx_0` is the memory of the latter; None where it has none yet.
+        """
+        differentiate = cross_gradients if self._has_kernels else plain_cross_gradients
+        dz = self._z
+        dx_0, bias_gradient = differentiate(dy, x_0, dz, dx_0, adds=adds)
+        apply(self._bias, bias_gradient)
         du = self._back_from_wide(dz)
         apply(self._w, self._dw(self._u, dz))
         dx = self._back_from_low.add_to(dy, du)
         apply(self._v, self._dv(du, self._x))
-        return dx
+        del self._x, self._u, self._z
+        return dx, dx_0

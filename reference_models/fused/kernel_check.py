@@ -2,6 +2,7 @@
 
 import torch
 
+from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
 from reference_models.fused.merged_embedding import MergedEmbedding
 
 _NUM_SAMPLES = 512
@@ -30,27 +31,46 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:
-    """Update an example by the kernels and by the plain form; return the largest difference of weights or sums.
+    """Compute an example by the kernels and by the plain forms; return the largest difference, in float32's terms.
 
-    One of its rows fills several blocks, as frequent ids do, and the others are short.
+    Bags are read and updated; one row fills several blocks, as frequent ids do, and the others are short. A cross
+    layer is differentiated. Differences of narrower results count by as much less as these resolve.
     """
+    by_kernels, plain = (
+        [*_read_and_update(device, dim, state_size, dtype, has_kernels=has_kernels),
+         *_differentiate(device, dtype, has_kernels=has_kernels)]
+        for has_kernels in (True, False)
+    )  # fmt: skip
+    resolution = torch.finfo(torch.float32).eps
+    distances = [
+        (one.double() - other.double()).abs().max() * (resolution / torch.finfo(one.dtype).eps)
+        for one, other in zip(by_kernels, plain, strict=True)
+    ]
+    return float(torch.stack(distances).max())
+
+
+def _read_and_update(
+    device: torch.device, dim: int, state_size: int, dtype: torch.dtype, *, has_kernels: bool
+) -> list[torch.Tensor]:
     num_embeddings, multi_hot = (2, 300), (3, 1)
     generator = torch.Generator().manual_seed(0)
     limits = torch.tensor([num_embeddings[0]] * 3 + [num_embeddings[1]])
     indices = torch.randint(0, 300, (_NUM_SAMPLES, 4), generator=generator) % limits
-    gradients = torch.randn(_NUM_SAMPLES, 3, dim, generator=generator).to(device, dtype) / _NUM_SAMPLES
-    weight = torch.randn(sum(num_embeddings), dim, generator=generator)
-    state = torch.rand(sum(num_embeddings), state_size, generator=generator) if state_size else None
-    ends: list[tuple[torch.Tensor, torch.Tensor | None]] = []
-    for has_kernels in (True, False):
-        # Copies, also where the device is that of the example.
-        copies = weight.to(device, copy=True), None if state is None else state.to(device, copy=True)
-        embedding = MergedEmbedding(*copies, num_embeddings, multi_hot, has_kernels=has_kernels)
-        rows, plan = embedding.merge_ids(indices.to(device)), embedding.plan(_NUM_SAMPLES)
-        rate = torch.tensor(0.1, device=device)
-        embedding.update_static(rows, plan, gradients if has_kernels else gradients.float(), rate, 1e-8)
-        ends.append(copies)
-    pairs = zip(*ends, strict=True)
-    return max(
-        float((kernel - plain).abs().max()) for kernel, plain in pairs if kernel is not None and plain is not None
-    )
+    gradients = torch.randn(_NUM_SAMPLES, 3, dim, generator=generator).to(dtype) / _NUM_SAMPLES
+    weight = torch.randn(sum(num_embeddings), dim, generator=generator).to(device)
+    state = torch.rand(sum(num_embeddings), state_size, generator=generator).to(device) if state_size else None
+    embedding = MergedEmbedding(weight, state, num_embeddings, multi_hot, has_kernels=has_kernels)
+    rows, plan = embedding.merge_ids(indices.to(device)), embedding.plan(_NUM_SAMPLES)
+    read = embedding.read(rows, plan, dtype)
+    embedding.update_static(rows, plan, gradients.to(device), torch.tensor(0.1, device=device), 1e-8)
+    return [read, weight] if state is None else [read, weight, state]
+
+
+def _differentiate(device: torch.device, dtype: torch.dtype, *, has_kernels: bool) -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    dy, x_0, z, dx_0 = (torch.randn(100, 260, generator=generator).to(device, dtype) for _ in range(4))
+    differentiate = cross_gradients if has_kernels else plain_cross_gradients
+    dx_0, bias = differentiate(dy, x_0, z, dx_0, adds=True)
+    first, _ = differentiate(dy, x_0, z.clone(), None, adds=False)
+    # The plain form rounds what it sums, to narrow numbers.
+    return [z, dx_0, first] if dtype != torch.float32 else [z, dx_0, first, bias]

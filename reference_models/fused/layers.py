@@ -61,24 +61,26 @@ class LinearPass:
     def __init__(
         self, layer: FusedLinear, num_samples: int, matmuls: Matmuls, *, trains: bool, needs_dx: bool
     ) -> None:
-        self._layer = layer
+        self._layer, self._trains, keeps = layer, trains, matmuls.keeps_results
         weight, bias = layer.weight.operand, None if layer.bias is None else layer.bias.operand
         form = matmuls.form_of("forward", num_samples, weight, has_bias=bias is not None, has_relu=layer.has_relu)
-        self._forward = Affine(form, num_samples, weight, bias, has_relu=layer.has_relu)
+        self._forward = Affine(form, num_samples, weight, bias, has_relu=layer.has_relu, keeps=keeps)
         self._backward: Affine | None = None
         self._weight_gradient: WeightGradient | None = None
         if trains:
             form = matmuls.form_of("weight_gradient", num_samples, weight)
-            self._weight_gradient = WeightGradient(form, num_samples, weight)
+            self._weight_gradient = WeightGradient(form, num_samples, weight, keeps=keeps)
         if trains and needs_dx:
             form = matmuls.form_of("data_gradient", num_samples, weight.t())
-            self._backward = Affine(form, num_samples, weight.t())
+            self._backward = Affine(form, num_samples, weight.t(), keeps=keeps)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         """Compute relu(x W' + b) [B, out] of x [B, in]; the result lives until the next call."""
-        self._dtype, self._x = x.dtype, x.to(self._layer.weight.operand.dtype)
-        self._y = self._forward(self._x)
-        return self._y
+        dtype, x = x.dtype, x.to(self._layer.weight.operand.dtype)
+        y = self._forward(x)
+        if self._trains:
+            self._dtype, self._x, self._y = dtype, x, y
+        return y
 
     def backward(self, dy: torch.Tensor, apply: Apply) -> torch.Tensor | None:
         """Compute the gradient of x [B, in] from that of the result [B, out]; the weights' go to `apply`."""
@@ -86,8 +88,10 @@ class LinearPass:
         layer = self._layer
         if layer.has_relu:
             zero_where_not_positive(dy, self._y)
+        del self._y  # whose memory may be used from here on, as that of the input at the end
         dx = None if self._backward is None else self._backward(dy).to(self._dtype)
         apply(layer.weight, self._weight_gradient(dy, self._x))
+        del self._x
         if layer.bias is not None:
             apply(layer.bias, dy.sum(0))
         return dx

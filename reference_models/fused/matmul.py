@@ -13,12 +13,18 @@ _PRECISIONS: dict[torch.dtype, Precision] = {torch.float32: "fp32", torch.bfloat
 class Matmuls:
     """The type of a model's operands and the forms of its products; remembers which products were asked for."""
 
-    def __init__(self, choice: MatmulChoice | None = None, *, dtype: torch.dtype | None = None) -> None:
+    def __init__(
+        self, choice: MatmulChoice | None = None, *, dtype: torch.dtype | None = None, keeps_results: bool = True,
+        has_kernels: bool = False,
+    ) -> None:  # fmt: skip
         """Take the choice, without which every product is torch.mm's, and the type, if it is not the weights'.
 
+        With `keeps_results` each product has memory for its result, which on a CPU saves clearing pages at each step;
+        without, results have theirs from torch's allocator, which uses it again within a step. `has_kernels` says
+        whether what goes on around the products is done by Triton's kernels (`reference_models.fused.kernel_check`).
         Raises ConfigError for a choice that uses what this torch lacks.
         """
-        self.dtype = dtype
+        self.dtype, self.keeps_results, self.has_kernels = dtype, keeps_results, has_kernels
         self._forms = {} if choice is None else choice.forms()
         self.asked: dict[Product, Form] = {}
         """In the order in which passes were made."""
@@ -58,16 +64,16 @@ def has_onednn() -> bool:
 class Affine:
     """x W' + b, then perhaps ReLU, of x [num_samples, in], W [out, in] of any strides and b [out] or None.
 
-    A result lives until the next call.
+    A result lives until the next call; with `keeps` its memory is there before.
     """
 
     def __init__(
         self, form: Form, num_samples: int, weight: torch.Tensor, bias: torch.Tensor | None = None, *,
-        has_relu: bool = False,
+        has_relu: bool = False, keeps: bool = True,
     ) -> None:  # fmt: skip
         self._weight, self._bias, self._has_relu = weight, bias, has_relu
         self._is_onednn = form.startswith("onednn")
-        self._out = weight.new_empty(0 if self._is_onednn else num_samples, len(weight))
+        self._out = weight.new_empty(0 if self._is_onednn else num_samples, len(weight)) if keeps else None
 
     def __call__(self, x: torch.Tensor) -> torch.Tensor:
         if self._is_onednn:
@@ -75,10 +81,13 @@ class Affine:
             y: torch.Tensor = _onednn_linear()(x, self._weight, self._bias, activation, [], "")
             return y
         if self._bias is None:
-            torch.mm(x, self._weight.t(), out=self._out)
+            y = torch.mm(x, self._weight.t(), out=self._out)
+        elif self._has_relu and self._out is None:
+            # One kernel on CUDA, where the libraries have it.
+            return torch._addmm_activation(self._bias, x, self._weight.t(), use_gelu=False)
         else:
-            torch.addmm(self._bias, x, self._weight.t(), out=self._out)
-        return self._out.relu_() if self._has_relu else self._out
+            y = torch.addmm(self._bias, x, self._weight.t(), out=self._out)
+        return y.relu_() if self._has_relu else y
 
     def add_to(self, total: torch.Tensor, x: torch.Tensor) -> torch.Tensor:
         """Compute total + x W'; `total` may be overwritten. Without bias and ReLU."""
@@ -89,12 +98,15 @@ class Affine:
 
 
 class WeightGradient:
-    """dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call."""
+    """dy' x [out, in] of dy [num_samples, out] and x [num_samples, in]; a result lives until the next call.
 
-    def __init__(self, form: Form, num_samples: int, weight: torch.Tensor) -> None:
+    With `keeps` its memory is there before.
+    """
+
+    def __init__(self, form: Form, num_samples: int, weight: torch.Tensor, *, keeps: bool = True) -> None:
         self._form = form
         num_out, num_in = weight.shape
-        self._out = weight.new_empty(0 if form == "onednn" else num_out, num_in)
+        self._out = weight.new_empty(0 if form == "onednn" else num_out, num_in) if keeps or form != "mm" else None
         self._transposed = weight.new_empty(num_in, num_out if form == "mm_transposed" else 0)
         self._rows = weight.new_empty(num_out, num_samples if form == "mm_copied" else 0)
 
@@ -103,14 +115,18 @@ class WeightGradient:
             case "mm":
                 return torch.mm(dy.t(), x, out=self._out)
             case "mm_transposed":
-                return self._out.copy_(torch.mm(x.t(), dy, out=self._transposed).t())
+                return self._copied(torch.mm(x.t(), dy, out=self._transposed))
             case "mm_copied":
                 return torch.mm(self._rows.copy_(dy.t()), x, out=self._out)
             case "onednn":
                 gradient: torch.Tensor = _onednn_linear()(dy.t(), x.t(), None, "none", [], "")
                 return gradient
             case "onednn_transposed":
-                return self._out.copy_(_onednn_linear()(x.t(), dy.t(), None, "none", [], "").t())
+                return self._copied(_onednn_linear()(x.t(), dy.t(), None, "none", [], ""))
+
+    def _copied(self, transposed: torch.Tensor) -> torch.Tensor:
+        assert self._out is not None
+        return self._out.copy_(transposed.t())
 
 
 def _onednn_linear() -> Any:

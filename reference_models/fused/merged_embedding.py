@@ -11,6 +11,7 @@ from itertools import pairwise
 
 import torch
 
+from reference_models.fused.dense_kernels import read_bags
 from reference_models.fused.sorted_update import update_sorted
 
 
@@ -64,6 +65,8 @@ class MergedEmbedding:
         self._shifts = (rows.cumsum(0) - rows).repeat_interleave(hot, output_size=sum(multi_hot)).to(device)
         # Bags of one sample: an empty one, which leaves room for the dense vector, then one per sparse feature.
         self._bag_starts = torch.cat([torch.zeros(1, dtype=torch.int64), hot.cumsum(0) - hot]).to(device)
+        limits = torch.cat([self._bag_starts, hot.sum(0, keepdim=True).to(device)])
+        self._bag_limits = limits.to(torch.int32)
         self._bag_of_lookup = (
             torch.arange(1, self._num_features, dtype=torch.int32)
             .repeat_interleave(hot, output_size=sum(multi_hot))
@@ -83,10 +86,16 @@ class MergedEmbedding:
         rows = torch.empty(indices.shape, dtype=self._row_type, device=indices.device)
         return torch.add(indices, self._shifts, out=rows).flatten()
 
-    def read(self, rows: torch.Tensor, plan: "LookupPlan") -> torch.Tensor:
-        """Compute sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero."""
+    def read(self, rows: torch.Tensor, plan: "LookupPlan", dtype: torch.dtype | None = None) -> torch.Tensor:
+        """Compute sums of bags [B, 1 + num_sparse, d]; those of feature 0, the dense one's place, are zero.
+
+        They are of `dtype`, by default the weights'.
+        """
+        dtype = dtype or self.weight.dtype
+        if self._has_kernels:
+            return read_bags(rows, self._bag_limits, self.weight, len(rows) // len(self._shifts), dtype)
         pooled = torch.embedding_bag(self.weight, rows, plan.starts, mode=_SUM)[0]
-        return pooled.view(-1, self._num_features, self.weight.shape[1])
+        return pooled.view(-1, self._num_features, self.weight.shape[1]).to(dtype)
 
     def update(self, rows: torch.Tensor, plan: "LookupPlan", gradients: torch.Tensor, lr: float, eps: float) -> None:
         """Take one step from `gradients` [B, 1 + num_sparse, d] of what `read` returned."""
@@ -114,9 +123,11 @@ class MergedEmbedding:
         With kernels there are no sums but of the rows touched, and `gradients` may be of a narrower type.
         """
         ordered, order = torch.sort(rows, stable=True)
-        if plan.bags is None:
+        if self._has_kernels:
             update_sorted(ordered, order, self._bag_of_lookup, gradients, self.weight, self._accumulator, lr, eps)
             return
+        assert plan.bags is not None, "there for all but kernels"
+        gradients = gradients.to(self.weight.dtype)
         changes = torch.zeros_like(ordered)
         torch.ne(ordered[1:], ordered[:-1], out=changes[1:])
         places = torch.arange(len(rows), device=rows.device)

@@ -1,13 +1,14 @@
-"""One training step on tensors without memory, of any size: what it allocates and calls, counted exactly."""
+"""One training step on tensors without memory, of any size: what it allocates, moves and calls, counted exactly."""
 
 import warnings
 import weakref
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from step_traffic import Traffic
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -16,8 +17,9 @@ from reference_models.config.sections import parse_train
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import parse_model
-from reference_models.dlrm.cuda_graph import StepOnTensors
 from reference_models.dlrm.fused_step import FusedDLRM
+from reference_models.fused.matmul import Matmuls
+from reference_models.fused.sorted_update import Runs
 from reference_models.training.optimizers import build_optimizers
 
 
@@ -30,16 +32,14 @@ class Memory(TorchDispatchMode):
         self.calls: Counter[str] = Counter()
         self._known: set[int] = set()
 
-    def ignore(self, tensors: Sequence[torch.Tensor]) -> None:
-        """Leave out what was there before."""
-        self._known |= {tensor.untyped_storage()._cdata for tensor in tensors}
-
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        there = [value for value in tree_leaves((args, kwargs)) if isinstance(value, torch.Tensor)]
         out = func(*args, **(kwargs or {}))
-        made = [value for value in tree_leaves(out) if isinstance(value, torch.Tensor)]
         self.calls[func._schema.name] += 1
-        for tensor in made:
-            self._watch(tensor.untyped_storage())
+        known = {tensor.untyped_storage()._cdata for tensor in there}
+        for tensor in tree_leaves(out):
+            if isinstance(tensor, torch.Tensor) and tensor.untyped_storage()._cdata not in known:
+                self._watch(tensor.untyped_storage())
         return out
 
     def _watch(self, storage: torch.UntypedStorage) -> None:
@@ -66,18 +66,25 @@ class Trace:
     state_bytes: int
     building: Memory
     training: Memory
+    device_bytes: int
+    """Peak of all that was made: weights, state, a step's buffers and its temporaries. Without CUDA's own."""
+    traffic: Traffic
+    """Of the step; of tables updated by kernels only where `runs` were given."""
 
 
-def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int, *, has_kernels: bool = False) -> Trace:
+def trace(
+    sections: Mapping[str, Any], opt_name: str, batch_size: int, *, has_kernels: bool = False,
+    dtype: torch.dtype | None = None, runs: Runs | None = None,
+) -> Trace:  # fmt: skip
     """Trace building and one step, as CUDA captures it, of a model and data as definitions give them.
 
-    `has_kernels`: as Triton's kernels update tables.
-
-    Weights and activations are fake tensors of the CPU: autograd refuses those of CUDA without a driver.
+    `has_kernels`: as Triton's kernels compute; `dtype` is that of products. Weights and activations are fake tensors
+    of the CPU, as the operators are the same.
     """
     data = parse_data(sections["data"])
     train = parse_train({"global_batch_size": batch_size, "opt_name": opt_name, "opt_base_learning_rate": 0.004})
-    with FakeTensorMode(), warnings.catch_warnings(), torch.autograd.set_multithreading_enabled(False):
+    device, building, training, traffic = Memory(), Memory(), Memory(), Traffic(runs)
+    with FakeTensorMode(), warnings.catch_warnings(), device:
         warnings.filterwarnings("ignore", message="Accessing the data pointer of FakeTensor")
         model = FusedDLRM(
             parse_model(sections["model"]),
@@ -85,28 +92,26 @@ def trace(sections: Mapping[str, Any], opt_name: str, batch_size: int, *, has_ke
             num_embeddings=data.num_embeddings,
             multi_hot=data.multi_hot,
         )
-        building, training = Memory(), Memory()
-        weights = [model.merged_weight, *model.dense_parameters()]
-        building.ignore(weights)
+        weights_bytes = sum(weight.nbytes for weight in (model.merged_weight, *model.dense_parameters()))
         with building:
             optimizers = build_optimizers(
                 train,
                 embedding_parameters=model.embedding_parameters(),
                 dense_parameters=model.dense_parameters(),
             )
-            embedding = model.merge_embedding(optimizers[0], has_kernels=has_kernels)
         state_bytes = building.live_bytes
-        step = StepOnTensors(model, embedding, optimizers, autocasts=False)
-        plan = step.plan(batch_size)
+        model.fuse(optimizers, Matmuls(dtype=dtype, keeps_results=False, has_kernels=has_kernels))
+        model.prepare(batch_size)
         batch = Batch(
             torch.empty(batch_size, data.num_dense),
             torch.empty(batch_size, sum(data.multi_hot), dtype=torch.int64),
             torch.empty(batch_size),
         )
-        state = [value for of in step._optimizers for entry in of.state.values() for value in entry.values()]
-        training.ignore([*weights, *(value for value in state if isinstance(value, torch.Tensor))])
-        training.ignore([plan.starts, batch.dense, batch.indices, batch.labels])
-        training.ignore([] if plan.bags is None else [plan.bags])
+        rates = torch.empty(2)
         with training:
-            step.train(batch, torch.empty(2))
-        return Trace(sum(4 * weight.numel() for weight in weights), state_bytes, building, training)
+            if has_kernels and runs is None:
+                model.train_on_tensors(batch, rates)
+            else:
+                with traffic:
+                    model.train_on_tensors(batch, rates)
+        return Trace(weights_bytes, state_bytes, building, training, device.peak_bytes, traffic)

@@ -1,6 +1,6 @@
 """Triton's kernels under its interpreter, in a process of its own: TRITON_INTERPRET=1 holds for all of a process.
 
-`python interpreted_kernels.py update|bytes|example` prints a JSON list, for tests of the kernels.
+`python interpreted_kernels.py update|bytes|example|models` prints a JSON list, for tests of the kernels.
 """
 
 import json
@@ -14,9 +14,15 @@ import numpy as np
 import torch
 from triton.runtime import interpreter
 
-from reference_models.fused import sorted_update
+from reference_models.config.sections import parse_train
+from reference_models.data.store.dataset import Batch
+from reference_models.dlrm.config import parse_model
+from reference_models.dlrm.fused_step import FusedDLRM
+from reference_models.fused import dense_kernels, sorted_update
 from reference_models.fused.kernel_check import example_distance
+from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.training.optimizers import build_optimizers
 
 TABLES, MULTI_HOT = (40, 1, 7, 3), (1, 1, 5, 2)
 STATES = {"sgd": lambda dim: 0, "rowwise_adagrad": lambda dim: 1, "adagrad": lambda dim: dim}
@@ -116,6 +122,55 @@ def hold_to_formula() -> Iterator[dict[str, Any]]:
         yield {"case": name, "counted": traffic.num_bytes, "stated": stated}
 
 
+def hold_others_to_formulas() -> Iterator[dict[str, Any]]:
+    """Reading bags, the empty one among them, and differentiating a cross layer of parts that are not whole."""
+    for dtype in (torch.float32, torch.bfloat16):
+        embedding, _, generator = case("sgd", 6, seed=7)
+        rows, plan = embedding.merge_ids(draw(generator, 24, 6)[0]), embedding.plan(24)
+        with counting() as traffic:
+            embedding.read(rows, plan, dtype)
+        stated = dense_kernels.read_bytes(24, 5, len(rows), 6, key_bytes=4, out_bytes=dtype.itemsize)
+        yield {"case": f"read, {dtype}", "counted": traffic.num_bytes, "stated": stated}
+        for adds in (True, False):
+            dense_kernels.SAMPLES = 8
+            operands = [torch.randn(20, 300).to(dtype) for _ in range(4)]
+            with counting() as traffic:
+                dense_kernels.cross_gradients(*operands, adds=adds)
+            stated = dense_kernels.cross_bytes(20, 300, dtype.itemsize, adds=adds)
+            yield {"case": f"cross, {dtype}, adds {adds}", "counted": traffic.num_bytes, "stated": stated}
+
+
+def train_models() -> Iterator[dict[str, Any]]:
+    """Steps of whole models by kernels and by torch's operators, from one seed."""
+    layers = {"embedding_dim": 4, "bottom_mlp": [8, 4], "top_mlp": [16, 1]}
+    dcn = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 3}
+    for optimizer, (name, interaction), dtype in product(
+        STATES, (("dot", {"interaction": "dot"}), ("dcn", dcn)), (None, torch.bfloat16)
+    ):
+        # Sums that begin at zero would make a step of any gradient, that of a rounding's sign among them.
+        sums = {} if optimizer == "sgd" else {"opt_adagrad_initial_accumulator_value": 1.0}
+        train = parse_train({"global_batch_size": 16, "opt_name": optimizer, "opt_base_learning_rate": 0.01} | sums)
+        ends = []
+        for has_kernels in (True, False):
+            torch.manual_seed(1)
+            config = parse_model(layers | interaction)
+            model = FusedDLRM(config, num_dense=4, num_embeddings=TABLES, multi_hot=MULTI_HOT)
+            optimizers = build_optimizers(
+                train, embedding_parameters=model.embedding_parameters(), dense_parameters=model.dense_parameters()
+            )
+            model.fuse(optimizers, Matmuls(dtype=dtype, keeps_results=False, has_kernels=has_kernels))
+            generator = torch.Generator().manual_seed(2)
+            for _ in range(3):
+                batch = Batch(
+                    torch.randn(16, 4, generator=generator),
+                    draw(generator, 16, 4)[0],
+                    torch.randint(0, 2, (16,), generator=generator).float(),
+                )
+                model.train_on_tensors(batch, torch.tensor([0.01, 0.01]))
+            ends.append(torch.cat([parameter.detach().flatten() for parameter in model.parameters()]))
+        yield {"case": f"{name}, {optimizer}, {dtype}", "narrow": dtype is not None, "distance": distance(*ends)}
+
+
 def check_example() -> Iterator[dict[str, Any]]:
     """The example by which a device's kernels are accepted, at the widths of the shipped definitions."""
     for optimizer, dtype in product(STATES, (torch.float32, torch.bfloat16)):
@@ -124,5 +179,10 @@ def check_example() -> Iterator[dict[str, Any]]:
 
 
 if __name__ == "__main__":
-    WORK = {"update": hold_to_plain_form, "bytes": hold_to_formula, "example": check_example}
+    WORK = {
+        "update": hold_to_plain_form,
+        "bytes": lambda: [*hold_to_formula(), *hold_others_to_formulas()],
+        "example": check_example,
+        "models": train_models,
+    }
     json.dump(list(WORK[sys.argv[1]]()), sys.stdout)

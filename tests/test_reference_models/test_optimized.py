@@ -14,13 +14,13 @@ from toy_clicks import BATCH, TRAIN_SAMPLES, MakeSpec, flatten, is_same, write_d
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import DLRMConfig, parse_model
-from reference_models.dlrm.cuda_graph import StepOnTensors
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.dlrm.phases import Phase
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused import merged_embedding
+from reference_models.fused.matmul import Matmuls
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
 from reference_models.registry import find_implementation
@@ -163,13 +163,13 @@ def test_the_step_that_cuda_captures_makes_the_same_updates(model: dict[str, Any
     """On a CPU: everything but the capturing itself."""
     with default_dtype(torch.float64):
         (plain, plain_optimizers), (fused, optimizers) = pair(parse_model(LAYERS | model), opt_name, fuses=False)
-        step = StepOnTensors(fused, fused.merge_embedding(optimizers[0]), optimizers, autocasts=False)
+        fused.fuse(optimizers, Matmuls(keeps_results=False))
         for batch in batches(100):
             reference_step(plain, plain_optimizers, batch)
-            step.train(batch, torch.tensor([0.01, 0.01]))
+            fused.train_on_tensors(batch, torch.tensor([0.01, 0.01]))
         assert relative_distance(plain, fused) < 1e-10
         last = next(batches(1, size=13))
-        assert torch.allclose(step.logits(last), plain(last.dense, last.indices), rtol=0, atol=1e-10)
+        assert torch.allclose(fused.logits(last), plain(last.dense, last.indices), rtol=0, atol=1e-10)
 
 
 @pytest.mark.gpu
