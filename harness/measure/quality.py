@@ -10,7 +10,7 @@ from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.read_data import refuse_other_data
 from harness.measure.throughput import MIN_PROCESSES, describe_costs, describe_process, train_steps
-from harness.system.energy import EnergyMeter
+from harness.system.energy import EnergyMeter, join_ranks
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
@@ -55,7 +55,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         metrics = asdict(workload.evaluate_with(measure_quality))
         evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
         on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
-    energy = meter.stop()
+    energy = join_ranks(world, meter.stop())
     refuse_other_data(workload, dataset, world, on_event)
     process = describe_process(workload, world, started, energy)
     if process is None:

@@ -11,7 +11,7 @@ from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.read_data import refuse_other_data
 from harness.measure.training import EXCHANGE_STEPS, describe_rank
-from harness.system.energy import EnergyMeter
+from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from reference_models.costs import ModelCosts as Costs
 from reference_models.data.registry import open_dataset
@@ -55,7 +55,7 @@ def measure_throughput(job: ThroughputJob, world: World, on_event: OnEvent) -> T
     num_samples = train_steps(workload.train, job.num_steps)
     world.barrier()
     duration_s = clock.elapsed_s() - start_s
-    energy = meter.stop()
+    energy = join_ranks(world, meter.stop())
     refuse_other_data(workload, dataset, world, on_event)
     process = describe_process(workload, world, started, energy)
     exchange = None

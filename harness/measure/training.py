@@ -17,7 +17,7 @@ from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.read_data import hash_read_data
 from harness.measure.run_log import RunLogWriter, RunOutcome, TrainingBlock, make_schedule
 from harness.measure.weights import keep_weights
-from harness.system.energy import EnergyMeter
+from harness.system.energy import EnergyMeter, join_ranks
 from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
@@ -199,7 +199,7 @@ def run_attempt(spec: TrainingJob, world: World, on_event: OnEvent) -> RunRecord
     log.event(keys.CACHE_CLEAR, cache.cleared, {"method": cache.method})
     describe = describe_run(spec, benchmark, dataset.dataset_sha256, config.code_label)
     outcome = run_once(workload, benchmark, describe, log, clock, monitor)
-    energy = meter.stop()
+    energy = join_ranks(world, meter.stop())
     log.close()
     ended = describe_end(spec, benchmark, dataset.dataset_sha256, config.code_label, outcome, monitor)
     kept = None

@@ -1,9 +1,12 @@
 """Energy, measured or not known: RAPL's and NVML's counters, read around the timed part. Nothing is estimated.
 
 RAPL (Linux powercap) counts whole CPU packages and their memory, NVML whole accelerators: other processes' work
-on them is in it. A thread looks once a second, because counters wrap and some devices know their power only.
+on them is in it. A thread looks once a second, because counters wrap and some devices know their power only. Of
+several ranks each reads its own, and `join_ranks` counts every package and accelerator once.
 """
 
+import collections
+import socket
 import threading
 import time
 from collections.abc import Callable
@@ -14,6 +17,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from harness.system.resources import ROOT
+from reference_models.process.world import World
 from rules.records.run import EnergyGap
 
 T = TypeVar("T")
@@ -26,6 +30,7 @@ class EnergyCounter:
 
     def __init__(self, name: str, source: str, read: Callable[[], int], unit_j: float, range_units: int = 0) -> None:
         self.name, self.source, self.energy_j = name, source, 0.0
+        self.device: str | None = None
         self._read, self._unit_j, self._range = read, unit_j, range_units
         self._last, self._total = read(), 0
 
@@ -41,6 +46,7 @@ class NvmlPower:
 
     def __init__(self, nvml: Any, handle: Any, name: str, now_s: Callable[[], float] = time.monotonic) -> None:
         self.name, self.source, self.energy_j = name, "NVML power, integrated", 0.0
+        self.device: str | None = None
         self._read = _asking(nvml, lambda: float(nvml.nvmlDeviceGetPowerUsage(handle)) * 1e-3)
         self._now_s = now_s
         self._last_s, self._last_w = now_s(), self._read()
@@ -128,9 +134,12 @@ def find_nvml(
     reason = ""
     for make in (nvml_energy, NvmlPower):
         try:
-            return [make(nvml, handle, what)], []
+            counter = make(nvml, handle, what)
         except OSError as error:  # older devices have power only
             reason = str(error)
+            continue
+        counter.device = uuid
+        return [counter], []
     return [], [EnergyGap(what=what, reason=reason)]
 
 
@@ -193,7 +202,12 @@ class EnergyMeter:
             self._thread.join()
         self._update()
         parts = [
-            {"name": part.name, "source": part.source, "energy_j": part.energy_j - self._before_j[id(part)]}
+            {
+                "name": part.name,
+                "source": part.source,
+                "energy_j": part.energy_j - self._before_j[id(part)],
+                "device": part.device,
+            }
             for part in self._counters
         ]
         return {
@@ -202,4 +216,38 @@ class EnergyMeter:
             "sampling_interval_s": self._interval_s if parts else None,
             "parts": parts,
             "not_measured": [structs.asdict(gap) for gap in self._not_measured],
+            "num_ranks": 1,
         }
+
+
+def join_ranks(world: World, energy: dict[str, Any] | None) -> dict[str, Any] | None:
+    """Add up what the meters of all ranks return, on rank 0; elsewhere this rank's own. Every rank calls it.
+
+    Each package of a host and each accelerator counts once, however many ranks read it. A rank without a counter is
+    in `not_measured`; None where a meter was never started.
+    """
+    if world.size == 1:
+        return energy
+    gathered = world.gather((socket.gethostname(), energy))
+    if gathered is None:
+        return energy
+    ranks = [(rank, host, read) for rank, (host, read) in enumerate(gathered) if read is not None]
+    if len(ranks) < world.size:
+        return None
+    parts: dict[tuple[str, str], dict[str, Any]] = {}
+    gaps: collections.Counter[tuple[str, str]] = collections.Counter()
+    for rank, host, read in ranks:
+        for part in read["parts"]:
+            parts.setdefault((host, part["device"] or part["name"]), {**part, "rank": rank})
+        gaps.update((gap["what"], gap["reason"]) for gap in read["not_measured"])
+    return {
+        "energy_j": sum(part["energy_j"] for part in parts.values()) if parts else None,
+        "duration_s": max(read["duration_s"] for _, _, read in ranks),
+        "sampling_interval_s": next((read["sampling_interval_s"] for _, _, read in ranks if read["parts"]), None),
+        "parts": list(parts.values()),
+        "not_measured": [
+            {"what": f"{what} ({number} of {world.size} ranks)", "reason": reason}
+            for (what, reason), number in gaps.items()
+        ],
+        "num_ranks": world.size,
+    }

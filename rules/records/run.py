@@ -40,6 +40,10 @@ class EnergyPart(Record, frozen=True, kw_only=True):
     name: str
     source: str
     energy_j: Amount
+    device: str | None = None
+    """UUID of an accelerator; None of CPU packages."""
+    rank: Index | None = None
+    """Of several ranks the one that read it."""
 
 
 class EnergyGap(Record, frozen=True, kw_only=True):
@@ -50,13 +54,18 @@ class EnergyGap(Record, frozen=True, kw_only=True):
 
 
 class EnergyRecord(Record, frozen=True, kw_only=True):
-    """Of the timed part. RAPL counts whole CPU packages, NVML whole accelerators: other processes' work is in it."""
+    """Of the timed part. RAPL counts whole CPU packages, NVML whole accelerators: other processes' work is in it.
+
+    Of several ranks each package and each accelerator counts once.
+    """
 
     energy_j: Annotated[float, Meta(ge=0, description="Sum of the parts; null where none was measured.")] | None
     duration_s: Amount
     sampling_interval_s: PositiveAmount | None
     parts: tuple[EnergyPart, ...]
     not_measured: tuple[EnergyGap, ...]
+    num_ranks: PositiveCount | None = None
+    """Whose counters are in it. None in files of earlier versions, which read those of rank 0 alone."""
 
 
 class RankRecord(Record, frozen=True, kw_only=True):

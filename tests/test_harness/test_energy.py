@@ -1,16 +1,20 @@
 """Energy: read from counters that wrap (a fake powercap tree, a fake NVML), else the reason; never an estimate."""
 
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from records_builder import run_content
 from waiting import wait_until
 
-from harness.system.energy import EnergyMeter, NvmlPower, find_nvml, find_rapl
+from harness.system.energy import EnergyMeter, NvmlPower, find_nvml, find_rapl, join_ranks
+from reference_models.process.world import SingleProcess
+from reports.facts.energy import explain_ranks
 from rules.records.codec import convert
-from rules.records.run import EnergyRecord
+from rules.records.run import EnergyRecord, RunRecord
 
 RANGE_UJ = 262_143_328_850
 
@@ -234,3 +238,75 @@ def test_cuda_numbers_devices_otherwise_than_nvml_so_the_uuid_is_asked_for(monke
     nvml.nvmlDeviceGetHandleByUUID = lambda uuid: asked.append(uuid) or "GPU-1"  # type: ignore[method-assign, func-returns-value]
     find_nvml("cuda:3", nvml)
     assert asked == ["GPU-u3"]
+
+
+class SeveralRanks:
+    """Rank 0 of a world whose other ranks have read what is given."""
+
+    rank = 0
+
+    def __init__(self, others: list[tuple[str, dict[str, Any] | None]]) -> None:
+        self.others, self.size = others, len(others) + 1
+
+    def gather(self, value: Any) -> list[Any]:
+        return [value, *self.others]
+
+    def broadcast(self, value: Any) -> Any:
+        return value
+
+    def barrier(self) -> None: ...
+
+
+def reading(*parts: tuple[str, str | None, float], gap: str | None = None) -> dict[str, Any]:
+    """What a meter returns: (name, device, joules) of each part."""
+    return {
+        "energy_j": sum(energy_j for _, _, energy_j in parts) if parts else None,
+        "duration_s": 2.0,
+        "sampling_interval_s": 1.0 if parts else None,
+        "parts": [{"name": name, "source": "s", "energy_j": energy_j, "device": device}
+                  for name, device, energy_j in parts],
+        "not_measured": [] if gap is None else [{"what": gap, "reason": "no driver"}],
+        "num_ranks": 1,
+    }  # fmt: skip
+
+
+def test_every_package_and_accelerator_of_all_ranks_counts_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("socket.gethostname", lambda: "a")
+    package = ("package-0", None)
+    world = SeveralRanks(
+        [
+            ("a", reading((*package, 5.0), ("accelerator cuda", "u1", 20.0))),
+            ("b", reading((*package, 7.0), ("accelerator cuda", "u2", 30.0))),
+            ("b", reading((*package, 7.0), gap="accelerator cuda")),
+        ]
+    )
+    joined = join_ranks(world, reading((*package, 5.0), ("accelerator cuda", "u0", 10.0)))
+    record = convert(json.loads(json.dumps(joined)), EnergyRecord)
+    assert record.energy_j == 5 + 10 + 20 + 7 + 30 and record.num_ranks == 4
+    assert [(part.device, part.rank) for part in record.parts] == [
+        (None, 0), ("u0", 0), ("u1", 1), (None, 2), ("u2", 2),
+    ]  # fmt: skip
+    assert [gap.what for gap in record.not_measured] == ["accelerator cuda (1 of 4 ranks)"]
+
+
+def test_two_ranks_on_one_accelerator_are_one_part() -> None:
+    seen = reading(("accelerator cuda", "u0", 10.0))
+    joined = join_ranks(SeveralRanks([(socket.gethostname(), seen)]), seen)
+    assert joined is not None and joined["energy_j"] == 10.0 and len(joined["parts"]) == 1
+
+
+def test_one_rank_without_a_meter_leaves_no_energy_and_one_process_its_own() -> None:
+    own = reading(("package-0", None, 5.0))
+    assert join_ranks(SeveralRanks([("a", None)]), own) is None
+    assert join_ranks(SingleProcess(), own) is own
+
+
+def test_what_an_earlier_version_measured_is_said_to_be_rank_0s() -> None:
+    before = {"energy_j": 5.0, "duration_s": 1.0, "sampling_interval_s": 1.0, "not_measured": [],
+              "parts": [{"name": "package-0", "source": "s", "energy_j": 5.0}]}  # fmt: skip
+    rank = {"host": "a", "peak_rss_bytes": 1, "peak_device_bytes": None}
+    ranks = [{"rank": number, **rank} for number in range(2)]
+    old, new = (
+        convert(run_content(energy=energy, ranks=ranks), RunRecord) for energy in (before, {**before, "num_ranks": 2})
+    )
+    assert "rank 0" in explain_ranks([old, None]) and explain_ranks([new]) == ""

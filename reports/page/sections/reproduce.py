@@ -21,7 +21,7 @@ from reports.document.blocks import (
     text_table,
 )
 from reports.document.page import PageSection
-from reports.facts.energy import explain_missing
+from reports.facts.energy import explain_missing, explain_ranks
 from reports.facts.facts import SetFacts
 from reports.facts.records import commit_of
 from reports.facts.reference_points import own_definition
@@ -214,8 +214,9 @@ def _missing(group: Sequence[SetFacts]) -> tuple[str, ...]:
         ):  # fmt: skip
             if not is_there:
                 absent.setdefault(words, []).append(facts.label)
-        if why := explain_missing(energy_records(facts)):
-            absent.setdefault(why.removesuffix("."), []).append(facts.label)
+        for why in (explain_missing(energy_records(facts)), explain_ranks(run.record for run in facts.runs)):
+            if why:
+                absent.setdefault(why.removesuffix("."), []).append(facts.label)
     return tuple(
         f"{words}." if len(labels) == len(group) else f"{words} ({names(labels)})."
         for words, labels in absent.items()
