@@ -1,13 +1,13 @@
 """Throughput of shapes that no dataset has: when synthetic data takes a dataset's place, and how much of it."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from harness.config.catalog import WorkloadConfig
 from harness.foundation.errors import ExitCode, HarnessError
 from reference_models.config.sections import NUM_CRITEO_SPARSE, DataConfig
-from reference_models.data.synthetic.config import SHAPE_KEYS, SYNTHETIC_KINDS, fitting_samples
+from reference_models.data.synthetic.config import SHAPE_KEYS, SYNTHETIC_KINDS, ZIPF_EXPONENT, fitting_samples
 from reference_models.process.errors import ConfigError, did_you_mean
 
 _SHAPE = ("num_dense", "num_embeddings", "multi_hot", *SHAPE_KEYS)
@@ -59,6 +59,20 @@ def hold_in_memory(config: WorkloadConfig, num_steps: int) -> WorkloadConfig:
         return config
     data = replace(config.data, train_samples=fitting_samples(config.data, config.train.global_batch_size, num_steps))
     return replace(config, data=data)
+
+
+def synthetic_like(data: DataConfig, num_embeddings: Sequence[int], eval_samples: int) -> DataConfig:
+    """Return synthetic data of the shape of `data`, whose tables have `num_embeddings` rows; ids are as unequal."""
+    return replace(
+        data,
+        kind=SYNTHETIC_KINDS[0],
+        train_samples=None,
+        eval_samples=eval_samples,
+        num_embeddings=tuple(num_embeddings),
+        seed=0,
+        sha256=None,
+        parameters={"zipf_exponent": data.parameters.get("zipf_exponent", ZIPF_EXPONENT)},
+    )
 
 
 def refuse_synthetic_target(data: DataConfig) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ import msgspec
 from harness.config.catalog import WorkloadConfig
 from harness.config.matmul import as_choice
 from harness.config.run_config import DERIVED, RunConfig, command_name
-from harness.config.synthetic import hold_in_memory
+from harness.config.synthetic import hold_in_memory, synthetic_like
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.measure.clock import Clock
 from harness.planning.memory import MemoryNeed, model_memory
@@ -33,6 +34,8 @@ from rules.logs import keys
 from rules.records.run_set import ChoiceRecord
 
 _TIMED_STEPS = 10
+_MOST_EVALUATED = 1 << 16
+"""Samples of the evaluation that is timed where synthetic ones take the dataset's place; more take more time."""
 _FATAL = ("out of memory", "cannot start")
 
 
@@ -69,7 +72,6 @@ class TimeEstimate:
 
     run_s: float
     method: str
-    is_lower_bound: bool = False
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,7 +109,7 @@ class Plan:
 
 
 def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, division: str, measure: bool) -> Plan:
-    """Plan a run set. `measure` allows half a second of matrix multiplication for the time estimate.
+    """Plan a run set. `measure` allows a few steps and an evaluation for the time estimate.
 
     Raises OSError where the dataset would be made, and cannot be.
     """
@@ -133,8 +135,8 @@ def make_plan(config: RunConfig, data_root: Path | None, *, num_runs: int, divis
     is_possible = not any(fatal in problem for problem in problems for fatal in _FATAL)
     # Several ranks wait for one another, which one process cannot time.
     is_measurable = workload.runtime.device == "cpu" and workload.runtime.ranks == 1
-    if measure and is_possible and is_measurable and counts is not None and schedule is not None:
-        time = estimate_time(config, counts, schedule.work, data_dir)
+    if measure and is_possible and is_measurable and sizes is not None and schedule is not None:
+        time = estimate_time(config, sizes[2], schedule.work, data_dir)
     return Plan(
         config=config,
         data_dir=data_dir,
@@ -184,35 +186,31 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
     )
 
 
-def estimate_time(config: RunConfig, counts: ModelCosts, work: Work, data_dir: Path) -> TimeEstimate:
-    """Extrapolate a few steps and one evaluation where the dataset is ready; else a bound from matrix products."""
+def estimate_time(config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path) -> TimeEstimate:
+    """Extrapolate a few steps and one evaluation, on synthetic samples of equal shape where no dataset is ready."""
     choice = find_choice(config, data_dir)
     chosen = {} if choice is None else spin_variables(choice.spin_count)
     os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported
     num_threads = config.workload.runtime.threads or read_resources().num_cores
     num_threads = num_threads if choice is None else choice.num_threads
-    if data_dir.joinpath("manifest.json").exists() or config.workload.data.kind == "made_up":
-        matmul = None if choice is None or choice.matmul is None else as_choice(choice.matmul, str(data_dir))
-        step_s, eval_s = measure_steps(config, data_dir, num_threads, matmul)
-        run_s = work.num_steps * step_s + work.num_evals * eval_s
-        return TimeEstimate(
-            run_s=run_s, method=f"modelled from {_TIMED_STEPS} steps and one evaluation, measured now"
-        )
-    rate = measure_matmul(num_threads)
-    flop = work.num_steps * config.workload.train.global_batch_size * counts.training_flop_per_sample
-    flop += work.num_evals * work.eval_samples * counts.forward_flop_per_sample
+    matmul = None if choice is None or choice.matmul is None else as_choice(choice.matmul, str(data_dir))
+    workload, share, where = config.workload, 1.0, ""
+    if not data_dir.joinpath("manifest.json").exists() and workload.data.kind != "made_up":
+        num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
+        workload = replace(workload, data=synthetic_like(workload.data, num_embeddings, num_evaluated))
+        share, where = work.eval_samples / num_evaluated, ", on synthetic samples of equal shape"
+    step_s, eval_s = measure_steps(workload, data_dir, num_threads, matmul)
     return TimeEstimate(
-        run_s=flop / rate,
-        method=f"a lower bound, modelled from {rate / 1e9:.0f} GFLOP/s, measured now",
-        is_lower_bound=True,
+        run_s=work.num_steps * step_s + work.num_evals * share * eval_s,
+        method=f"modelled from {_TIMED_STEPS} steps and one evaluation{where}, measured now",
     )
 
 
 def measure_steps(
-    config: RunConfig, data_dir: Path, num_threads: int, matmul: MatmulChoice | None
+    workload_config: WorkloadConfig, data_dir: Path, num_threads: int, matmul: MatmulChoice | None
 ) -> tuple[float, float]:
     """Measure seconds per training step and per evaluation of this very workload, after a short warm-up."""
-    timed = replace(config.workload, runtime=replace(config.workload.runtime, threads=num_threads))
+    timed = replace(workload_config, runtime=replace(workload_config.runtime, threads=num_threads))
     timed = hold_in_memory(timed, 2 + _TIMED_STEPS)
     workload = timed.implementation.load(timed.spec(data_dir, 0, matmul), SingleProcess())
     workload.build()
@@ -223,18 +221,6 @@ def measure_steps(
     trained_s = clock.elapsed_s()
     workload.evaluate()
     return (trained_s - start_s) / max(1, counts.num_steps), clock.elapsed_s() - trained_s
-
-
-def measure_matmul(num_threads: int, size: int = 1024, budget_s: float = 0.5) -> float:
-    """Measure fp32 FLOP per second of the best square matrix product within the budget."""
-    import torch
-
-    from harness.measure.profile.measure_ceilings import repeat
-
-    torch.set_num_threads(num_threads)
-    left, right = torch.rand(size, size), torch.rand(size, size)
-    took_s = repeat(lambda: torch.mm(left, right), torch.device("cpu"), budget_s=budget_s, at_least=1)
-    return 2 * size**3 / min(took_s)
 
 
 def _schedule_problems(config: RunConfig, schedule: Schedule | None, num_runs: int, division: str) -> list[str]:

@@ -36,8 +36,6 @@ def plan_sweep(
     start_s = measure_start_s()
     times = [estimate_process(kind, options, config, data_root) for _, config in configs]
     known = [estimate.run_s for estimate in times if estimate is not None]
-    is_bound = any(estimate.is_lower_bound for estimate in times if estimate is not None)
-    about = "At least" if is_bound else "About"
     num_choices = 0 if kind.is_served else _count_choices(configs, data_root)
     total_s = num_runs * (len(times) * start_s + sum(known)) + num_choices * (2 * start_s + _CHOICE_S)
     bound = ", if no run meets its target before" if kind.is_scored else ""
@@ -51,7 +49,7 @@ def plan_sweep(
         f"{plural(len(configs), 'configuration')} of {configs[0][1].benchmark.name}, {plural(num_runs, 'run')} each",
         configs[0][1],
         findings=(
-            f"{about} {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
+            f"About {rough_duration(total_s)} in all{bound}: {processes}{unknown}.",
             *([f"In it threads, and products, are timed first for {shapes}."] if num_choices else []),
             *([few] if num_runs < MIN_RUNS else []),
         ),
@@ -81,7 +79,7 @@ def estimate_process(
         return None
     data_dir = locate_dataset(config.workload.data, data_root)
     sizes, _ = read_sizes(hold_in_memory(config.workload, work.num_steps).data, data_dir)
-    return None if sizes is None else estimate_time(config, config.workload.costs(sizes[2]), work, data_dir)
+    return None if sizes is None else estimate_time(config, sizes[2], work, data_dir)
 
 
 def _count_choices(configs: Sequence[tuple[Point, RunConfig]], data_root: Path | None) -> int:
