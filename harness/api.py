@@ -112,6 +112,7 @@ def sweep(
     settings: Mapping[str, Any] | None = None,
     throughput: int | None = None,
     quality: int | None = None,
+    keep_weights: bool = False,
     matmul: str | Path | None = None,
     name: str | None = None,
     division: str | None = None,
@@ -135,16 +136,17 @@ def sweep(
         runs, None, None, seed, settings or {}, throughput, quality, matmul, name, division, timeout_s, data, output
     )
     kind, options = asked.kind()
+    if keep_weights and not kind.is_scored:
+        raise HarnessError("keep_weights is for runs to the target; leave it out.")
     refuse_output(Path(output))
     texts = [f"{key}={','.join(map(_text, values))}" for key, values in axes.items()]
     base, read, configurations = prepare_sweep(
         kind, str(benchmark), read_settings(settings), texts, name, _path(data), matmul=_path(matmul), quiet=quiet
     )
     fitted = kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None])
-    request = asked.request(
-        "sweep", benchmark, {"axis": texts}, kind, fitted, num_runs_of(kind, base, runs), quiet=quiet
-    )
-    folder = start_sweep(read, configurations, request)
+    more = {"axis": texts, "keep_weights": keep_weights or None}
+    request = asked.request("sweep", benchmark, more, kind, fitted, num_runs_of(kind, base, runs), quiet=quiet)
+    folder = start_sweep(read, configurations, replace(request, keep_weights=keep_weights))
     link_latest(folder)
     _complete(folder, quiet=quiet)
     return folder

@@ -18,6 +18,10 @@ from harness.foundation.errors import ExitCode
 )  # fmt: skip
 @click.option("--division", type=click.Choice(["closed", "open"]), help="Refuse results of the other division.")
 @click.option("--ruleset", metavar="ROUND", help="Official round to judge by, such as 6.0.  [default: inferred]")
+@click.option(
+    "--weights", "with_weights", is_flag=True,
+    help="Package also the weights that 'run --keep-weights' kept; their size is said.",
+)  # fmt: skip
 @click.option("--allow-non-compliant", is_flag=True, help="Package also what breaks rules or is incomplete.")
 @click.option("--no-second-opinion", is_flag=True, help="Do not ask the official checkers.")
 def package(
@@ -26,12 +30,14 @@ def package(
     output: Path,
     division: str | None,
     ruleset: str | None,
+    with_weights: bool,
     allow_non_compliant: bool,
     no_second_opinion: bool,
 ) -> int:
     """Build the submission tree of ORG from RESULTS: run sets or their names, or anyone's result trees.
 
-    Logs are copied byte for byte, never edited. What is left out is listed. The tree is judged by our rules and the
+    Logs are copied byte for byte, never edited; beside the code are the records of own runs, which the rules hold the
+    logs against. What is left out is listed. The tree is judged by our rules and the
     official checkers, and made only when it is compliant (exit code 3 otherwise), all at once or not at all.
     """
     from harness.packaging.build import NotCompliantError, PackageRequest, build_package, package_blocks
@@ -48,6 +54,7 @@ def package(
         ruleset=ruleset,
         allow_non_compliant=allow_non_compliant,
         second_opinion=not no_second_opinion,
+        weights=with_weights,
     )
     try:
         made = build_package(request)

@@ -88,7 +88,7 @@ def run(
 
     BENCHMARK is a name from 'dlrmbench list' or the path of a TOML definition; dlrm_small by default.
 
-    Weights of --keep-weights are written after run_stop, off the clock; packages hold none.
+    Weights of --keep-weights are written after run_stop, off the clock; 'package --weights' packages them.
 
     With --beside SET, a run set or a measurement, -n pairs of runs are made in turns: SET's configuration again, in
     --python OTHER's environment and code where that is given, and the new one: SET's with the options given here, or

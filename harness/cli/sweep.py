@@ -52,6 +52,7 @@ class SweepOptions(Configured, Measured):
     help="Find the queries/s within the latency limit in 5 processes instead, as 'serve' does; any key may vary.",
 )  # fmt: skip
 @click.option("--weights", metavar="SET[:RUN]", help="Of --serve: weights that 'run --keep-weights' kept.")
+@click.option("--keep-weights", is_flag=True, help="Keep the weights that each run ends with, as 'run' does.")
 @click.option(
     "--profile", "with_profile", is_flag=True,
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
@@ -71,6 +72,7 @@ def sweep(
     timeout_s: float | None,
     is_served: bool,
     weights: str | None,
+    keep_weights: bool,
     with_profile: bool,
     is_dry: bool,
     strict_env: bool,
@@ -104,6 +106,8 @@ def sweep(
         overrides += weights_override(weights)
     elif weights is not None:
         raise click.UsageError("--weights is what --serve serves; give that too.")
+    if keep_weights and not kind.is_scored:
+        raise click.UsageError("--keep-weights is for runs to the target; a measurement trains nothing whole.")
     if is_dry:
         base, _, configs = resolve_sweep(
             kind, benchmark, overrides, axis_texts, given["name"], with_profile=with_profile
@@ -138,6 +142,7 @@ def sweep(
             options=kind.fit(options, [each.prepared.size for each in configurations if each.prepared is not None]),
             output=output,
             command=["dlrmbench", *sys.argv[1:]],
+            keep_weights=keep_weights,
         ),
         with_profile=with_profile,
     )
@@ -163,8 +168,8 @@ def _served_kind(options: Mapping[str, int], timeout_s: float | None) -> "Measur
 
 
 def _show_plan(study: "StudyRecord", form: str) -> None:
+    from reports.page.figures.study import study_blocks
     from reports.render.csv import render_csv
-    from reports.views.study import study_blocks
     from rules.records.codec import encode
 
     if form == "json":

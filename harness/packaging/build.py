@@ -13,6 +13,7 @@ from pathlib import Path
 from harness.foundation.errors import ExitCode, HarnessError
 from harness.foundation.files import sync_folder
 from harness.packaging.code import has_source, implementation_of, is_unchanged, own_files, source_files, system_files
+from harness.packaging.records import PackagedWeights, add_records, add_weights, kept_weights
 from harness.packaging.sets import (
     PackagedSet,
     distinct_sets,
@@ -22,8 +23,9 @@ from harness.packaging.sets import (
     refuse_shared_places,
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
-from reports.document.blocks import Block, text_table
-from reports.text.formatting import plural
+from harness.system.resources import free_disk_bytes
+from reports.document.blocks import Block, Prose, text_table
+from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict, relocate
 from rules.judge.checker import check_paths
@@ -45,6 +47,8 @@ class PackageRequest:
     ruleset: str | None = None
     allow_non_compliant: bool = False
     second_opinion: bool = True
+    weights: bool = False
+    """Whether the weights that runs kept are packaged, too."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,6 +61,7 @@ class Package:
     left_out: tuple[LeftOut, ...]
     num_files: int
     verdict: Verdict
+    weights: PackagedWeights
 
 
 class NotCompliantError(HarnessError):
@@ -79,12 +84,13 @@ def build_package(request: PackageRequest) -> Package:
     refuse_other_submitter(sets, request.submitter)
     refuse_other_division(sets, request.division)
     _refuse_non_compliant([packaged.verdict for packaged in sets], request)
+    if request.weights:
+        _refuse_weights(sets, request.output)
     request.output.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix=".dlrmbench-package-", dir=request.output.parent) as workshop:
         draft = Path(workshop) / request.output.name
         tree = Tree(draft, name)
-        for packaged in sets:
-            _add_set(tree, packaged)
+        weights = [_add_set(tree, packaged, with_weights=request.weights) for packaged in sets]
         omitted = (*left_out(request.sources, tree), *_missing_code(sets, tree))
         verdict = relocate(_judge(draft / name, sets, request), str(draft), str(request.output))
         _refuse_non_compliant([verdict], request)
@@ -101,6 +107,9 @@ def build_package(request: PackageRequest) -> Package:
         left_out=omitted,
         num_files=len(tree.sums),
         verdict=verdict,
+        weights=PackagedWeights(
+            num_runs=sum(each.num_runs for each in weights), num_bytes=sum(each.num_bytes for each in weights)
+        ),
     )
 
 
@@ -111,6 +120,23 @@ def _refuse_inside(request: PackageRequest) -> None:
             raise HarnessError(
                 f"{request.output}: is in {source}, which is only read. Choose an --output outside of it."
             )
+
+
+def _refuse_weights(sets: Sequence[PackagedSet], output: Path) -> None:
+    """Raise HarnessError where no set has weights (exit 8), or where they do not fit on the disk (exit 9)."""
+    roots = [packaged.result_set.root for packaged in sets if packaged.record is not None]
+    kept = [manifest for root in roots if root is not None for _, manifest in kept_weights(root)]
+    if not kept:
+        raise HarnessError(
+            "--weights: none of the runs has any. 'dlrmbench run --keep-weights' keeps them.", ExitCode.INPUT
+        )
+    needed, free = sum(manifest.num_bytes for manifest in kept), free_disk_bytes(output)
+    if needed > free:
+        raise HarnessError(
+            f"{output}: --weights takes {num_bytes(needed)}, and {num_bytes(free)} are free. Free some space, choose "
+            "another --output, or leave --weights out.",
+            ExitCode.RESOURCES,
+        )
 
 
 def submission_folder(submitter: str) -> str:
@@ -140,7 +166,7 @@ def _judge(submission: Path, sets: Sequence[PackagedSet], request: PackageReques
     return check_paths([submission], definition, request.second_opinion, request.ruleset)[0]
 
 
-def _add_set(tree: Tree, packaged: PackagedSet) -> None:
+def _add_set(tree: Tree, packaged: PackagedSet, *, with_weights: bool) -> PackagedWeights:
     results = f"results/{packaged.system}/{packaged.benchmark}"
     folder = packaged.result_set.folder
     tree.add(f"systems/{packaged.system}.json", packaged.system_json)
@@ -154,13 +180,17 @@ def _add_set(tree: Tree, packaged: PackagedSet) -> None:
     if packaged.record is None or definition is None:
         # Code and scripts are the submitter's own; where there are none, none are made up.
         tree.add_all(benchmarks, files_below(folder.parents[2] / "benchmarks" / packaged.benchmark))
-        return
+        return PackagedWeights()
     if has_source(packaged.record):
         tree.add_all(
             f"{benchmarks}/implementations/{implementation_of(packaged.record)}", source_files(packaged.record)
         )
     files = system_files(packaged.record, load_benchmark(definition), definition, packaged.system)
-    tree.add_all(f"{benchmarks}/{packaged.system}", files)
+    place, root = f"{benchmarks}/{packaged.system}", packaged.result_set.root
+    tree.add_all(place, files)
+    assert root is not None  # of a set with a record
+    add_records(tree, place, root)
+    return add_weights(tree, place, root) if with_weights else PackagedWeights()
 
 
 def _missing_code(sets: Sequence[PackagedSet], tree: Tree) -> Iterator[LeftOut]:
@@ -198,6 +228,10 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
             caption=f"{made.submission}: {num_sets}, {num_files}",
         )
     ]  # fmt: skip
+    if made.weights.num_runs:
+        of = plural(made.weights.num_runs, "run")
+        size = f"Weights of {of} are in it, {num_bytes(made.weights.num_bytes)}"
+        blocks.append(Prose(text=f"{size}: 'dlrmbench serve BENCHMARK --weights {made.folder}' serves them."))
     if made.left_out:
         rows = [(item.place, item.num_files, item.reason) for item in made.left_out]
         blocks.append(text_table(("place", "files", "reason"), rows, numbers=("files",), caption="left out:"))

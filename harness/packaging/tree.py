@@ -37,8 +37,9 @@ class Tree:
         self.sources: set[Path] = set()
         (draft / submission).mkdir(parents=True)
 
-    def add(self, inner: str, content: str | Path) -> None:
-        """Write a text or copy a file to <submission>/<inner>; the same bytes twice are fine, others are not."""
+    def add(self, inner: str, content: str | Path) -> str:
+        """Write a text or copy a file to <submission>/<inner>, and return its sha256; the same bytes twice are fine,
+        others are not."""
         target = self.draft / self.submission / inner
         target.parent.mkdir(parents=True, exist_ok=True)
         key = f"{self.submission}/{inner}"
@@ -55,6 +56,7 @@ class Tree:
             self.sources.add(real_path(content))
         if inner.endswith(".sh"):
             target.chmod(0o755)
+        return self.sums[key]
 
     def add_all(self, folder: str, files: Files) -> None:
         for inner, content in files:
@@ -118,7 +120,7 @@ def _place_and_reason(path: Path, root: Path) -> tuple[str, str]:
         if path.name == "log.txt":
             return str(inner.parent), "an attempt that did not become a result"
         if path.parent.name == WEIGHTS_FOLDER:
-            return f"{inner.parent}/", "weights, which no submission holds"
+            return f"{inner.parent}/", "weights, which --weights packages"
         return f"{Path(*parts[:end])}/", "the harness's own records"
     if path.name == "scaling.json":
         return str(inner), "the review's factor, which the checkers find anew"

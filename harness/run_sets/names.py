@@ -116,12 +116,13 @@ def names_of(folder: Path) -> tuple[str, ...]:
 
 
 def find_weights(text: str) -> Path:
-    """Find the weights that SET or SET:RUN names: a run set's folder or name, and a run, by default the first that
-    has weights.
+    """Find the weights that SET or SET:RUN names: the folder or name of a run set, or the folder of a package, and a
+    run, by default the first that has weights.
 
-    Raises HarnessError: exit 2 for what is no SET:RUN, 8 where there are no weights.
+    Raises HarnessError: exit 2 for what is no SET:RUN or a package of several sets, 8 where there are no weights.
     """
     folder, run = _find_set(text)
+    folder = _packaged_set(folder)
     found = sorted(folder.glob(f"extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"), key=_run_index)
     indices = [_run_index(path) for path in found]
     if run is None and found:
@@ -134,6 +135,17 @@ def find_weights(text: str) -> Path:
         f"{folder}: there are no weights of {what}: {have}. 'dlrmbench run --keep-weights' keeps them.",
         ExitCode.INPUT,
     )
+
+
+def _packaged_set(folder: Path) -> Path:
+    """The only set in a package that has weights; any other folder is the set itself. Raises HarnessError."""
+    if (folder / "extra").is_dir():
+        return folder
+    inner = f"benchmarks/*/*/extra/run_*/{WEIGHTS_FOLDER}/{MANIFEST_FILE}"
+    sets = sorted({path.parents[3] for pattern in (inner, f"*/{inner}") for path in folder.glob(pattern)})
+    if len(sets) > 1:
+        raise HarnessError(f"{folder}: holds weights of several sets, {', '.join(map(str, sets))}. Give one of them.")
+    return sets[0] if sets else folder
 
 
 def _find_set(text: str) -> tuple[Path, int | None]:

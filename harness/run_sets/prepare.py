@@ -164,18 +164,26 @@ def refuse_output(output: Path) -> None:
         return
 
 
-def refuse_small_disk(config: RunConfig, data_dir: Path, output: Path, num_runs: int) -> None:
-    """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds."""
-    workload = config.workload
-    per_run = workload.costs(open_dataset(data_dir, workload.data).train.num_embeddings).num_parameters * FLOAT_BYTES
-    needed, free = num_runs * per_run, free_disk_bytes(output)
+def refuse_small_disk(sets: Sequence[tuple[RunConfig, Path]], output: Path, num_runs: int) -> None:
+    """Raise HarnessError (exit 9) where the weights of all runs do not fit beside what the disk holds.
+
+    `sets` are the configurations with the folders of their data, each run `num_runs` times.
+    """
+    each = [_weights_bytes(config, data_dir) for config, data_dir in sets]
+    needed, free = num_runs * sum(each), free_disk_bytes(output)
     if needed > free:
         raise HarnessError(
-            f"{output}: --keep-weights writes {num_bytes(needed)}, {num_bytes(per_run)} for each of "
-            f"{plural(num_runs, 'run')}, and {num_bytes(free)} are free. Free some space, choose another --output, "
-            "or make fewer runs.",
+            f"{output}: --keep-weights writes {num_bytes(needed)}, {num_bytes(max(each))} for each of "
+            f"{plural(num_runs * len(each), 'run')}, and {num_bytes(free)} are free. Free some space, choose another "
+            "--output, or make fewer runs.",
             ExitCode.RESOURCES,
         )
+
+
+def _weights_bytes(config: RunConfig, data_dir: Path) -> int:
+    """Computed: the weights of one run."""
+    workload = config.workload
+    return workload.costs(open_dataset(data_dir, workload.data).train.num_embeddings).num_parameters * FLOAT_BYTES
 
 
 def resume_outside_code(folder: Path, missing: Sequence[tuple[str, str]]) -> str:

@@ -76,7 +76,7 @@ def start_set(
     else:
         about = installation.about
     if request.keep_weights:
-        refuse_small_disk(config, prepared.data_dir, request.output, request.num_runs)
+        refuse_small_disk([(config, prepared.data_dir)], request.output, request.num_runs)
     created = datetime.now(UTC)
     name = request.name or f"{benchmark.name}-{config.label or config.digest()}-{created:%Y%m%dT%H%M%SZ}"
     base_seed = draw_base_seed() if request.base_seed is None else request.base_seed

@@ -27,7 +27,14 @@ from harness.run_sets.choice import choose
 from harness.run_sets.folder import RunSet, hold_lock, locked, open_run_set
 from harness.run_sets.installation import Installation
 from harness.run_sets.measurement import gather_processes, is_measured, measure_process
-from harness.run_sets.prepare import Prepared, prepare, refuse_impossible, refuse_unprofilable, resolve_for
+from harness.run_sets.prepare import (
+    Prepared,
+    prepare,
+    refuse_impossible,
+    refuse_small_disk,
+    refuse_unprofilable,
+    resolve_for,
+)
 from harness.run_sets.profile import PROFILE_FILE, profile_set
 from harness.run_sets.runner import RunRequest, complete_set, refuse_other_system, start_set, unique_folder
 from rules.records.run_set import ChoiceRecord, RunSetRecord
@@ -146,6 +153,9 @@ def start_sweep(
     `request` holds for all; data folder and threads are each configuration's own. Its base seed must be drawn.
     `with_profile` says that each configuration is profiled once, when all runs are made.
     """
+    if request.keep_weights:
+        ready = [(each.config, each.prepared.data_dir) for each in configurations if each.prepared is not None]
+        refuse_small_disk(ready, request.output, request.num_runs)
     first = configurations[0].config
     created = datetime.now(UTC)
     name = request.name or f"sweep-{first.label or first.benchmark.name}-{created:%Y%m%dT%H%M%SZ}"

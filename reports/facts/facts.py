@@ -262,7 +262,7 @@ def unique_labels(result_sets: Iterable[ResultSet]) -> tuple[str, ...]:
 
 
 def _label(result_set: ResultSet) -> str:
-    if result_set.root is not None:
+    if result_set.root is not None and result_set.organization is None:
         return printable(real_path(result_set.root).name, 80)
     system = result_set.system or real_path(result_set.folder).name
     parts = [result_set.organization, system, f"v{result_set.round}" if result_set.round else None]

@@ -23,7 +23,8 @@ RoundSource = Literal["directory", "file"]
 class ResultSet:
     """The logs of one benchmark on one system.
 
-    `root` is the run-set directory of this harness (it holds `extra/`), None for anyone else's tree.
+    `root` is the run-set directory of this harness (it holds `extra/`), of a package that this harness made
+    benchmarks/<benchmark>/<system>, None for anyone else's tree.
     `organization`, `system`, `benchmark` and `round` are what the tree's directory names say, None where
     they say nothing; the logs themselves may say something else.
     """
@@ -41,6 +42,11 @@ class ResultSet:
     """What is named like a log and is not read, with the reason: broken links, links that lead out, no files."""
     strays: tuple[str, ...] = ()
     """Names beside the logs that belong to none, at most MAX_STRAY_NAMES of them, sorted."""
+
+    @property
+    def is_run_set(self) -> bool:
+        """Whether it is as this harness made it, so that it can be resumed; a package is a copy."""
+        return self.root is not None and self.organization is None
 
     @property
     def definition_file(self) -> Path | None:
@@ -130,11 +136,12 @@ def _result_set(
     of_file = round_of((logs[0].stem,)) if len(logs) == 1 else None
     of_folder = round_of(parts)
     is_ours = top is not None and (top / "extra").is_dir()
+    packaged = _packaged_root(top, parts[-1], parts[-2]) if top is not None and not is_ours else None
     return ResultSet(
         folder=folder,
         logs=logs,
         system_json=_file(top / "systems" / f"{parts[-2]}.json", top) if top is not None else None,
-        root=top if is_ours else _root_of_attempt(folder),
+        root=top if is_ours else packaged or _root_of_attempt(folder),
         organization=parts[-4] if top is not None and not is_ours else None,
         system=parts[-2] if top is not None else None,
         benchmark=parts[-1] if top is not None else None,
@@ -154,6 +161,12 @@ def _root_of_attempt(folder: Path) -> Path | None:
     """The run set of a log below its `extra/`, that is of an attempt that is not (yet) a result."""
     extra = next((parent for parent in folder.absolute().parents if parent.name == "extra"), None)
     return extra.parent if extra is not None and (extra / "definition.toml").is_file() else None
+
+
+def _packaged_root(top: Path, benchmark: str, system: str) -> Path | None:
+    """Where a package of this harness keeps the records of a set, and the copy of its definition."""
+    root = top / "benchmarks" / benchmark / system
+    return root if _file(root / "extra" / "run_set.json", top) is not None else None
 
 
 def _file(path: Path, top: Path | None = None) -> Path | None:

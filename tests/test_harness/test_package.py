@@ -64,6 +64,7 @@ def test_what_is_left_out_is_listed(tmp_path: Path) -> None:
     (results / "scaling.json").write_text('{"scaling_factor": 1.5}')
     (results / "notes.txt").write_text("mine")
     (results / "power_link").symlink_to("/etc")
+    (source / "extra" / "lock").touch()
     made = package([source], tmp_path / "out")
     reasons = {item.place: item.reason for item in made.left_out}
     assert "report.html" in reasons and "extra/" in reasons

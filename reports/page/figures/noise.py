@@ -123,7 +123,7 @@ def _lead(facts: SetFacts, noise: Noise) -> str:
     elif noise.num_runs < MIN_RUNS:
         reached = f"{noise.num_runs} of {plural(len(facts.runs), 'run')} reached the target"
         texts.append(f"{reached}; a verdict takes at least {MIN_RUNS} on each side.")
-        if facts.result_set.root is not None:
+        if facts.result_set.is_run_set:
             total = len(facts.runs) + MIN_RUNS - noise.num_runs
             texts.append(f"'dlrmbench resume DIR --runs {total}' makes what is missing.")
     return " ".join(texts) or "The logs do not say what the times are made of."

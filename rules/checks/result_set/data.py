@@ -146,8 +146,9 @@ def _is_own(subject: SetSubject) -> str | None:
 )
 def records_are_there(subject: SetSubject) -> Iterator[Problem]:
     """A set of an own benchmark has extra/ beside its results, with the record of at least one run: without them
-    RS116, RS117 and RS118 have nothing to hold the logs against. A submission tree holds logs alone, so there it is
-    said too. Where some runs have a record and others none, RS116 says so."""
+    RS116, RS117 and RS118 have nothing to hold the logs against. A package of this harness keeps them in
+    benchmarks/<benchmark>/<system>/; of a submission tree that holds logs alone it is said, too. Where some runs have
+    a record and others none, RS116 says so."""
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")

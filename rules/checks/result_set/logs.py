@@ -33,7 +33,8 @@ def enough_runs(subject: SetSubject) -> Iterator[Problem]:
     assert subject.benchmark is not None
     needed = subject.benchmark.score.num_runs
     if len(subject.logs) < needed:
-        command = f"dlrmbench resume {subject.result_set.root} --runs {needed}" if subject.result_set.root else None
+        found_in = subject.result_set
+        command = f"dlrmbench resume {found_in.root} --runs {needed}" if found_in.is_run_set else None
         remedy = f"Add the missing runs ('{printable(command)}'); there is no score before." if command else None
         found, expected = plural(len(subject.logs), "run"), plural(needed, "run")
         yield Problem("too few runs", found=found, expected=expected, remedy=remedy)
