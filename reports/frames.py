@@ -1,6 +1,6 @@
 """Results as typed pandas frames, for notebooks: `frames.read("results")`. reports/README.md has every column."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,12 +12,19 @@ from reports.comparison.noise import describe_sets
 from reports.comparison.records import FactorRow
 from reports.comparison.repeats import find_repeats
 from reports.comparison.sources import sides_to_compare
-from reports.facts.facts import SetFacts, gather
+from reports.facts.facts import gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
-from reports.facts.origin import labels_of
 from reports.tables.documents import is_document, join_documents, read_document
-from reports.tables.frames import evaluations_frame, findings_frame, record_frame, runs_frame, sets_frame
-from reports.tables.measurements import MeasurementRow, measurement_rows
+from reports.tables.frames import (
+    evaluations_frame,
+    findings_frame,
+    measurements_frame,
+    record_frame,
+    runs_frame,
+    served_frame,
+    sets_frame,
+)
+from reports.tables.measurements import with_measured
 from rules.logs.text import printable
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.result_set import real_path
@@ -28,7 +35,8 @@ class Frames:
     """What lies at some paths. Units are in the names of columns or in `unit`, missing is missing, never 0.
 
     `sets` has a row per result set, `runs` per run or unfinished attempt, `evaluations` per evaluation, `findings`
-    per broken rule at a place, `measurements` per process of a measurement such as throughput. Dtypes are the same
+    per broken rule at a place, `measurements` per process of a measurement such as throughput, `served` per process
+    that served, with all that was asked and found. Dtypes are the same
     whatever is there, also without rows. `problems` are sentences about files that could not be used, and about
     result directories of MLPerf's other benchmarks, which have no row.
     """
@@ -38,6 +46,7 @@ class Frames:
     evaluations: pd.DataFrame
     findings: pd.DataFrame
     measurements: pd.DataFrame
+    served: pd.DataFrame
     problems: tuple[str, ...]
 
 
@@ -45,8 +54,8 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
     """Read everything at or below `paths`: run sets, anyone's result directories and logs, measurements, exports.
 
     Every set is read, judged and scored once. `benchmark_file` defines a benchmark of one's own; with
-    `second_opinion` the official checker is asked too. An export (`report --format json`) has neither findings nor
-    measurements. Raises InputError where a path holds nothing of the kind, or an export is damaged.
+    `second_opinion` the official checker is asked too. An export (`report --format json`) has no findings.
+    Raises InputError where a path holds nothing of the kind, or an export is damaged.
     """
     given = [Path(path) for path in paths]
     exports = [read_document(path) for path in given if is_document(path)]
@@ -56,20 +65,17 @@ def read(*paths: str | Path, benchmark_file: str | Path | None = None, second_op
         second_opinion=second_opinion,
         benchmark_file=None if benchmark_file is None else Path(benchmark_file),
     )
-    document = join_documents([describe_sets(sets), *exports])
     problems = [problem for facts in sets for problem in facts.records.problems]
     problems += [f"{printable(str(other.path))}: {other}" for found in inventories for other in found.others]
     measured = _read_measured(inventories, problems)
-    labels = _labels_by_folder(measured, sets, (row.configuration for row in document.configurations))
+    document = join_documents([with_measured(describe_sets(sets), measured, sets), *exports])
     return Frames(
         sets=sets_frame(document),
         runs=runs_frame(document),
         evaluations=evaluations_frame(document),
         findings=findings_frame(sets),
-        measurements=record_frame(
-            MeasurementRow,
-            (row for found in measured for row in measurement_rows(found, labels[real_path(found.folder)])),
-        ),
+        measurements=measurements_frame(document),
+        served=served_frame(document),
         problems=tuple(dict.fromkeys(problems)),
     )
 
@@ -83,21 +89,6 @@ def _read_measured(inventories: Sequence[Inventory], problems: list[str]) -> lis
                 places.setdefault((real_path(folder), kind), folder)
     read_sets = (find_measured(folder, kind, problems) for (_, kind), folder in places.items())
     return [measured for measured in read_sets if measured is not None]
-
-
-def _labels_by_folder(
-    measured: Iterable[MeasuredSet], sets: Iterable[SetFacts], taken: Iterable[str]
-) -> Mapping[Path, str]:
-    """The label of each folder: that of the result set in it, or one that neither another has nor is `taken`."""
-    known: dict[Path, str] = {}
-    for facts in sets:
-        if facts.result_set.root is not None:
-            known.setdefault(real_path(facts.result_set.root), facts.label)
-    names = {real_path(found.folder): found.label for found in measured}
-    others = sorted(names.keys() - known.keys())
-    used = tuple(taken)
-    labels = labels_of([*((label, None) for label in used), *((names[path], path) for path in others)])[len(used) :]
-    return known | dict(zip(others, labels, strict=True))
 
 
 def compare(

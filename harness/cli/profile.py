@@ -150,9 +150,9 @@ def _profile_forward(
     from harness.run_sets.runner import unique_folder
     from harness.system.resources import read_resources
     from reference_models.registry import refuse_impossible_serving
-    from reports.page.report import write_whole
-    from reports.views.forward import render_forward
-    from reports.views.study import study_blocks
+    from reports.page.figures.study import study_blocks
+    from reports.page.gathered import Gathered
+    from reports.page.report import write_page
 
     configs = [
         resolve(name, collect_overrides(configured), configured["name"], derived_suffix="_forward")
@@ -178,7 +178,7 @@ def _profile_forward(
     folder = unique_folder(output, f"forward-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
     folder.mkdir(parents=True)
     write_record(folder / "study.json", study)
-    page = write_whole(folder / "report.html", render_forward(study))
+    page = write_page(Gathered(studies=(study,)), folder / "report.html")
     if form == "json":
         click.echo((folder / "study.json").read_text(encoding="utf-8"), nl=False)
         return

@@ -32,8 +32,8 @@ _DEFAULT_PAGE = Path("report.html")
 @click.option(
     "--format", "output_format", type=click.Choice(["html", "json", "csv", "md", "parquet"]), default="html",
     show_default=True,
-    help="html: the page; json: everything; csv: one row per run; md: the verdict tables; parquet: configurations, "
-    "runs and evaluations, one file each, into the directory --output.",
+    help="html: the page; json: everything; csv: one row per run, of measurements alone per process; md: the verdict "
+    "tables; parquet: configurations, runs, evaluations, measurements, one file each, into the directory --output.",
 )  # fmt: skip
 @click.option(
     "--price-per-hour", "prices", multiple=True, metavar="[NAME=]PRICE",
@@ -58,8 +58,8 @@ def report(
 ) -> None:
     """Render the result sets at or below each PATH, comparable ones side by side.
 
-    PATH is a result directory of anyone's, a directory of them (such as a published round), or one log; for json,
-    csv and parquet also a file exported as json.
+    PATH is a result directory of anyone's, a directory of them (such as a published round), one log, or the
+    study.json of 'profile --forward' and 'serve'; for json, csv and parquet also a file exported as json.
     """
     from reports.tables.documents import is_document
 
@@ -110,7 +110,7 @@ def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: s
             "or --format json, csv or parquet."
         )
     if output_format == "parquet" and (output is None or str(output) == "-" or output.is_file()):
-        raise click.UsageError("parquet is three files: give --output a directory for them.")
+        raise click.UsageError("parquet is several files: give --output a directory for them.")
     document = read_documents(paths, second_opinion=second_opinion)
     if output_format == "parquet" and output is not None:
         from reports.tables.frames import write_parquet
@@ -119,9 +119,9 @@ def _write_tables(paths: tuple[Path, ...], output: Path | None, output_format: s
             click.echo(path)
         return
     if output_format == "csv":
-        from reports.tables.frames import frame_csv, runs_frame
+        from reports.tables.frames import document_csv
 
-        text = frame_csv(runs_frame(document))
+        text = document_csv(document)
     else:
         text = json_text(document)
     if output is None or str(output) == "-":

@@ -15,8 +15,8 @@ from harness.system.software import WORKER_VARIABLES
 from reference_models.costs import PhaseCosts
 from reference_models.registry import build_servable
 from reference_models.serving.servable import ReportsForwardPhases, Servable, explain_emulation
+from reports.page.figures.study import CEILINGS, WHOLE
 from reports.text.formatting import count, duration, percent
-from reports.views.forward import CEILINGS, WHOLE
 from rules.records.study import Cell, Origin, Parameter, StudyRecord, StudyTable
 
 if TYPE_CHECKING:

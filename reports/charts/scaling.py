@@ -29,6 +29,8 @@ class Series:
     name: str
     hue: int
     dots: tuple[Dot, ...]
+    is_joined: bool = True
+    """By a line; dots that follow nothing are alone."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -41,6 +43,8 @@ class Axes:
     y_words: Callable[[float], str]
     places: tuple[float, ...] = ()
     reference: float | None = None
+    reference_words: str = ""
+    """Written above the line at `reference`."""
 
 
 def small_scaling(series: Sequence[Series], axes: Axes, *, id_: str, description: str) -> Markup:
@@ -89,10 +93,13 @@ def _draw(series: Sequence[Series], axes: Axes, width: float, height: float, lef
     else:
         marks.append(svg.x_axis(x, 22.0, bottom, axes.x_name, most=num_ticks(width), words=axes.x_words))
     if axes.reference is not None:
-        marks.append(svg.line(left, y(axes.reference), right, y(axes.reference), "reference"))
+        at = y(axes.reference)
+        marks.append(svg.line(left, at, right, at, "reference"))
+        if axes.reference_words:
+            marks.append(svg.text(left + 4, at - 5, svg.fit(axes.reference_words, right - left), class_="axis"))
     for line in series:
         places = [(x(dot.x), y(dot.y)) for dot in line.dots]
-        curve = [svg.polyline(places, "curve")] if len(places) > 1 else []
+        curve = [svg.polyline(places, "curve")] if len(places) > 1 and line.is_joined else []
         spots = [
             svg.group(svg.circle(*place, 4.5, "dot-counted"), hint=dot.hint)
             for place, dot in zip(places, line.dots, strict=True)

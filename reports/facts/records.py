@@ -21,6 +21,7 @@ from rules.checks.subject import SetFiles
 from rules.records.codec import Damage, Record, decode, read_object
 from rules.records.run import RunRecord
 from rules.records.run_set import ChoiceRecord, RunSetRecord
+from rules.records.study import STUDY_FILE, StudyRecord
 from rules.tree.result_set import ResultSet
 
 MAX_ITEMS = 500
@@ -74,6 +75,11 @@ def read_record(path: Path, record_type: type[T], problems: list[str]) -> T | No
         return record
     problems.append(_sentence(record))
     return None
+
+
+def read_study(path: Path) -> StudyRecord | None:
+    """The study in a file, or in study.json of a folder; None where there is none, or it is damaged."""
+    return read_record(path / STUDY_FILE if path.is_dir() else path, StudyRecord, [])
 
 
 def read_run_set(folder: Path, problems: list[str]) -> RunSetRecord | None:

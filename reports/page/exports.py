@@ -8,39 +8,46 @@ from reports.comparison.comparison import group_sides
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
-from reports.facts.facts import Order, SetFacts, gather, in_order
+from reports.facts.facts import Order, SetFacts, in_order
+from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.detail import detail_note
 from reports.page.figures.noise import spread_blocks
+from reports.page.gathered import gather_everything
 from reports.page.page import comparable_groups, group_heading
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.verdict import verdict_notes, verdict_table
 from reports.render.markdown import render_markdown
 from reports.tables.documents import is_document, join_documents, json_text, read_document
+from reports.tables.measurements import with_measured
 from reports.tables.records import ReportDocument
 from reports.tables.rows import document_of
 
 
-def export_json(sets: Sequence[SetFacts]) -> str:
-    """Everything the tables hold, per configuration; null is not known."""
-    return json_text(describe_sets(sets))
+def export_json(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -> str:
+    """Everything the tables hold, per configuration, and what was measured alone; null is not known."""
+    return json_text(with_measured(describe_sets(sets), measured, sets))
 
 
 def read_documents(paths: Sequence[Path], *, second_opinion: bool = False) -> ReportDocument:
-    """Everything at or below `paths`: run sets, anyone's result directories, logs, exported JSON.
+    """Everything at or below `paths`: run sets, measurements, anyone's result directories, logs, exported JSON.
 
     Raises InputError where a path holds nothing of the kind.
     """
     documents = [read_document(path) for path in paths if is_document(path)]
     folders = [path for path in paths if not is_document(path)]
-    parts = [describe_sets(gather(folders, second_opinion=second_opinion))] if folders else []
-    return join_documents([*parts, *documents])
+    if not folders:
+        return join_documents(documents)
+    found = gather_everything(folders, second_opinion=second_opinion)
+    ours = with_measured(describe_sets(found.sets), found.all_measured, found.sets)
+    return join_documents([ours, *documents])
 
 
-def export_csv(sets: Sequence[SetFacts]) -> str:
-    """One row per run. Text that a spreadsheet would take for a formula gets a leading apostrophe."""
-    from reports.tables.frames import frame_csv, runs_frame  # here, since the page needs no pandas
+def export_csv(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -> str:
+    """One row per run; of measurements alone one per process. Text that a spreadsheet would take for a formula gets
+    a leading apostrophe."""
+    from reports.tables.frames import document_csv  # here, since the page needs no pandas
 
-    return frame_csv(runs_frame(document_of(sets)))
+    return document_csv(with_measured(document_of(sets), measured, sets))
 
 
 def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:

@@ -8,9 +8,11 @@ from reports.comparison.sweep import SweepFacts, read_sweep_facts
 from reports.facts.facts import SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured
 from reports.facts.profile import read_profiles
+from reports.facts.records import read_study
 from rules.official.opinion import OnProgress
 from rules.records.kinds import IN_PROCESSES
 from rules.records.profile import ProfileRecord
+from rules.records.study import StudyRecord
 from rules.tree.inventory import Inventory, take_inventory
 from rules.tree.others import OtherSet
 from rules.tree.result_set import real_path
@@ -18,14 +20,21 @@ from rules.tree.result_set import real_path
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Gathered:
-    """Everything that a report shows: result sets, sweeps, profiles, and what was measured alone."""
+    """Everything that a report shows: result sets, sweeps, profiles, what was measured alone, and studies."""
 
     sets: Sequence[SetFacts] = ()
     sweeps: Sequence[SweepFacts] = ()
     profiles: Sequence[ProfileRecord] = ()
     measured: Sequence[MeasuredSet] = ()
+    studies: Sequence[StudyRecord] = ()
     others: Sequence[OtherSet] = ()
     """Of MLPerf's other benchmarks, which are counted and not shown."""
+
+    @property
+    def all_measured(self) -> tuple[MeasuredSet, ...]:
+        """What was measured alone, sweeps' configurations included."""
+        swept = (row.measured for sweep in self.sweeps for row in sweep.rows)
+        return (*self.measured, *(found for found in swept if found is not None))
 
 
 def gather_everything(
@@ -50,11 +59,20 @@ def gather_everything(
     # Broken ones are left out of the page.
     measured = (find_measured(folder, kind, []) for kind in IN_PROCESSES for folder in outside(kind))
     known = tuple(measurement for measurement in measured if measurement is not None)
-    if not (sets or sweeps or profiles or known):
+    files = {real_path(path): path for found in inventories for path in found.studies}
+    studies = tuple(study for path in files.values() if (study := read_study(path)) is not None)
+    if not (sets or sweeps or profiles or known or studies):
         for found in inventories:
             found.require_result_sets()
     others = {real_path(other.path): other for found in inventories for other in found.others}
-    return Gathered(sets=sets, sweeps=sweeps, profiles=profiles, measured=known, others=tuple(others.values()))
+    return Gathered(
+        sets=sets,
+        sweeps=sweeps,
+        profiles=profiles,
+        measured=known,
+        studies=studies,
+        others=tuple(others.values()),
+    )
 
 
 def _outside(sweeps: set[Path], folders: Iterable[Path]) -> list[Path]:

@@ -8,12 +8,14 @@ from importlib.metadata import PackageNotFoundError, version
 from markupsafe import Markup
 
 from reports.comparison.comparison import group_sides
-from reports.document.glossary import GLOSSARY, footnotes, registered, standing_line
-from reports.document.page import GroupView, PageView
+from reports.document.glossary import footnotes, page_glossary, registered, standing_line
+from reports.document.page import GroupView, PageSection, PageView
 from reports.facts.facts import Order, SetFacts, in_order, with_repeats
 from reports.facts.find import brief_name
 from reports.page.answer import answer, what_there_is
 from reports.page.contents import group_sections
+from reports.page.figures.serving import served_answer
+from reports.page.figures.study import study_sections
 from reports.page.gathered import Gathered
 from reports.page.sections.comparison import compare_group
 from reports.page.sections.measured import measured_sections
@@ -38,7 +40,8 @@ def build_page(
     """Make the view of the whole page; `data` is the JSON for programs, already safe to embed.
 
     `baseline` is what the others of its group are compared with; in other groups it is the first one of the files.
-    `order` is that of a group's configurations. A page may consist of sweeps, profiles or measurements alone.
+    `order` is that of a group's configurations. A page may consist of sweeps, profiles, measurements or
+    studies alone.
     """
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups(sets)))
@@ -46,13 +49,12 @@ def build_page(
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     measured = measured_sections(gathered.measured)
-    if sets:
-        head = _headline(sets, views)
-    elif sweeps or profiles:
-        head = (*sweeps, *profiles)[0].heading
-    else:
-        kinds = [measured[0].name, *(section.name.lower() for section in measured[1:])]
-        head = f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
+    studies = tuple(
+        section
+        for index, study in enumerate(gathered.studies)
+        for section in study_sections(study, f"study{index + 1}")
+    )
+    head = _headline(sets, views) if sets else _headline_of_others(gathered, (*sweeps, *profiles), measured)
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     return PageView(
         title=printable(title, 200) if title else head,
@@ -60,14 +62,14 @@ def build_page(
         badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),
         groups=views,
-        glossary=GLOSSARY,
+        glossary=page_glossary(is_trained=bool(sets) or not _only_serves(gathered), is_served=_serves(gathered)),
         rules=rule_index(sets),
         footnotes=footnotes([facts.standing for facts in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",
         data=data,
         sweeps=sweeps,
         profiles=profiles,
-        measured=measured,
+        measured=(*measured, *studies),
     )
 
 
@@ -75,6 +77,37 @@ def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:
     if len(sets) == 1:
         return headline(sets[0])
     return groups[0].finding if len(groups) == 1 else what_there_is(sets)
+
+
+def _headline_of_others(gathered: Gathered, alone: Sequence[PageSection], measured: Sequence[PageSection]) -> str:
+    """The title of a page without runs to a target: what was served, else what is on it."""
+    if _only_serves(gathered) and (found := served_answer(gathered.all_measured)):
+        return found
+    if alone:
+        return alone[0].heading
+    if measured:
+        kinds = [measured[0].name, *(section.name.lower() for section in measured[1:])]
+        return f"{' and '.join(kinds)} of {plural(len(gathered.measured), 'configuration')}"
+    return printable(gathered.studies[0].title, 200)
+
+
+def _kinds(gathered: Gathered) -> set[str]:
+    """What a page has beside runs to a target, by kind; profiles and studies are kinds, too."""
+    profiled = {"profile"} if gathered.profiles else set()
+    return (
+        {sweep.mode for sweep in gathered.sweeps}
+        | {found.kind for found in gathered.measured}
+        | {study.kind for study in gathered.studies}
+        | profiled
+    )
+
+
+def _serves(gathered: Gathered) -> bool:
+    return bool(_kinds(gathered) & {"serve", "queue"})
+
+
+def _only_serves(gathered: Gathered) -> bool:
+    return not gathered.sets and _kinds(gathered) <= {"serve", "queue"}
 
 
 def briefly_named(sets: Sequence[SetFacts]) -> tuple[SetFacts, ...]:

@@ -8,9 +8,11 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
+from msgspec import to_builtins
 from msgspec.structs import asdict
 
 from reports.facts.facts import Order, SetFacts, in_order
+from reports.facts.measured_sets import MeasuredSet
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
@@ -19,6 +21,7 @@ from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
 from reports.text.whole import drafted
+from rules.records.study import StudyRecord
 
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
@@ -26,7 +29,7 @@ _EMBEDDED = (
     "overhead_s", "init_s", "samples_to_converge", "epochs_to_converge", "throughput_samples_per_s", "final_quality",
     "num_evaluations", "global_batch_size", "learning_rate", "peak_rss_bytes", "peak_device_bytes", "energy_j",
 )  # fmt: skip
-_EXPORTS: Mapping[str, Callable[[Sequence[SetFacts]], str]] = {
+_EXPORTS: Mapping[str, Callable[[Sequence[SetFacts], Sequence[MeasuredSet]], str]] = {
     "json": export_json,
     "csv": export_csv,
 }
@@ -56,7 +59,7 @@ def render_report(
     baseline: SetFacts | None = None,
     order: Order = "files",
 ) -> str:
-    """Render the report's text in one of FORMATS; all but HTML hold the sets alone.
+    """Render the report's text in one of FORMATS; Markdown holds the sets alone, JSON and CSV also measurements.
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
     with, `order` that of the rows of HTML and Markdown.
@@ -64,16 +67,19 @@ def render_report(
     if output_format not in FORMATS:
         raise ValueError(f"format {output_format!r}: expected one of {', '.join(FORMATS)}.")
     if output_format in _EXPORTS:
-        return _EXPORTS[output_format](gathered.sets)
+        return _EXPORTS[output_format](gathered.sets, gathered.all_measured)
     if output_format == "md":
         return export_markdown(gathered.sets, order)
-    data = embed_json(page_data(gathered.sets, order))
+    data = embed_json(page_data(gathered.sets, order, gathered.studies))
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 
 
-def page_data(sets: Sequence[SetFacts], order: Order = "files") -> dict[str, Any]:
+def page_data(
+    sets: Sequence[SetFacts], order: Order = "files", studies: Sequence[StudyRecord] = ()
+) -> dict[str, Any]:
     """What the page carries for programs: the row of the tables of every configuration that it shows in detail, with
-    its runs' as a list per quantity, or one value where all runs have the same; the rows of the others likewise.
+    its runs' as a list per quantity, or one value where all runs have the same; the rows of the others likewise, and
+    studies whole.
 
     Evaluations, digests and what all runs of a configuration have in common are left out, because the page holds
     them already and a second copy would be large; `report --format json` has everything.
@@ -89,6 +95,8 @@ def page_data(sets: Sequence[SetFacts], order: Order = "files") -> dict[str, Any
     data: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "configurations": configurations}
     if others := [row for facts, row in zip(sets, rows, strict=True) if facts.index not in shown]:
         data["others"] = _columns(others, list(others[0]))
+    if studies:
+        data["studies"] = [to_builtins(study) for study in studies]
     return data
 
 

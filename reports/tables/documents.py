@@ -2,17 +2,18 @@
 
 import json
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, NoReturn, TypeVar
 
 import msgspec
 
 from reports.facts.find import brief_label, find_index
-from reports.tables.records import ReportDocument, SetMember
+from reports.tables.records import MeasurementRow, ReportDocument, ServedRow, SetMember
 from reports.text.formatting import distinct_labels, num_bytes, printable
 from rules.errors import InputError
 from rules.records.codec import DamageError, convert
+from rules.records.study import STUDY_FILE
 
 SCHEMA_VERSION = 1
 MAX_FILE_BYTES = 256 << 20
@@ -30,12 +31,13 @@ def _escape(line: str) -> str:
 
 
 def is_document(path: Path) -> bool:
-    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it.
+    """Whether a path is an exported JSON file, or FILE.json:NAME, one configuration of it; a study is none.
 
     Raises InputError where that cannot be seen.
     """
     try:
-        return _split(path)[0].suffix.lower() == ".json" and not path.is_dir()
+        file = _split(path)[0]
+        return file.suffix.lower() == ".json" and file.name != STUDY_FILE and not path.is_dir()
     except PermissionError as error:
         raise InputError(f"{printable(path)}: cannot be read: {error.strerror}.") from None
 
@@ -122,15 +124,29 @@ def _qualities(configuration: SetMember) -> Iterator[tuple[str, float | None]]:
 
 
 def join_documents(parts: Sequence[ReportDocument]) -> ReportDocument:
-    """All configurations of all parts; a label that an earlier one has gets a number, as in 'base (2)'."""
-    found = [configuration for part in parts for configuration in part.configurations]
-    labels = distinct_labels(configuration.configuration for configuration in found)
+    """All rows of all parts; a label that one of an earlier part has gets a number, as in 'base (2)'."""
+    labels = [list(dict.fromkeys(row.configuration for row in _rows(part))) for part in parts]
+    distinct = iter(distinct_labels(label for part in labels for label in part))
+    renamed = [{label: next(distinct) for label in part} for part in labels]
+    named = list(zip(parts, renamed, strict=True))
     return ReportDocument(
-        configurations=tuple(
-            msgspec.structs.replace(configuration, configuration=label)
-            for configuration, label in zip(found, labels, strict=True)
-        )
+        configurations=tuple(_named(row, names) for part, names in named for row in part.configurations),
+        measurements=tuple(_named(row, names) for part, names in named for row in part.measurements),
+        served=tuple(_named(row, names) for part, names in named for row in part.served),
     )
+
+
+_AnyRow = TypeVar("_AnyRow", SetMember, MeasurementRow, ServedRow)
+
+
+def _rows(part: ReportDocument) -> Iterator[SetMember | MeasurementRow | ServedRow]:
+    yield from part.configurations
+    yield from part.measurements
+    yield from part.served
+
+
+def _named(row: _AnyRow, names: Mapping[str, str]) -> _AnyRow:
+    return msgspec.structs.replace(row, configuration=names[row.configuration])
 
 
 def _refuse(source: str, why: str) -> NoReturn:

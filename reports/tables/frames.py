@@ -13,7 +13,15 @@ import pandas as pd
 from reports.facts.facts import SetFacts
 from reports.render.csv import inert
 from reports.tables.columns import Column, columns_of
-from reports.tables.records import EvaluationRow, FindingRow, ReportDocument, RunRow, SetRow
+from reports.tables.records import (
+    EvaluationRow,
+    FindingRow,
+    MeasurementRow,
+    ReportDocument,
+    RunRow,
+    ServedRow,
+    SetRow,
+)
 from reports.text.whole import drafted
 
 CONFIGURATION = columns_of(SetRow)[0]
@@ -72,6 +80,24 @@ def evaluations_frame(document: ReportDocument) -> pd.DataFrame:
     return make_frame(EVALUATION_COLUMNS, _evaluations(document))
 
 
+def measurements_frame(document: ReportDocument) -> pd.DataFrame:
+    """One row per process that measured something else than a run to a target."""
+    return record_frame(MeasurementRow, document.measurements)
+
+
+def served_frame(document: ReportDocument) -> pd.DataFrame:
+    """One row per process that served."""
+    return record_frame(ServedRow, document.served)
+
+
+def document_csv(document: ReportDocument) -> str:
+    """The runs as CSV; where there are none what was served, and where that is none either what was measured."""
+    if document.configurations or not document.measurements:
+        return frame_csv(runs_frame(document))
+    are_served = len(document.served) == len(document.measurements)
+    return frame_csv(served_frame(document) if are_served else measurements_frame(document))
+
+
 def findings_frame(sets: Sequence[SetFacts]) -> pd.DataFrame:
     """One row per finding on a set or on one of its logs, worst first, by FINDING_COLUMNS."""
     return _labelled_frame(FINDING_COLUMNS, ((facts.label, facts.verdict.findings) for facts in sets))
@@ -95,7 +121,8 @@ def _evaluations(document: ReportDocument) -> Iterator[tuple[Any, ...]]:
 
 
 def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
-    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, made where it is missing.
+    """Write configurations.parquet, runs.parquet and evaluations.parquet into `folder`, made where it is missing, and
+    of what was measured alone measurements.parquet and served.parquet.
 
     One file per table, because their rows are of different things.
     """
@@ -104,6 +131,10 @@ def write_parquet(document: ReportDocument, folder: Path) -> tuple[Path, ...]:
         "runs": runs_frame(document),
         "evaluations": evaluations_frame(document),
     }
+    if document.measurements:
+        frames["measurements"] = measurements_frame(document)
+    if document.served:
+        frames["served"] = served_frame(document)
     folder.mkdir(exist_ok=True)
     paths = []
     for name, frame in frames.items():

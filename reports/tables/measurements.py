@@ -1,37 +1,35 @@
 """Measurements other than runs to a target, of whatever kind: one row per process that measured."""
 
-from collections.abc import Iterator
-from datetime import datetime
-from typing import Annotated, Literal
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from pathlib import Path
 
-from msgspec import Meta
+from msgspec.structs import replace
 
+from reports.facts.facts import SetFacts
 from reports.facts.measured_sets import MeasuredSet
-from reports.tables.records import Number, Row, Text, Whole, meaning
+from reports.facts.origin import labels_of
+from reports.tables.columns import shared_members
+from reports.tables.records import MeasurementRow, ReportDocument, ServedRow
 from reports.text.formatting import moment_of
-
-Moment = Annotated[datetime, Meta(tz=True)] | None
-
-
-class MeasurementRow(Row, kw_only=True, frozen=True):
-    """One process of a measurement, and the one quantity that its kind compares."""
-
-    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
-    kind: Annotated[str, meaning("throughput, profile, or another kind of measurement")]
-    benchmark: Annotated[Text, meaning("the benchmark's name")] = None
-    system: Annotated[Text, meaning("the system's name")] = None
-    created_utc: Annotated[Moment, meaning("when the set began")] = None
-    process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
-    seed: Annotated[Whole, meaning("the process's random seed")] = None
-    quantity: Annotated[str, meaning("what was measured")]
-    value: Annotated[Number, meaning("how much of it, in `unit`")]
-    unit: Annotated[str, meaning("of `value`")]
-    scale: Annotated[Literal["ratio", "difference"], meaning("whether values are compared by ratio or by difference")]
-    direction: Annotated[Literal["higher", "lower"], meaning("which is better")]
-    path: Annotated[str, meaning("the measurement's file")]
+from rules.records.measured.serve import ServeRecord
+from rules.tree.result_set import real_path
 
 
-def measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementRow]:
+def with_measured(
+    document: ReportDocument, measured: Sequence[MeasuredSet], sets: Sequence[SetFacts]
+) -> ReportDocument:
+    """Add to the document of `sets` the rows of everything that was measured alone."""
+    taken = [row.configuration for row in document.configurations]
+    labels = _labels_by_folder(measured, sets, taken)
+    named = [(found, labels[real_path(found.folder)]) for found in measured]
+    return replace(
+        document,
+        measurements=tuple(row for found, label in named for row in _measurement_rows(found, label)),
+        served=tuple(row for found, label in named for row in _served_rows(found, label)),
+    )
+
+
+def _measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementRow]:
     """The rows of one measurement, of the set called `label`."""
     about, measure = measured.run_set, measured.measure
     for index, repetition in enumerate(measured.processes):
@@ -42,7 +40,7 @@ def measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementR
             system=measured.system,
             created_utc=moment_of(about.created_utc) if about else None,
             process=index,
-            seed=about.seeds[index] if about and index < len(about.seeds) else None,
+            seed=_seed(measured, index),
             quantity=measure.title,
             value=getattr(repetition, measure.value),
             unit=measure.unit,
@@ -50,3 +48,41 @@ def measurement_rows(measured: MeasuredSet, label: str) -> Iterator[MeasurementR
             direction=measure.direction,
             path=str(measured.path),
         )
+
+
+def _served_rows(measured: MeasuredSet, label: str) -> Iterator[ServedRow]:
+    """The rows of one measurement of serving; none of another kind."""
+    record = measured.record
+    for index, process in enumerate(record.processes if isinstance(record, ServeRecord) else ()):
+        yield ServedRow(
+            configuration=label,
+            benchmark=measured.benchmark,
+            system=measured.system,
+            process=index,
+            seed=_seed(measured, index),
+            path=str(measured.path),
+            **(
+                shared_members(record, ServedRow)
+                | shared_members(process, ServedRow)
+                | ({} if process.quality is None else shared_members(process.quality, ServedRow))
+            ),
+        )
+
+
+def _seed(measured: MeasuredSet, index: int) -> int | None:
+    seeds = measured.run_set.seeds if measured.run_set else ()
+    return seeds[index] if index < len(seeds) else None
+
+
+def _labels_by_folder(
+    measured: Sequence[MeasuredSet], sets: Sequence[SetFacts], taken: Collection[str]
+) -> Mapping[Path, str]:
+    """The label of each folder: that of the result set in it, or one that neither another has nor is `taken`."""
+    known: dict[Path, str] = {}
+    for facts in sets:
+        if facts.result_set.root is not None:
+            known.setdefault(real_path(facts.result_set.root), facts.label)
+    names = {real_path(found.folder): found.label for found in measured}
+    others = sorted(names.keys() - known.keys())
+    labels = labels_of([*((label, None) for label in taken), *((names[path], path) for path in others)])[len(taken) :]
+    return known | dict(zip(others, labels, strict=True))

@@ -3,6 +3,7 @@
 Names and meanings stay, and new ones go to the end: frames, CSV, Parquet, JSON and its schema are all made of these.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from msgspec import Meta
@@ -38,6 +39,9 @@ Epoch = Annotated[float, _unit("epochs")] | None
 Samples = Annotated[int, _unit("samples", **_WORD)] | None
 SmoothedSamples = Annotated[float, _unit("samples", ge=0)] | None
 TrainedSamples = Annotated[int, _unit("samples", ge=0, le=2**63 - 1)] | None
+QueriesPerSecond = Annotated[float, _unit("queries/s", ge=0)] | None
+ItemsPerSecond = Annotated[float, _unit("items/s", ge=0)] | None
+Moment = Annotated[datetime, Meta(tz=True)] | None
 
 
 class Row(Record, kw_only=True, frozen=True, forbid_unknown_fields=True):
@@ -83,7 +87,9 @@ class RunRow(Row, kw_only=True, frozen=True):
     platform: Annotated[Text, meaning("submission_platform of the log")] = None
     train_samples: Annotated[Samples, meaning("samples in the training data")] = None
     eval_samples: Annotated[Samples, meaning("samples in the evaluation data")] = None
-    energy_j: Annotated[Joules, meaning("energy of the timed part, as far as it was measured")] = None
+    energy_j: Annotated[Joules, meaning("of the timed part, all ranks, as far as measured; once of rank 0 alone")] = (
+        None
+    )
     samples_to_converge_smoothed: Annotated[
         SmoothedSamples, meaning("where a line through the last evaluations meets the target; not scored")
     ] = None
@@ -178,6 +184,61 @@ class FindingRow(Row, kw_only=True, frozen=True):
     citation: Annotated[str, meaning("where the demand comes from")]
 
 
+class MeasurementRow(Row, kw_only=True, frozen=True):
+    """One process of a measurement, and the one quantity that its kind compares."""
+
+    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
+    kind: Annotated[str, meaning("throughput, profile, or another kind of measurement")]
+    benchmark: Annotated[Text, meaning("the benchmark's name")] = None
+    system: Annotated[Text, meaning("the system's name")] = None
+    created_utc: Annotated[Moment, meaning("when the set began")] = None
+    process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
+    seed: Annotated[Whole, meaning("the process's random seed")] = None
+    quantity: Annotated[str, meaning("what was measured")]
+    value: Annotated[Number, meaning("how much of it, in `unit`")]
+    unit: Annotated[str, meaning("of `value`")]
+    scale: Annotated[Literal["ratio", "difference"], meaning("whether values are compared by ratio or by difference")]
+    direction: Annotated[Literal["higher", "lower"], meaning("which is better")]
+    path: Annotated[str, meaning("the measurement's file")]
+
+
+class ServedRow(Row, kw_only=True, frozen=True):
+    """One process that served: what was asked of it, how it was set up, and what it answered."""
+
+    configuration: Annotated[str, meaning("label of the set; identifies the rows of all tables")]
+    benchmark: Annotated[Text, meaning("the benchmark's name")] = None
+    system: Annotated[Text, meaning("the system's name")] = None
+    process: Annotated[Whole, meaning("number of the process in its measurement, from 0")]
+    seed: Annotated[Whole, meaning("the process's random seed")] = None
+    scenario: Annotated[str, meaning("LoadGen's: server, offline or single_stream")]
+    target_latency_s: Annotated[Seconds, meaning("the limit; missing where the scenario has none")] = None
+    percentile: Annotated[Number, meaning("of the queries' latencies, by which the limit is judged")]
+    queries: Annotated[str, meaning("how many items they have: deeprecsys, mlperf or fixed:N")]
+    mean_items: Annotated[Number, meaning("items of a query, on average")]
+    num_copies: Annotated[Tally, meaning("processes that served at the same time")]
+    num_workers: Annotated[Tally, meaning("threads that answer, of each of them")]
+    num_threads: Annotated[Tally, meaning("CPU threads of each of them")]
+    batch_items: Annotated[Tally, meaning("items of one call at most; missing: every query is a call")] = None
+    is_oversubscribed: Annotated[bool | None, meaning("whether processes times threads exceed the cores")]
+    weights: Annotated[str, meaning("random, kept or trained")]
+    precision: Annotated[str, meaning("of matrix products")]
+    table_precision: Annotated[str, meaning("of embedding rows")]
+    model_bytes: Annotated[Bytes, meaning("computed: of tables and products, in their precisions")]
+    queries_per_s: Annotated[QueriesPerSecond, meaning("measured: completed by the fastest run that is VALID")]
+    items_per_s: Annotated[ItemsPerSecond, meaning("measured: ranked; queries_per_s times mean_items")]
+    latency_s: Annotated[Seconds, meaning("measured: at the percentile, in that run")]
+    modelled_per_s: Annotated[QueriesPerSecond, meaning("simulated: what the virtual clock said")] = None
+    alone_per_s: Annotated[QueriesPerSecond, meaning("measured: of one process alone, beside none")] = None
+    overhead_s: Annotated[Seconds, meaning("measured: what LoadGen adds to a query, the median")] = None
+    auc: Annotated[Number, meaning("of the whole evaluation split; missing for random weights")] = None
+    normalised_entropy: Annotated[Number, meaning("likewise; lower is better")] = None
+    auc_ratio: Annotated[Number, meaning("auc over that of the same weights in fp32")] = None
+    entropy_ratio: Annotated[Number, meaning("likewise, of normalised_entropy")] = None
+    mlperf_class: Annotated[Text, meaning("share of fp32's quality that is kept: 99.9 %, 99 % or below")] = None
+    peak_rss_bytes: Annotated[Bytes, meaning("most resident memory of the process")] = None
+    path: Annotated[str, meaning("the measurement's file")]
+
+
 class EvaluationLists(Row, kw_only=True, frozen=True):
     """The evaluations of a run, one list per quantity, all of one length."""
 
@@ -213,7 +274,7 @@ class SetMember(SetRow, kw_only=True, frozen=True):
 
 
 class ReportDocument(Row, kw_only=True, frozen=True):
-    """The JSON export: every configuration with its runs and their evaluations."""
+    """The JSON export: every configuration with its runs and their evaluations, and what was measured alone."""
 
     schema_version: Literal[1] = 1
     configurations: tuple[
@@ -228,3 +289,6 @@ class ReportDocument(Row, kw_only=True, frozen=True):
         ],
         ...,
     ]
+    measurements: tuple[MeasurementRow, ...] = ()
+    served: tuple[ServedRow, ...] = ()
+    """What `measurements` says of serving, whole."""

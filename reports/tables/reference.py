@@ -5,7 +5,7 @@ from pathlib import Path
 
 from reports.tables.columns import Column, columns_of
 from reports.tables.frames import EVALUATION_COLUMNS, FINDING_COLUMNS, RUN_COLUMNS, SET_COLUMNS
-from reports.tables.measurements import MeasurementRow
+from reports.tables.records import MeasurementRow, ServedRow
 
 FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
     "sets": ("One row per result set, with its verdict, its score and the means of its runs.", SET_COLUMNS),
@@ -16,6 +16,11 @@ FRAMES: Mapping[str, tuple[str, Sequence[Column]]] = {
         "One row per process that measured something else than a run to the target. `value` in `unit` is what its "
         "kind compares.",
         columns_of(MeasurementRow),
+    ),
+    "served": (
+        "One row per process that served. Rates and latencies are measured, `modelled_per_s` is simulated, "
+        "`model_bytes` computed.",
+        columns_of(ServedRow),
     ),
 }
 README = Path(__file__).parents[1] / "README.md"

@@ -3,10 +3,11 @@
 from collections.abc import Sequence
 
 from reports.facts.measured_sets import MeasuredSet
+from reports.page.figures.serving import best_run
 from reports.page.figures.times import bounds_text
 from reports.statistics.intervals import MIN_RUNS, log_summary
 from reports.text.formatting import duration, num_bytes, percent, plural, printable, si
-from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
+from rules.records.measured.serve import ServeProcess, ServeRecord
 
 NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "single stream"}
 """What the rate of a scenario is called."""
@@ -15,12 +16,6 @@ NAMES = {"server": "latency-bounded", "offline": "offline", "single_stream": "si
 def rate(value: float) -> str:
     """A rate of queries: '1.23 k queries/s'."""
     return f"{si(value)} queries/s"
-
-
-def best_run(process: ServeProcess) -> LoadGenRun:
-    """The run whose rate is the process's answer."""
-    valid = [run for run in process.runs if run.is_valid]
-    return max(valid or process.runs, key=lambda run: run.completed_per_s)
 
 
 def limit_words(record: ServeRecord, latency_s: float) -> str:

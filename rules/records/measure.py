@@ -17,6 +17,7 @@ class Column:
     member: str
     title: str
     unit: str | None
+    origin: Literal["measured", "simulated"] = "measured"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -1,7 +1,7 @@
 """study.json: a table whose every column says where its numbers come from; for everything that is not a run.
 
 Plans, placements, memory tiers, queue models: deterministic for their parameters and seed, without verdicts. A verb
-makes it through `harness.study` and prints it; `reports.views.study` shows it.
+makes it through `harness.study` and prints it; `reports.page.figures.study` shows it.
 """
 
 from typing import Annotated, Literal
@@ -10,6 +10,7 @@ from msgspec import Meta
 
 from rules.records.codec import Count, Document, Record
 
+STUDY_FILE = "study.json"
 Origin = Literal["measured", "computed", "modelled", "simulated", "fitted", "given", "published"]
 """Where the numbers of a column come from; every column's head says it."""
 Source = Literal["given", "default", "definition", "file", "measured"]

@@ -17,6 +17,7 @@ from rules.logs.text import printable
 from rules.records.codec import Damage, decode
 from rules.records.kinds import KINDS
 from rules.records.run_set import RunSetRecord
+from rules.records.study import STUDY_FILE
 from rules.tree.others import OtherSet, other_benchmark, summarise
 from rules.tree.result_set import (
     NOT_RESULTS,
@@ -46,9 +47,10 @@ class Inventory:
     `result_sets` are directories with result_*.txt, sorted by folder; one of a single log where `path` is a file.
     `others` are those of MLPerf's other benchmarks, which are in no other member.
     `run_sets` are directories that this harness made: they hold extra/ beside results/, or extra/run_set.json.
-    `sweeps` hold sweep.json, `measurements` of a kind extra/<kind>.json. `subfolders` has every directory that was
-    entered with the names of the directories in it. `candidates` are run sets, and files outside of result sets, at
-    most 20,000. `unreadable` says which directory could not be read, the first one.
+    `sweeps` hold sweep.json, `measurements` of a kind extra/<kind>.json, `studies` are files study.json.
+    `subfolders` has every directory that was entered with the names of the directories in it. `candidates` are run
+    sets, and files outside of result sets, at most 20,000. `unreadable` says which directory could not be read, the
+    first one.
     """
 
     path: Path
@@ -57,6 +59,7 @@ class Inventory:
     run_sets: tuple[Path, ...] = ()
     sweeps: tuple[Path, ...] = ()
     measurements: Mapping[str, tuple[Path, ...]] = field(default_factory=lambda: MappingProxyType({}))
+    studies: tuple[Path, ...] = ()
     subfolders: Mapping[Path, tuple[str, ...]] = field(default_factory=lambda: MappingProxyType({}))
     candidates: tuple[Path, ...] = ()
     unreadable: str | None = None
@@ -64,7 +67,7 @@ class Inventory:
     @property
     def holds_measurements(self) -> bool:
         """Return whether there is something to show that is in no log."""
-        return bool(self.sweeps or any(self.measurements.values()))
+        return bool(self.sweeps or self.studies or any(self.measurements.values()))
 
     def require_result_sets(self) -> tuple[ResultSet, ...]:
         """Return the result sets. Raises InputError where there are none, or where a directory could not be read."""
@@ -86,6 +89,11 @@ class Inventory:
             raise NothingToJudgeError(
                 f"{name}: holds measurements ({', '.join(kinds)}), which have no logs to judge. "
                 f"'dlrmbench report {name}' shows them; 'dlrmbench compare' compares two of throughput or quality."
+            )
+        if self.studies:
+            name = printable(str(self.path))
+            raise NothingToJudgeError(
+                f"{name}: a study, which has no logs to judge. 'dlrmbench report {name}' shows it."
             )
         texts = [str(path) for path in self.candidates if path.suffix in (".txt", ".log", ".out")]
         raise NothingToJudgeError(
@@ -122,6 +130,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
     except OSError:
         pass  # what it is then, is said below
     own = load_benchmark(benchmark_file).name if benchmark_file is not None else None
+    if path.is_file() and path.name == STUDY_FILE:
+        return Inventory(path=path, studies=(path,))
     if path.is_file():
         single = set_of_one(path)
         if (name := other_benchmark(single, own)) is not None:
@@ -133,7 +143,7 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
         raise InputError(f"{path}: {what}. Give a log or a directory that holds result_*.txt.")
     subfolders: dict[Path, tuple[str, ...]] = {}
     result_sets: list[ResultSet] = []
-    found: dict[str, list[Path]] = {name: [] for name in (RUN_SET, SWEEP, *MEASUREMENTS)}
+    found: dict[str, list[Path]] = {name: [] for name in (RUN_SET, SWEEP, STUDY_FILE, *MEASUREMENTS)}
     candidates: list[Path] = []
     unreadable = None
     waiting = [path]
@@ -162,6 +172,8 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
                     found[kind].append(folder)
         if SWEEP in files and _is_file(folder / SWEEP):
             found[SWEEP].append(folder)
+        if STUDY_FILE in files and _is_file(folder / STUDY_FILE):
+            found[STUDY_FILE].append(folder / STUDY_FILE)
         below = [name for name in subfolders[folder] if name not in NOT_RESULTS]
         if holds_results:
             below = [name for name in below if name != POWER_FOLDER and not RESULT_FILE.match(name)]
@@ -177,6 +189,7 @@ def take_inventory(path: str | Path, benchmark_file: str | Path | None = None) -
         run_sets=tuple(found[RUN_SET]),
         sweeps=tuple(found[SWEEP]),
         measurements=MappingProxyType({kind: tuple(found[kind]) for kind in MEASUREMENTS}),
+        studies=tuple(found[STUDY_FILE]),
         subfolders=MappingProxyType(subfolders),
         candidates=tuple(candidates),
         unreadable=unreadable,

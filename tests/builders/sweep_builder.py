@@ -77,6 +77,7 @@ class FastWorkers:
         )
         return serve_content(
             [process],
+            scenario=serve.get("scenario", "server"),
             target_latency_s=serve["target_latency_ms"] / 1e3,
             percentile=serve["percentile"],
             queries=serve["queries"],

@@ -13,7 +13,9 @@ from harness.config.catalog import load_entry
 from harness.planning.forward import COLUMNS, Ceilings, forward_table
 from reference_models.costs import PhaseCosts
 from reference_models.dlrm.phases import LABELS, Phase
-from reports.views.forward import WHOLE, render_forward
+from reports.page.figures.study import WHOLE
+from reports.page.gathered import Gathered
+from reports.page.report import render_report
 from rules.records.codec import Damage, decode
 from rules.records.study import StudyRecord
 
@@ -145,7 +147,7 @@ def test_a_page_of_anything_that_a_study_may_hold_can_be_written(profiled: tuple
         parameters=(),
         tables=(msgspec.structs.replace(study.tables[0], title="</svg>", rows=((None,) * 10, ("x",) * 10)),),
     )
-    page = render_forward(hostile)
+    page = render_report(Gathered(studies=(hostile,)))
     assert "<script>alert" not in page and "</svg></h" not in page
 
 

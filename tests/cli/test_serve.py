@@ -141,7 +141,7 @@ def test_the_page_shows_latency_against_load_and_colocation(run: Run, tmp_path: 
     done = CliRunner().invoke(cli, ["report", "out", "-o", "page.html"])
     assert done.exit_code == 0, done.output
     page = (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert "Latency against load" in page and "Co-location" in page and "virtual clock, modelled" in page
+    assert "Latency against load" in page and "Co-location" in page and "virtual clock, simulated" in page
     assert "What reduced precision buys" not in page
     past = CliRunner().invoke(cli, ["history", "out", "--format", "json"])
     assert {entry["kind"] for entry in json.loads(past.stdout)["run_sets"]} == {"serve"}

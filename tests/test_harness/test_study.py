@@ -10,9 +10,9 @@ from harness.config.run_config import resolve
 from harness.planning.devices import devices_study
 from harness.study import make_check, make_table
 from reference_models.distributed.placement import DeviceLoad, Devices, PlannerEstimate, TablePlacement
+from reports.page.figures.study import study_blocks
 from reports.render.markdown import render_markdown
 from reports.render.terminal import plain, render_terminal
-from reports.views.study import study_blocks
 from rules.records.codec import Damage, decode, encode
 from rules.records.study import StudyRecord
 

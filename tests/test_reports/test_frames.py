@@ -17,6 +17,7 @@ import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 from log_builder import make_runs, with_record, write_set
+from records_builder import serve_content, serve_process
 from report_builder import write_run_set
 
 from reports import frames
@@ -74,6 +75,14 @@ DTYPES: dict[str, dict[str, str]] = {
         "float64": "value",
         "datetime64[ms, UTC]": "created_utc",
     },
+    "served": {
+        "string": "configuration benchmark system scenario queries weights precision table_precision mlperf_class "
+        "path",
+        "boolean": "is_oversubscribed",
+        "Int64": "process seed num_copies num_workers num_threads batch_items",
+        "float64": "target_latency_s percentile mean_items model_bytes queries_per_s items_per_s latency_s "
+        "modelled_per_s alone_per_s overhead_s auc normalised_entropy auc_ratio entropy_ratio peak_rss_bytes",
+    },
 }
 
 
@@ -88,7 +97,9 @@ def test_every_column_has_its_dtype_with_rows_and_without(tmp_path: Path) -> Non
         frame: {column: dtype for dtype, columns in by_dtype.items() for column in columns.split()}
         for frame, by_dtype in DTYPES.items()
     }
-    full = frames.read(SETS, write_run_set(tmp_path / "set"))
+    (tmp_path / "served" / "extra").mkdir(parents=True)
+    (tmp_path / "served" / "extra" / "serve.json").write_text(json.dumps(serve_content([serve_process()])))
+    full = frames.read(SETS, write_run_set(tmp_path / "set"), tmp_path / "served")
     assert all(len(getattr(full, name)) > 0 for name in FRAMES)
     assert dtypes_of(full) == expected
     empty = tmp_path / "empty.json"
@@ -243,6 +254,8 @@ def test_every_column_says_what_it_means() -> None:
             suffix = column.name.rpartition("_")[2]
             if column.name.endswith("_samples_per_s"):
                 assert column.unit == "samples/s"
+            elif suffix == "s" and column.name.endswith("_per_s"):
+                assert column.unit == ("items/s" if column.name == "items_per_s" else "queries/s")
             elif "_" in column.name and suffix in suffixes:
                 assert column.unit == suffixes[suffix], column.name
 

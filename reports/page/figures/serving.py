@@ -1,38 +1,102 @@
-"""What is shown of serving beside its table: latency against load with the limit, how it was served, precisions."""
+"""What is shown of serving beside its table: the answer, latency against load, how it was served, precisions."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from reports.charts.scaling import Axes, Dot, Series, link_figure
-from reports.document.blocks import Block, Cell, Chart, Table, numeric, table_of
+from reports.document.blocks import Block, Cell, Chart, Column, Fold, Prose, Table, numeric, table_of
 from reports.facts.measured_sets import MeasuredSet
-from reports.text.formatting import MISSING, count, duration, num_bytes, percent, printable, ratio, si
-from rules.records.measured.serve import ServeProcess, ServeRecord
+from reports.facts.records import read_study
+from reports.page.figures.study import study_parts
+from reports.page.figures.times import bounds_text
+from reports.statistics.intervals import MIN_RUNS, log_summary
+from reports.text.formatting import MISSING, count, duration, num_bytes, percent, plural, printable, ratio, si
+from rules.records.measured.serve import LoadGenRun, ServeProcess, ServeRecord
 
 MAX_CHARTS = 12
 _LEAST, _MOST = 1e-12, 1e15
 """Of rates and seconds that are drawn."""
+_SCENARIOS = {"offline": "Offline", "single_stream": "SingleStream"}
+_KINDS = (
+    "Rates, latencies and service times are measured, those of the virtual clock simulated, bytes computed. VALID is "
+    "LoadGen's word for one run of this system, and no MLPerf® result."
+)
 
 Found = tuple[MeasuredSet, ServeRecord]
 
 
 def serving_blocks(measured: Sequence[MeasuredSet], id_: str) -> list[Block]:
     """The blocks of measurements of serving; none of other kinds. `id_` begins their ids on the page."""
-    found = [(each, each.record) for each in measured if isinstance(each.record, ServeRecord)]
+    found = _served(measured)
     if not found:
         return []
-    charts = [chart for each in found[:MAX_CHARTS] if (chart := _load_chart(*each, id_)) is not None]
-    blocks: list[Block] = [_setup_table(found, id_)]
+    loads = [block for each in found[:MAX_CHARTS] for block in _load_blocks(*each, id_)]
+    blocks: list[Block] = [Prose(text=_KINDS, kind="note"), _setup_table(found, id_)]
     if any(record.num_copies > 1 for _, record in found):
         blocks.append(_beside_table([each for each in found if each[1].num_copies > 1], id_))
-    if any(record.processes[0].quality for _, record in found):
+    have_quality = any(record.processes[0].quality for _, record in found)
+    if have_quality or len({_precision(record) for _, record in found}) > 1:
         blocks.append(_precision_table(found, id_))
-    return [*blocks, *charts]
+    return [*blocks, *loads]
 
 
-def limit_text(record: ServeRecord) -> str:
-    """'p95 within 25 ms'; without a limit 'p95'."""
-    words = f"p{record.percentile:g}"
-    return words if record.target_latency_s is None else f"{words} within {duration(record.target_latency_s)}"
+def served_answer(measured: Sequence[MeasuredSet]) -> str:
+    """Say what served configurations answer, the best first; empty where none of them was served.
+
+    'rm1: 551 queries/s within 25.0 ms at p95, VALID (no interval: fewer than five processes)'.
+    """
+    found = _served(measured)
+    if not found:
+        return ""
+    best = max(found, key=lambda each: _mean(each[0]))
+    words = f"{_mean_text(best[0])} {promise_words(best[1])}, {_verdict_words(best[1])} ({_interval_words(best[0])})"
+    if len(found) == 1:
+        return f"{best[0].benchmark or best[0].label}: {words}"
+    same = {(record.problem_sha256, each.benchmark) for each, record in found}
+    of = f"{plural(len(found), 'served configuration')}"
+    if len(same) > 1:
+        return f"{of} that were asked different things; {best[0].label}: {words}"
+    return f"{best[0].label} answers the most of {of}: {words}"
+
+
+def promise_words(record: ServeRecord) -> str:
+    """'within 25.0 ms at p95'; of a scenario without a limit its name."""
+    if record.target_latency_s is None:
+        return f"in {_SCENARIOS.get(record.scenario, printable(record.scenario))}"
+    return f"within {duration(record.target_latency_s)} at p{record.percentile:g}"
+
+
+def best_run(process: ServeProcess) -> LoadGenRun:
+    """The run whose rate is the process's answer."""
+    valid = [run for run in process.runs if run.is_valid]
+    return max(valid or process.runs, key=lambda run: run.completed_per_s)
+
+
+def _verdict_words(record: ServeRecord) -> str:
+    num_valid = sum(best_run(process).is_valid for process in record.processes)
+    of = f" in {num_valid} of {len(record.processes)} processes" if num_valid < len(record.processes) else ""
+    return f"VALID{of}" if num_valid else "not VALID"
+
+
+def _served(measured: Sequence[MeasuredSet]) -> list[Found]:
+    return [(each, each.record) for each in measured if isinstance(each.record, ServeRecord)]
+
+
+def _mean(measured: MeasuredSet) -> float:
+    """Over the processes: geometric, as it is compared."""
+    summary = log_summary(measured.values, step=0.0)
+    return summary.geometric_mean if summary else measured.values[0]
+
+
+def _mean_text(measured: MeasuredSet) -> str:
+    return f"{si(_mean(measured))} queries/s"
+
+
+def _interval_words(measured: MeasuredSet) -> str:
+    summary = log_summary(measured.values, step=0.0)
+    if summary is None or summary.interval is None:
+        number = {5: "five"}.get(MIN_RUNS, str(MIN_RUNS))
+        return f"no interval: fewer than {number} processes"
+    return f"{summary.interval.confidence:.0%} interval {bounds_text(summary.interval, si)}"
 
 
 def _setup_table(found: Sequence[Found], id_: str) -> Table:
@@ -40,30 +104,44 @@ def _setup_table(found: Sequence[Found], id_: str) -> Table:
         found,
         (
             ("Measurement", lambda each: each[0].label),
-            ("Asked", lambda each: Cell(text=limit_text(each[1]), sub=each[1].scenario.replace("_", " "))),
             (
-                "Queries",
-                lambda each: Cell(
-                    text=printable(each[1].queries, 40), sub=f"{si(each[1].mean_items)} items on average"
-                ),
+                Column(name="Asked", help="given"),
+                lambda each: Cell(text=_asked(each[1]), sub=each[1].scenario.replace("_", " ")),
             ),
             (
-                numeric("Processes", "at the same time"),
-                lambda each: Cell(
-                    text=count(each[1].num_copies), sub="oversubscribed" if each[1].is_oversubscribed else ""
-                ),
+                Column(name="Queries", help="given"),
+                lambda each: Cell(text=printable(each[1].queries, 40), sub=f"{si(each[1].mean_items)} items, mean"),
             ),
-            (numeric("Workers", "of a process"), lambda each: count(each[1].num_workers)),
-            (numeric("Threads", "of a process"), lambda each: count(each[1].num_threads)),
-            (numeric("Items a call", "at most"), lambda each: count(each[1].batch_items)),
-            ("Precision", lambda each: Cell(text=printable(each[1].precision, 20), sub=_tables_words(each[1]))),
+            (Column(name="Served by", help="given"), lambda each: _served_by(each[1])),
+            (
+                Column(name="Precision", help="given; bytes computed"),
+                lambda each: Cell(text=printable(each[1].precision, 20), sub=_tables_words(each[1])),
+            ),
             ("Weights", lambda each: each[1].weights),
-            (numeric("Of the model", "measured queries/s over modelled"), lambda each: _of_model(each[1].processes)),
-            (numeric("LoadGen adds", "to a query; measured"), lambda each: duration(each[1].processes[0].overhead_s)),
+            (numeric("Of the model", "measured over simulated"), lambda each: _of_model(each[1].processes)),
+            (numeric("LoadGen adds", "measured, a query"), lambda each: duration(each[1].processes[0].overhead_s)),
         ),
         id_=f"{id_}-setup",
-        caption="How queries were served; queries/s are those of the highest rate that MLPerf LoadGen judged VALID",
+        caption="How queries were served; queries/s are those of the highest rate that LoadGen judged VALID",
     )
+
+
+def _asked(record: ServeRecord) -> str:
+    words = f"p{record.percentile:g}"
+    return words if record.target_latency_s is None else f"{words} within {duration(record.target_latency_s)}"
+
+
+def _served_by(record: ServeRecord) -> Cell:
+    """Processes, workers and threads, and how queries are merged."""
+    copies = plural(record.num_copies, "process", "processes")
+    words = f"{copies} × {plural(record.num_workers, 'worker')}, {plural(record.num_threads, 'thread')}"
+    notes = [] if record.batch_items is None else [f"up to {plural(record.batch_items, 'item')} a call"]
+    notes += ["oversubscribed"] if record.is_oversubscribed else []
+    return Cell(text=words, sub="; ".join(notes))
+
+
+def _precision(record: ServeRecord) -> tuple[str, str]:
+    return record.precision, record.table_precision
 
 
 def _tables_words(record: ServeRecord) -> str:
@@ -84,13 +162,17 @@ def _beside_table(found: Sequence[Found], id_: str) -> Table:
         found,
         (
             ("Measurement", lambda each: each[0].label),
-            (numeric("Processes"), lambda each: count(each[1].num_copies)),
-            (numeric("One alone", "queries/s"), lambda each: si(mean(each[1], "alone_per_s"))),
-            (numeric("Together", "queries/s"), lambda each: si(mean(each[1], "queries_per_s"))),
+            (numeric("Processes", "given"), lambda each: count(each[1].num_copies)),
+            (numeric("One alone", "queries/s, measured"), lambda each: si(mean(each[1], "alone_per_s"))),
+            (numeric("Together", "queries/s, measured"), lambda each: si(mean(each[1], "queries_per_s"))),
             (numeric("Times one", "measured"), lambda each: _ratio(mean(each[1], "times_alone"))),
             (
                 "Cores",
-                lambda each: "more threads than cores" if each[1].is_oversubscribed else "enough for all threads",
+                lambda each: (
+                    "oversubscribed: more threads than cores"
+                    if each[1].is_oversubscribed
+                    else "enough for all threads"
+                ),
             ),
         ),
         id_=f"{id_}-colocation",
@@ -103,60 +185,92 @@ def _ratio(value: float | None) -> str:
 
 
 def _precision_table(found: Sequence[Found], id_: str) -> Table:
-    known = [
-        (each, record, quality) for each, record in found if (quality := record.processes[0].quality) is not None
-    ]
+    """What each pair of precisions costs and gives; against the first that is fp32 whole, where one is there."""
+    plain = next((each for each, record in found if _precision(record) == ("fp32", "fp32")), None)
+
+    def speed(each: Found) -> Cell:
+        times = f"{ratio(_mean(each[0]) / _mean(plain))} of fp32's" if plain is not None and each[0] != plain else ""
+        return Cell(text=si(_mean(each[0])), sub=times)
+
+    def quality(member: str, of_fp32: str) -> Callable[[Found], Cell]:
+        def show(each: Found) -> Cell:
+            known = each[1].processes[0].quality
+            if known is None:
+                return Cell(text=MISSING)
+            return Cell(text=f"{getattr(known, member):.5f}", sub=f"{getattr(known, of_fp32):.5f} of fp32's")
+
+        return show
+
+    def mlperf_class(each: Found) -> str:
+        known = each[1].processes[0].quality
+        return MISSING if known is None else known.mlperf_class
+
     return table_of(
-        known,
+        found,
         (
-            ("Measurement", lambda entry: entry[0].label),
-            ("Products", lambda entry: printable(entry[1].precision, 20)),
-            ("Tables", lambda entry: printable(entry[1].table_precision, 20)),
-            (numeric("Bytes", "computed"), lambda entry: num_bytes(entry[1].model_bytes)),
-            (numeric("Queries/s", "mean"), lambda entry: si(entry[0].mean("queries_per_s"))),
-            (numeric("AUC", "whole evaluation split"), lambda entry: f"{entry[2].auc:.5f}"),
-            (numeric("Of fp32", "AUC"), lambda entry: f"{entry[2].auc_ratio:.5f}"),
-            ("MLPerf class", lambda entry: entry[2].mlperf_class),
-            (numeric("Normalised entropy"), lambda entry: f"{entry[2].normalised_entropy:.5f}"),
-            (numeric("Of fp32", "normalised entropy"), lambda entry: f"{entry[2].entropy_ratio:.5f}"),
+            ("Measurement", lambda each: each[0].label),
+            (Column(name="Products", help="given"), lambda each: printable(each[1].precision, 20)),
+            (Column(name="Tables", help="given"), lambda each: printable(each[1].table_precision, 20)),
+            (numeric("Bytes", "computed"), lambda each: num_bytes(each[1].model_bytes)),
+            (numeric("Queries/s", "measured, mean"), speed),
+            (numeric("AUC", "measured, whole split"), quality("auc", "auc_ratio")),
+            (
+                numeric("Normalised entropy", "measured; lower is better"),
+                quality("normalised_entropy", "entropy_ratio"),
+            ),
+            (Column(name="MLPerf® class", help="of fp32's AUC"), mlperf_class),
         ),
         id_=f"{id_}-precision",
-        caption="What reduced precision buys and costs, with equal weights",
-        is_sortable=len(known) > 1,
+        caption="What reduced precision buys and costs, with equal weights; random weights have no quality",
+        is_sortable=len(found) > 1,
     )
 
 
-def _load_chart(measured: MeasuredSet, record: ServeRecord, begin: str) -> Chart | None:
-    """Latency against load: the virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
+def _load_blocks(measured: MeasuredSet, record: ServeRecord, begin: str) -> list[Block]:
+    """Latency against load, or LoadGen's runs alone where there is no limit; and the virtual clock's table."""
+    id_ = _identifier(f"{begin}-load-{measured.label}")
+    chart = _load_chart(measured, record, id_)
+    blocks: list[Block] = [_runs_table(record, f"{id_}-table") if chart is None else chart]
+    study = read_study(measured.folder / "extra" / f"{measured.kind}_0")
+    if study is not None:
+        words = f"The virtual clock's table, simulated: {measured.label}"
+        blocks.append(Fold(summary=words, blocks=study_parts(study)))
+    return blocks
+
+
+def _load_chart(measured: MeasuredSet, record: ServeRecord, id_: str) -> Chart | None:
+    """The virtual clock's curve, LoadGen's runs, and the limit. None without a limit."""
     process, limit_s = record.processes[0], record.target_latency_s
     curve = [(point.queries_per_s, point.latency_s) for point in process.curve]
-    runs = sorted(
-        (run.completed_per_s, run.latency_s, "VALID" if run.is_valid else f"INVALID: {printable(run.reason, 120)}")
-        for run in process.runs
-    )
-    drawn = [*curve, *((rate, latency_s) for rate, latency_s, _ in runs)]
+    drawn = [*curve, *((run.completed_per_s, run.latency_s) for run in process.runs)]
     if limit_s is None or not curve or not all(_LEAST < value < _MOST for point in drawn for value in point):
         return None
     # Rates beyond what the limit allows by far would leave no room for those near it.
-    shown = [point for point in curve if point[1] <= 20 * limit_s] or curve[:2]
+    shown = [point for point in curve if point[1] <= 4 * limit_s] or curve[:2]
     series = [
-        Series(name="virtual clock, modelled", hue=0, dots=tuple(_dot(*point, "modelled") for point in shown)),
-        Series(name="LoadGen, measured", hue=1, dots=tuple(_dot(*run) for run in runs)),
+        Series(name="virtual clock, simulated", hue=0, dots=tuple(_dot(*point, "simulated") for point in shown)),
+        *(
+            Series(name=f"LoadGen, measured: {word}", hue=hue, dots=dots, is_joined=False)
+            for word, hue, is_valid in (("VALID", 2, True), ("INVALID", 1, False))
+            if (dots := tuple(_run_dot(run) for run in process.runs if run.is_valid is is_valid))
+        ),
     ]
+    limit = f"limit {duration(limit_s)}"
     axes = Axes(
         x_name="queries per second",
-        y_name=f"latency, ms, p{record.percentile:g}; the line is the limit",
+        y_name=f"latency in ms, p{record.percentile:g}",
         x_words=si,
         y_words=lambda value: f"{value:g}",
         reference=limit_s * 1e3,
+        reference_words=limit,
     )
     title = f"Latency against load: {measured.label}"
-    lead = f"{limit_text(record)}: {si(process.queries_per_s)} queries/s were VALID" + (
+    lead = f"{si(process.queries_per_s)} queries/s {promise_words(record)} were VALID" + (
         f"; the virtual clock said {si(process.modelled_per_s)}." if process.modelled_per_s else "."
     )
-    id_ = _identifier(f"{begin}-load-{measured.label}")
-    figure = link_figure(series, axes, id_=id_, title=title, description=f"One dot per rate. {lead}")
-    return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(record, id_))
+    about = f"One dot per rate. {lead} The line across is the {limit}."
+    figure = link_figure(series, axes, id_=id_, title=title, description=about)
+    return Chart(figure=figure, heading=title, lead=lead, table=_runs_table(record, f"{id_}-table"))
 
 
 def _identifier(text: str) -> str:
@@ -167,22 +281,27 @@ def _dot(rate: float, latency_s: float, words: str) -> Dot:
     return Dot(x=rate, y=latency_s * 1e3, hint=f"{si(rate)} queries/s: {duration(latency_s)}, {words}")
 
 
+def _run_dot(run: LoadGenRun) -> Dot:
+    words = "VALID" if run.is_valid else f"INVALID: {printable(run.reason, 120)}"
+    return _dot(run.completed_per_s, run.latency_s, words)
+
+
 def _runs_table(record: ServeRecord, id_: str) -> Table:
     """The runs of LoadGen in the first process."""
     return table_of(
         record.processes[0].runs,
         (
+            (Column(name="Run", help="its files' folder"), lambda run: printable(run.folder, 80)),
             (numeric("Asked", "queries/s of each process"), lambda run: si(run.asked_per_s)),
-            (numeric("Completed", "queries/s"), lambda run: si(run.completed_per_s)),
-            (numeric("Queries"), lambda run: count(run.num_queries)),
-            (numeric("Late"), lambda run: count(run.num_late)),
-            (numeric(f"p{record.percentile:g}"), lambda run: duration(run.latency_s)),
+            (numeric("Completed", "queries/s, measured"), lambda run: si(run.completed_per_s)),
+            (numeric("Queries", "measured"), lambda run: count(run.num_queries)),
+            (numeric("Late", "measured"), lambda run: count(run.num_late)),
+            (numeric(f"p{record.percentile:g}", "measured"), lambda run: duration(run.latency_s)),
             (
                 "LoadGen",
                 lambda run: Cell(text="VALID" if run.is_valid else "INVALID", sub=printable(run.reason or "", 120)),
             ),
-            ("Files", lambda run: printable(run.folder, 80)),
         ),
-        id_=f"{id_}-table",
+        id_=id_,
         caption="The runs of LoadGen in the first process, in their order",
     )

@@ -34,9 +34,12 @@ from reports.text.formatting import (
     with_unit,
 )
 from rules.records.kinds import KINDS
+from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
 
 MAX_SENTENCES = 24
+_SHOWN_BELOW = {"serve": ("times_alone", "auc")}
+"""By kind: columns that tables of its own have."""
 _WORDS: dict[str | None, Callable[[float], str]] = {
     None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
     "auc": lambda value: f"{value:.5f}",
@@ -80,11 +83,30 @@ def measured_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredS
     ]
 
 
-def _page_columns(measure: Measure) -> list[tuple[Column, Callable[[MeasuredSet], Cell]]]:
-    """As `measured_columns`, with the interval below its mean, so that the table is narrower."""
+def _page_columns(kind: str, measured: Sequence[MeasuredSet]) -> list[tuple[Column, Callable[[MeasuredSet], Cell]]]:
+    """As `measured_columns`, narrower: the interval below its mean, units that a head has left out of the cells, and
+    no column without a single value, or that a table below has."""
+    measure = measured[0].measure
     (mean, show), (_, between), *others = measured_columns(measure)
-    both = numeric(mean.name, f"{mean.help}, 95 % interval")
-    return [(both, lambda found: replace(show(found), sub=between(found).text)), *others]
+    both = numeric(mean.name, "measured, mean; 95 % interval")
+    beside = [column for column in measure.columns if column.member != measure.value]
+    kept = [
+        (numeric(column.name, f"{about.origin}, mean"), _short(cell, about))
+        for about, (column, cell) in zip(beside, others, strict=True)
+        if about.member not in _SHOWN_BELOW.get(kind, ()) and any(cell(found).text != MISSING for found in measured)
+    ]
+    main = next(column for column in measure.columns if column.member == measure.value)
+    return [(both, lambda found: replace(_short(show, main)(found), sub=_without(between(found).text, main))), *kept]
+
+
+def _short(cell: Callable[[MeasuredSet], Cell], about: MeasureColumn) -> Callable[[MeasuredSet], Cell]:
+    return lambda found: replace(cell(found), text=_without(cell(found).text, about))
+
+
+def _without(text: str, about: MeasureColumn) -> str:
+    """Numbers without the unit that the column's title is, as 'Queries/s' is."""
+    is_head = about.unit is not None and about.title.lower().endswith(about.unit.lower())
+    return text.replace(f" {about.unit}", "") if is_head else text
 
 
 def measured_ends(measured: MeasuredSet | None) -> tuple[float, float] | None:
@@ -131,7 +153,10 @@ def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:
     lead = f"Measured without training to a target: nothing here is a time to train or a score{beside}."
     what = "Samples per second" if is_throughput else measure.title
     sides = _named_sides(measured)
-    comparisons, shown = _compare(measured, sides), _THROUGHPUT_COLUMNS if is_throughput else _page_columns(measure)
+    comparisons, shown = (
+        _compare(measured, sides),
+        _THROUGHPUT_COLUMNS if is_throughput else _page_columns(kind, measured),
+    )
     found_bands = find_bands(list(sides.values()))
     bands = dict(zip((found.folder for found in measured), found_bands, strict=True))
     are_pairs = len({pair_of(found.folder) for found in measured}) > 1

@@ -114,7 +114,7 @@ class ServeRecord(Measurement, frozen=True, kw_only=True):
             Column(member="queries_per_s", title="Queries/s", unit="queries/s"),
             Column(member="items_per_s", title="Items/s", unit="items/s"),
             Column(member="latency_s", title="Latency", unit="s"),
-            Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s"),
+            Column(member="modelled_per_s", title="Modelled queries/s", unit="queries/s", origin="simulated"),
             Column(member="times_alone", title="Times one process", unit=None),
             Column(member="auc", title="AUC", unit="auc"),
             Column(member="peak_rss_bytes", title="Peak memory", unit="B"),
