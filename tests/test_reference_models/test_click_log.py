@@ -23,7 +23,7 @@ from reference_models.data.click_log.teacher import (
     MIN_MATCHED_IDS,
     NUM_CLASSES,
     build_teacher,
-    draw_pairs,
+    draw_groups,
     parse_teacher,
 )
 from reference_models.data.registry import parse_data
@@ -222,7 +222,7 @@ def test_interactions_say_nothing_on_their_own() -> None:
     assert teacher.interactions
     for pair in teacher.interactions:
         term = pair.term.reshape(NUM_CLASSES, NUM_CLASSES)
-        left, right = (_class_masses(teacher.sparse[f]) for f in (pair.left, pair.right))
+        left, right = (_class_masses(teacher.sparse[f]) for f in pair.features)
         assert np.abs(term @ right)[left > 0].max() < 1e-5
         assert np.abs(left @ term)[right > 0].max() < 1e-5
 
@@ -239,7 +239,7 @@ def test_a_matching_has_no_feature_twice_and_none_of_few_ids(
     enough = [feature for feature, num_ids in enumerate(num_embeddings) if num_ids >= MIN_MATCHED_IDS]
     num_interactions = round(share * (len(enough) // 2))
     config = replace(parse_teacher(DATA), pairing="matching", num_interactions=num_interactions)
-    pairs = draw_pairs(derive_key(seed, 6), config, num_embeddings)
+    pairs = draw_groups(derive_key(seed, 6), config, num_embeddings)
     features = [feature for pair in pairs for feature in pair]
     assert len(pairs) == num_interactions
     assert len(set(features)) == len(features)
@@ -249,7 +249,7 @@ def test_a_matching_has_no_feature_twice_and_none_of_few_ids(
 def test_more_pairs_of_a_matching_keep_those_that_are_there() -> None:
     config, num_embeddings = replace(parse_teacher(DATA), pairing="matching"), [100] * 8
     drawn = [
-        draw_pairs(derive_key(3), replace(config, num_interactions=number), num_embeddings) for number in (1, 2, 4)
+        draw_groups(derive_key(3), replace(config, num_interactions=number), num_embeddings) for number in (1, 2, 4)
     ]
     assert drawn[0] == drawn[2][:1]
     assert drawn[1] == drawn[2][:2]
@@ -347,6 +347,15 @@ def test_hashes_are_uniform_and_keys_differ() -> None:
         (
             {"pairing": "matching", "num_interactions": 2},
             r"num_interactions is 2, expected at most the 1 pairs of a matching of 2 features with 32 ids or more",
+        ),
+        (
+            {"interaction_order": 3, "num_interactions": 1},
+            r"interaction_order is 3, expected 2 where pairing is not 'matching'",
+        ),
+        ({"interaction_order": 5}, r"data.parameters.interaction_order is 5"),
+        (
+            {"pairing": "matching", "interaction_order": 3, "num_interactions": 1},
+            r"num_interactions is 1, expected at most the 0 groups of 3 of a matching of 2 features",
         ),
         ({"effect_scale": -1}, r"data.parameters.effect_scale is -1"),
         ({"dense_scale": None}, r"data.parameters.dense_scale is None"),

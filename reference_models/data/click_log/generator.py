@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from reference_models.config.sections import DataConfig
 from reference_models.data.click_log import tables
 from reference_models.data.click_log.counter import FIRST_COUNTER, Words, counters, mix, stream_offset
-from reference_models.data.click_log.teacher import Teacher, build_teacher
+from reference_models.data.click_log.teacher import CLASS_BITS, Teacher, build_teacher
 from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
 
 CHUNK_SAMPLES = 4096
@@ -93,10 +93,12 @@ class ChunkMaker:
     def _add_interactions(self, logits: NDArray[np.float32]) -> None:
         size = len(logits)
         entry, value = self._integers[0][:size], self._floats[0][:size]
-        for pair in self.teacher.interactions:
-            np.left_shift(self._classes[pair.left, :size], np.int64(5), out=entry)
-            np.bitwise_or(entry, self._classes[pair.right, :size], out=entry)
-            np.take(pair.term, entry, out=value, mode="clip")
+        for interaction in self.teacher.interactions:
+            entry.fill(0)
+            for feature in interaction.features:
+                np.left_shift(entry, np.int64(CLASS_BITS), out=entry)
+                np.bitwise_or(entry, self._classes[feature, :size], out=entry)
+            np.take(interaction.term, entry, out=value, mode="clip")
             np.add(logits, value, out=logits)
 
     def _draw_dense(self, base: Words, logits: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -5,6 +5,9 @@ feature. Every id belongs to one of 32 latent classes of its feature and v is it
 term is one lookup in a 32 x 32 table. The vectors are centred under the ids' distribution, so neither id of a pair
 says anything about the label without the other, and no model without interactions can learn the term. A `latent_mean`
 other than 0 gives up some of that: models that must find the interactions first then find them sooner.
+
+With `interaction_order` 3 or 4, three or four features meet in place of two: the sum over the vectors' coordinates of
+the product of all of them, a lookup by as many classes. Without a mean no fewer of the features say anything.
 """
 
 from collections.abc import Sequence
@@ -45,6 +48,8 @@ class TeacherConfig:
     """Of what the numbers say."""
     num_interactions: Count
     """Pairs of features that interact."""
+    interaction_order: Literal[2, 3, 4] = 2
+    """Features that meet in each: more than two with `matching` alone, as groups in place of pairs."""
     pairing: Literal["random", "matching"] = "random"
     """Which pairs: any, or no feature in two of them and none of fewer than 32 ids. Pairs that share a feature
     compete for its embeddings, and which of them wins is left to the initial weights."""
@@ -57,12 +62,18 @@ def parse_teacher(data: DataConfig) -> TeacherConfig:
     teacher = read_section("data.parameters", data.parameters, TeacherConfig)
     if not (teacher.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
         raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
-    num_pairs, of = data.num_sparse * (data.num_sparse - 1) // 2, f"{data.num_sparse} features"
+    num_groups, of = data.num_sparse * (data.num_sparse - 1) // 2, f"{data.num_sparse} features"
+    order = teacher.interaction_order
     if teacher.pairing == "matching":
         num_matched = len(_matched_features(data.num_embeddings or ()))
-        num_pairs, of = num_matched // 2, f"a matching of {num_matched} features with {MIN_MATCHED_IDS} ids or more"
-    if teacher.num_interactions > num_pairs:
-        raise refuse("data.parameters", data.parameters, "num_interactions", f"at most the {num_pairs} pairs of {of}")
+        num_groups = num_matched // order
+        of = f"a matching of {num_matched} features with {MIN_MATCHED_IDS} ids or more"
+    elif order != 2:
+        raise refuse("data.parameters", data.parameters, "interaction_order", "2 where pairing is not 'matching'")
+    if teacher.num_interactions > num_groups:
+        groups = "pairs" if order == 2 else f"groups of {order}"
+        expected = f"at most the {num_groups} {groups} of {of}"
+        raise refuse("data.parameters", data.parameters, "num_interactions", expected)
     for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
         if count is None or count > MAX_SPLIT_SAMPLES:
             raise ConfigError(f"data.{split}_samples is {count!r}, expected a whole number up to 2**40.")
@@ -94,10 +105,12 @@ class DenseFeature:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Interaction:
-    """The term of a pair of features: float32 [32 * 32], at class of `left` * 32 + class of `right`."""
+    """The term of a pair of features, or of three or four: float32 [32 ** len(features)].
 
-    left: int
-    right: int
+    It is at the features' classes as digits to base 32, the first feature's first.
+    """
+
+    features: tuple[int, ...]
     term: NDArray[np.float32]
 
 
@@ -172,16 +185,16 @@ def _matched_features(num_embeddings: Sequence[int]) -> list[int]:
     return [f for f, num_ids in enumerate(num_embeddings) if num_ids >= MIN_MATCHED_IDS]
 
 
-def draw_pairs(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, int]]:
+def draw_groups(key: int, config: TeacherConfig, num_embeddings: Sequence[int]) -> list[tuple[int, ...]]:
     """Draw the features of each interaction; `parse_teacher` has seen to it that there are enough."""
-    num_sparse = len(num_embeddings)
+    num_sparse, order = len(num_embeddings), config.interaction_order
     if config.pairing == "matching":
         features = _matched_features(num_embeddings)
         drawn = [features[i] for i in np.argsort(hash_range(key, 0, len(features)), kind="stable")]
-        return [(drawn[i], drawn[i + 1]) for i in range(0, 2 * config.num_interactions, 2)]
+        return [tuple(drawn[i : i + order]) for i in range(0, order * config.num_interactions, order)]
     pairs = [(i, j) for i in range(num_sparse) for j in range(i + 1, num_sparse)]
-    order = np.argsort(hash_range(key, 0, len(pairs)), kind="stable")
-    return [pairs[int(index)] for index in order[: config.num_interactions]]
+    ranks = np.argsort(hash_range(key, 0, len(pairs)), kind="stable")
+    return [pairs[int(index)] for index in ranks[: config.num_interactions]]
 
 
 def _interactions(
@@ -189,12 +202,26 @@ def _interactions(
 ) -> tuple[Interaction, ...]:
     scale = config.interaction_scale / np.sqrt(np.float64(max(1, config.num_interactions) * LATENT_DIM))
     found = []
-    for left, right in draw_pairs(key, config, num_embeddings):
-        term = np.zeros((NUM_CLASSES, NUM_CLASSES))
-        for a, b in zip(vectors[left], vectors[right], strict=True):
-            term = term + (a[:, None] * b[None, :] + config.latent_mean * (a[:, None] + b[None, :]))
-        found.append(Interaction(left=left, right=right, term=(term * scale).astype(np.float32).reshape(-1)))
+    for features in draw_groups(key, config, num_embeddings):
+        term = np.zeros((NUM_CLASSES,) * len(features))
+        for coordinates in zip(*(vectors[f] for f in features), strict=True):
+            term = term + _product(coordinates, config.latent_mean)
+        found.append(Interaction(features=features, term=(term * scale).astype(np.float32).reshape(-1)))
     return tuple(found)
+
+
+def _product(coordinates: Sequence[NDArray[np.float64]], mean: float) -> NDArray[np.float64]:
+    """Multiply the coordinates of all classes with one another, `mean` added to each: float64 [32, 32, ...].
+
+    What the means alone would give is left out.
+    """
+    if len(coordinates) == 2:  # in the order of operations that the datasets of pairs are pinned with
+        a, b = coordinates[0][:, None], coordinates[1][None, :]
+        return a * b + mean * (a + b)
+    made, constant = coordinates[0] + mean, mean
+    for values in coordinates[1:]:
+        made, constant = made[..., None] * (values + mean), constant * mean
+    return made - constant
 
 
 def _bags(key: int, num_ids: int, multi_hot: int) -> NDArray[np.int32]:
