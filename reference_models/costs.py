@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
-from reference_models.config.sections import DataConfig
+from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.process.errors import ConfigError
 from reference_models.training.phases import Phase
 
@@ -153,6 +153,34 @@ def linear_matmuls(
     forward, backward = phases
     made = [Matmul(forward, name, batch_size, n, m), Matmul(backward, name, m, batch_size, n)]
     return [*made, Matmul(backward, name, batch_size, m, n)] if needs_input_gradient else made
+
+
+def estimate_click_memory(
+    costs: ModelCosts, data: DataConfig, train: TrainConfig, *, eval_samples: int, saved: int, widest: int
+) -> MemoryEstimate:
+    """Estimate the peak memory of a reference with tables: fp32, sparse gradients, one process.
+
+    `saved` floats of a sample are kept for the backward pass; its widest single tensor has `widest`.
+    """
+    states = {
+        "sgd": 0,
+        "adagrad": costs.num_parameters,
+        "rowwise_adagrad": costs.num_embedding_rows + costs.num_dense_parameters,
+    }
+    gradient_row_bytes = costs.row_width * FLOAT_BYTES + ID_BYTES
+    # All tables' gradients wait for the optimizer, which works on copies of one table's at a time.
+    gradient_rows = data.num_lookups + 3 * max(data.multi_hot)
+    input_bytes = data.num_dense * FLOAT_BYTES + data.num_lookups * ID_BYTES
+    eval_batch_size = min(train.eval_batch_size, eval_samples)
+    return MemoryEstimate(
+        weights_bytes=costs.num_parameters * FLOAT_BYTES,
+        optimizer_bytes=states[train.opt_name] * FLOAT_BYTES,
+        gradients_bytes=costs.num_dense_parameters * FLOAT_BYTES
+        + train.global_batch_size * gradient_rows * gradient_row_bytes,
+        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * FLOAT_BYTES),
+        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * FLOAT_BYTES)
+        + eval_samples * AUC_BYTES_PER_SAMPLE,
+    )
 
 
 def loop_costs(

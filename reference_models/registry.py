@@ -30,6 +30,7 @@ from reference_models.training.workload import WorkloadSpec
 T = TypeVar("T")
 MODELS: Mapping[str, str] = {
     "dlrm": "reference_models.dlrm.spec",
+    "wukong": "reference_models.wukong.spec",
 }
 """Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"

@@ -6,7 +6,7 @@ They share the reference implementation's loop, optimizer and evaluation; only t
 import torch
 from torch import nn
 
-from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import INITS
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.layers.mlp import build_embedding_bag, build_mlp
@@ -17,7 +17,7 @@ from reference_models.training.optimizers import build_dense_optimizer, build_op
 class DenseOnly(nn.Module):
     """The bottom and top MLP in a row; sees no ids."""
 
-    def __init__(self, config: DLRMConfig, num_dense: int) -> None:
+    def __init__(self, config: MLPWidths, num_dense: int) -> None:
         super().__init__()
         self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, INITS[config.init], ends_in_logit=False)
         self.top_mlp = build_mlp(config.embedding_dim, config.top_mlp, INITS[config.init], ends_in_logit=True)

@@ -2,9 +2,25 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from reference_models.config.records import Counts, PositiveCount, read_section, refuse
+
+
+class MLPWidths(Protocol):
+    """What any model of tables, a bottom MLP, an interaction and a top MLP says of all but the interaction."""
+
+    @property
+    def embedding_dim(self) -> int: ...
+
+    @property
+    def bottom_mlp(self) -> tuple[int, ...]: ...
+
+    @property
+    def top_mlp(self) -> tuple[int, ...]: ...
+
+    @property
+    def init(self) -> str: ...
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

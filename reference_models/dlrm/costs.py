@@ -1,11 +1,10 @@
 """What a DLRM holds and does, from its configuration alone (no torch): see `reference_models.costs`."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise
 
 from reference_models.config.sections import DataConfig, TrainConfig
 from reference_models.costs import (
-    AUC_BYTES_PER_SAMPLE,
     FLOAT_BYTES,
     ID_BYTES,
     OPTIMIZER_FLOP,
@@ -13,6 +12,7 @@ from reference_models.costs import (
     MemoryEstimate,
     ModelCosts,
     PhaseCosts,
+    estimate_click_memory,
     linear_matmuls,
     loop_costs,
     mlp_matmuls,
@@ -113,26 +113,8 @@ def estimate_memory(
 ) -> MemoryEstimate:  # fmt: skip
     """Estimate the peak memory of the reference: fp32, sparse gradients, one process."""
     costs = model_costs(model, data, num_embeddings)
-    states = {
-        "sgd": 0,
-        "adagrad": costs.num_parameters,
-        "rowwise_adagrad": costs.num_embedding_rows + costs.num_dense_parameters,
-    }
-    gradient_row_bytes = model.embedding_dim * FLOAT_BYTES + ID_BYTES
-    # All tables' gradients wait for the optimizer, which works on copies of one table's at a time.
-    gradient_rows = data.num_lookups + 3 * max(data.multi_hot)
-    input_bytes = data.num_dense * FLOAT_BYTES + data.num_lookups * ID_BYTES
     saved, widest = _activations_per_sample(model, data)
-    eval_batch_size = min(train.eval_batch_size, eval_samples)
-    return MemoryEstimate(
-        weights_bytes=costs.num_parameters * FLOAT_BYTES,
-        optimizer_bytes=states[train.opt_name] * FLOAT_BYTES,
-        gradients_bytes=costs.num_dense_parameters * FLOAT_BYTES
-        + train.global_batch_size * gradient_rows * gradient_row_bytes,
-        activations_bytes=train.global_batch_size * (input_bytes + (saved + 2 * widest) * FLOAT_BYTES),
-        evaluation_bytes=eval_batch_size * (input_bytes + 3 * widest * FLOAT_BYTES)
-        + eval_samples * AUC_BYTES_PER_SAMPLE,
-    )
+    return estimate_click_memory(costs, data, train, eval_samples=eval_samples, saved=saved, widest=widest)
 
 
 def graph_step_bytes(model: DLRMConfig, data: DataConfig, train: TrainConfig) -> int:
@@ -201,15 +183,23 @@ def phase_costs(
     vectors = (1 + data.num_sparse) * model.embedding_dim
     for phase, floats in _interaction_floats(model, vectors, interaction_width(model, data.num_sparse)).items():
         costs[phase] += PhaseCosts(bytes=FLOAT_BYTES * batch_size * floats)
-    costs |= _embedding_costs(model, data, batch_size, opt_name, unique_rows)
+    costs |= embedding_costs(model.embedding_dim, data, batch_size, opt_name, unique_rows)
     costs |= loop_costs(
         data, batch_size=batch_size, opt_name=opt_name, num_dense_parameters=_num_dense_parameters(model, data)
     )
+    return as_entered(costs, entered, unique_rows * model.embedding_dim)
+
+
+def as_entered(costs: Mapping[str, PhaseCosts], entered: Collection[str], num_summed: int) -> dict[str, PhaseCosts]:
+    """Leave out phases without work, and give EMBEDDING_BACKWARD's to the sparse optimizer where it is not entered.
+
+    `num_summed`: numbers in the rows that a step updates, whose sums are then neither written nor read.
+    """
+    made = dict(costs)
     if Phase.EMBEDDING_BACKWARD not in entered:
-        # The sums are neither written nor read.
-        passed_on = PhaseCosts(bytes=-2 * unique_rows * model.embedding_dim * FLOAT_BYTES)
-        costs[Phase.SPARSE_OPTIMIZER] += costs.pop(Phase.EMBEDDING_BACKWARD) + passed_on
-    return {phase: made for phase, made in costs.items() if made != PhaseCosts()}
+        passed_on = PhaseCosts(bytes=-2 * num_summed * FLOAT_BYTES)
+        made[Phase.SPARSE_OPTIMIZER] += made.pop(Phase.EMBEDDING_BACKWARD) + passed_on
+    return {phase: of_phase for phase, of_phase in made.items() if of_phase != PhaseCosts()}
 
 
 def _mlps(model: DLRMConfig, data: DataConfig) -> tuple[tuple[int, ...], tuple[int, ...]]:
@@ -248,11 +238,11 @@ def _interaction_floats(model: DLRMConfig, vectors: int, width: int) -> dict[str
     return {Phase.INTERACTION_FORWARD: forward, Phase.INTERACTION_BACKWARD: backward}
 
 
-def _embedding_costs(
-    model: DLRMConfig, data: DataConfig, batch_size: int, opt_name: str, unique_rows: int
+def embedding_costs(
+    d: int, data: DataConfig, batch_size: int, opt_name: str, unique_rows: int
 ) -> dict[str, PhaseCosts]:
-    """Read a row per lookup, sum the gradients of equal rows in the backward pass, update each row once."""
-    d, lookups = model.embedding_dim, batch_size * data.num_lookups
+    """Read a row [d] per lookup, sum the gradients of equal rows in the backward pass, update each row once."""
+    lookups = batch_size * data.num_lookups
     pooled = batch_size * data.num_sparse * d
     state = {"sgd": 0, "rowwise_adagrad": 1, "adagrad": d}[opt_name]
     return {

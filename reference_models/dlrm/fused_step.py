@@ -6,11 +6,11 @@ import torch
 from torch import nn
 
 from reference_models.data.store.dataset import Batch
-from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.config import MLPWidths
 from reference_models.dlrm.model import DLRM
 from reference_models.dlrm.phases import Phase
 from reference_models.fused.dense_parameters import Apply, DenseParameter
-from reference_models.fused.interaction import fuse_interaction
+from reference_models.fused.interaction import FusedInteraction, fuse_interaction
 from reference_models.fused.layers import fuse_mlp, padded_input, passes
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.merged_embedding import LookupPlan, MergedEmbedding, join_accumulators, split_tables
@@ -27,7 +27,7 @@ class FusedDLRM(DLRM):
     """
 
     def __init__(
-        self, config: DLRMConfig, *, num_dense: int, num_embeddings: Sequence[int], multi_hot: Sequence[int]
+        self, config: MLPWidths, *, num_dense: int, num_embeddings: Sequence[int], multi_hot: Sequence[int]
     ) -> None:
         weight = torch.empty(sum(num_embeddings), config.embedding_dim)
         super().__init__(
@@ -60,8 +60,12 @@ class FusedDLRM(DLRM):
         if self.matmuls.dtype is not None and not self.matmuls.keeps_results:
             self.feature_type = self.matmuls.dtype
         like = self.merged_weight.new_empty(0, self.merged_weight.shape[1], dtype=self.feature_type)
-        self.middle = fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, dense, self.matmuls)
+        self.middle = self._fuse_interaction(like, dense)
         self.top = fuse_mlp(self.top_mlp, dense, self.matmuls, pads_input=self.middle.pads_output)
+
+    def _fuse_interaction(self, like: torch.Tensor, optimizer: torch.optim.Optimizer) -> FusedInteraction:
+        """Make the passes of what `_build_interaction` built; `like` has the features' type."""
+        return fuse_interaction(self.interaction, 1 + len(self.num_embeddings), like, optimizer, self.matmuls)
 
     def use(self, matmuls: Matmuls) -> None:
         """Compute products this way from the next step on; the type stays that of `fuse`."""

@@ -6,11 +6,12 @@ these 1 + num_sparse, and the top MLP makes the logit of a click of it.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch import nn
 
-from reference_models.dlrm.config import DLRMConfig
+from reference_models.dlrm.config import DLRMConfig, MLPWidths
 from reference_models.layers.interaction import CatInteraction, DotInteraction, LowRankCrossNet
 from reference_models.layers.mlp import (
     InitLinear,
@@ -33,7 +34,7 @@ class DLRM(nn.Module):
 
     def __init__(
         self,
-        config: DLRMConfig,
+        config: MLPWidths,
         *,
         num_dense: int,
         num_embeddings: Sequence[int],
@@ -50,8 +51,12 @@ class DLRM(nn.Module):
             ]
         )
         self.bottom_mlp = build_mlp(num_dense, config.bottom_mlp, init, ends_in_logit=False)
-        self.interaction = build_interaction(config, num_features=1 + len(num_embeddings))
+        self.interaction = self._build_interaction(config, num_features=1 + len(num_embeddings))
         self.top_mlp = build_mlp(self.interaction.out_features, config.top_mlp, init, ends_in_logit=True)
+
+    def _build_interaction(self, config: Any, num_features: int) -> Any:
+        """Build the module from [B, num_features, d] to [B, out_features]; a model with another one has it here."""
+        return build_interaction(config, num_features)
 
     def forward(self, dense: torch.Tensor, indices: torch.Tensor) -> torch.Tensor:
         """Compute logits float [B] of dense float32 [B, num_dense] and ids int64 [B, sum(multi_hot)]."""

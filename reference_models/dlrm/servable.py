@@ -189,7 +189,8 @@ def make_interaction(model: DLRM, precision: str) -> Callable[[torch.Tensor], to
     """
     interaction = model.interaction
     if not isinstance(interaction, LowRankCrossNet):
-        return interaction.forward
+        forward: Callable[[torch.Tensor], torch.Tensor] = interaction.forward
+        return forward
     layers = [
         (make_linear(v, None, precision), make_linear(w, bias, precision))
         for w, v, bias in zip(interaction.w, interaction.v, interaction.bias, strict=True)

@@ -3,8 +3,9 @@
 The module and the optimizer that they come from keep seeing them, as views: their `state_dict` is the reference's.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import nn
@@ -96,6 +97,17 @@ def adopt(
         squares = optimizer.state.get(weight, {}).get("sum")
         parameter = DenseParameter(weight.data, squares, _allocate_narrow(weight.data, dtype))
     parameter.write_narrow()
+    return parameter
+
+
+def adopt_stacked(weights: Sequence[torch.Tensor], optimizer: torch.optim.Optimizer) -> DenseParameter:
+    """Take over weights [out_i, in] of one input as one [sum of out_i, in], so that one product serves them all."""
+    num_rows, num_in = sum(len(weight) for weight in weights), weights[0].shape[1]
+    parameter = _allocate((num_rows, num_in), weights[0], optimizer, None)
+    start = 0
+    for weight in weights:
+        _move(weight, parameter, optimizer, partial(torch.narrow, dim=0, start=start, length=len(weight)))
+        start += len(weight)
     return parameter
 
 

@@ -1,0 +1,1 @@
+"""Wukong: stacked factorization machines."""

@@ -1,0 +1,61 @@
+"""Torch-free configuration of Wukong: the stack's layers and the widths around it."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from reference_models.config.records import Counts, PositiveCount, read_section, refuse
+from reference_models.process.errors import ConfigError
+
+WIDTH = "width"
+"""Shorthand: num_fmb, num_lcb and rank at once, as a model is made larger."""
+_OF_WIDTH = ("num_fmb", "num_lcb", "rank")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WukongConfig:
+    """Sizes as the paper names them: n_F is `num_fmb`, n_L `num_lcb`, k `rank`; every layer has the same."""
+
+    embedding_dim: PositiveCount
+    """Width of the rows of all tables, and of every vector of the stack."""
+    bottom_mlp: Counts
+    """Widths of the layers that dense features pass; the last is embedding_dim."""
+    num_layers: PositiveCount
+    """Layers of the stack; layer i joins up to 2^i features."""
+    num_fmb: PositiveCount
+    """Vectors that the factorization machine of a layer makes."""
+    num_lcb: PositiveCount
+    """Vectors that the linear compression of a layer makes."""
+    rank: PositiveCount
+    """Vectors that a layer's inputs are projected to, which they are multiplied with."""
+    fmb_mlp: Counts
+    """Hidden widths of the MLP of a factorization machine."""
+    top_mlp: Counts
+    """Widths of the layers after the stack; the last is 1, the logit."""
+    init: Literal["dlrm", "torchrec"] = "torchrec"
+    """Whose initial distribution the MLPs have: `dlrm` (facebookresearch/dlrm) or `torchrec`."""
+
+
+def parse_model(table: Mapping[str, Any]) -> WukongConfig:
+    """Read [model]. Raises ConfigError naming the field."""
+    model = read_section("model", table, WukongConfig)
+    if model.bottom_mlp[-1] != model.embedding_dim:
+        raise refuse("model", table, "bottom_mlp", f"a last width of model.embedding_dim ({model.embedding_dim})")
+    if model.top_mlp[-1] != 1:
+        raise refuse("model", table, "top_mlp", "a last width of 1, the logit")
+    return model
+
+
+def follow(model: Mapping[str, Any], changed: Collection[str]) -> Mapping[str, Any]:
+    """Write `width` out, and let the bottom MLP end in the embedding dimension where that alone was changed."""
+    made = dict(model)
+    width = made.pop(WIDTH, None)
+    if width is not None:
+        if clash := [key for key in _OF_WIDTH if key in changed]:
+            raise ConfigError(
+                f"model.{WIDTH} sets {', '.join(_OF_WIDTH)}, so model.{clash[0]} cannot be set beside it."
+            )
+        made |= dict.fromkeys(_OF_WIDTH, width)
+    if "embedding_dim" in changed and "bottom_mlp" not in changed and isinstance(made.get("bottom_mlp"), list):
+        made["bottom_mlp"] = [*made["bottom_mlp"][:-1], made["embedding_dim"]]
+    return made
