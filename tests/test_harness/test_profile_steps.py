@@ -244,7 +244,7 @@ def test_a_trace_that_cannot_be_written_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_a_trace_is_compressed_where_its_name_says_so(tmp_path: Path) -> None:
-    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler:
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], acc_events=True) as profiler:
         torch.ones(3).sum()
     write_trace(profiler.export_chrome_trace, tmp_path / "trace.json.gz")
     content = json.loads(gzip.decompress((tmp_path / "trace.json.gz").read_bytes()))

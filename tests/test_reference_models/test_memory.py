@@ -64,7 +64,7 @@ def test_the_peak_is_little_above_weights_and_optimizer_state(
 ) -> None:
     spec = specification(opt_name, interaction)
     workload = find_implementation("dlrm", implementation).load(spec, SingleProcess())
-    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True, acc_events=True) as profiled:
         workload.build()
         assert workload.train(STEPS).num_steps == STEPS
         workload.evaluate()

@@ -30,7 +30,10 @@ def profile_operators(
     num_steps = max(1, min(_MOST_STEPS, round(_BUDGET_S / step_s)))
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if device.type == "cuda" else [])]
     ranges = _Ranges()
-    with torch.profiler.profile(activities=activities, record_shapes=True, with_flops=True) as profiler:
+    # One cycle, whose events are kept either way; torch 2.11 warns of losing them where this is not said.
+    with torch.profiler.profile(
+        activities=activities, record_shapes=True, with_flops=True, acc_events=True
+    ) as profiler:
         with workload.report_phases(ranges.enter):
             train_steps(workload.train, num_steps)
         ranges.close()
