@@ -48,7 +48,7 @@ def read_installed(lines: Iterable[str]) -> dict[str, Version | None]:
     installed: dict[str, Version | None] = {}
     for line in lines:
         for part in re.split(r"[,;]", line.partition("#")[0]):
-            match = re.match(r"\s*([A-Za-z0-9][\w.-]*)\s*(?:(?:==|\s)\s*([0-9][^\s]*))?", part)
+            match = re.match(r"\s*([A-Za-z0-9][\w.-]*)(?:(?:\s*==\s*|\s+)([0-9]\S*))?", part)
             if match is None or normal(match[1]) in ("package", "-"):
                 continue
             try:
@@ -72,6 +72,7 @@ def environment(python: str, machine: str) -> dict[str, str]:
         "platform_machine": machine,
         "platform_release": "",
         "platform_version": "",
+        "extra": "",
     }
 
 

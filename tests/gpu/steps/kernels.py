@@ -1,6 +1,8 @@
 """Milliseconds of the step's operators: alone, by events, and in the replayed step, by torch's profiler."""
 
+import gc
 import statistics
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -26,6 +28,8 @@ def run(setting: Setting, findings: Findings) -> None:
     device = workload._device
     workload.train(2)
     profile_step(workload, setting, findings)
+    del workload  # what is timed alone has tables of its own
+    gc.collect()
     batch = opened.train.read(0, shape.batch_size)
     for name, call in {**embedding_calls(batch, opened.train, device), **transfers(batch, device)}.items():
         note(findings, name, call, device, setting)
@@ -47,8 +51,7 @@ def note(findings: Findings, name: str, call: Call, device: torch.device, settin
 
 def embedding_calls(batch: Any, split: Any, device: torch.device) -> dict[str, Call]:
     """What reads and updates merged tables, and its parts, on a table of all rows."""
-    width = 128 if split.num_samples > 1000 else 8
-    rows = sum(split.num_embeddings)
+    width, rows = 128, sum(split.num_embeddings)
     weight, sums = torch.zeros(rows, width, device=device), torch.zeros(rows, 1, device=device)
     embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot)
     size = len(batch.labels)
@@ -98,8 +101,6 @@ def products(precision: str, size: int, device: torch.device) -> dict[str, Call]
 
 def profile_step(workload: Any, setting: Setting, findings: Findings) -> None:
     """Note the kernels of a replayed step that take longest, and the share of the time in which the GPU was busy."""
-    import time
-
     num_steps = PROFILED_STEPS if setting.is_full else 2
     activities = [ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if setting.is_gpu else [])]
     workload.synchronize()

@@ -1,0 +1,235 @@
+"""The steps of `make gpu` on emulated GPUs, at tiny sizes: what they would ask a real one must at least run."""
+
+import importlib
+import json
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import torch
+from emulated_cuda import emulate_cuda
+from findings import Findings, Found, read_found
+from jobs_on_gpu import TINY
+from packages import missing_packages, name_of, prepare_site, read_project, requirements
+from packaging.requirements import Requirement
+from packaging.version import Version
+from pytest_run import read_outcomes
+from setting import Setting
+from wheels import environment, fetch, platforms, read_installed
+
+ROOT = Path(__file__).resolve().parents[1]
+RunStep = Callable[[str], Found]
+
+
+@pytest.fixture
+def on_gpu(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[RunStep]:
+    """Run a step's module on an emulated GPU as if it were real, at tiny sizes; returns what it found."""
+    setting = Setting(device="cuda", is_gpu=False, is_full=False, scratch=tmp_path, data=tmp_path / "data")
+    path = tmp_path / "findings"
+
+    def run(name: str) -> Found:
+        importlib.import_module(f"steps.{name}").run(setting, Findings(path, is_rehearsal=False))
+        found = read_found(path, name)
+        assert found.problems == []
+        return found
+
+    small, capped = (replace(shape, benchmark="dlrm_tiny", row_scale=0.01) for shape in TINY)
+    for module in ("throughput", "full_size"):
+        monkeypatch.setattr(f"steps.{module}.TINY", (small, capped))
+    with emulate_cuda(monkeypatch, num_gpus=1):
+        monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+        yield run
+
+
+def test_throughput_judges_its_three_claims(on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("steps.throughput.CUDA_PRECISIONS", ("fp32",))
+    found = on_gpu("throughput")
+    assert set(found.judgements) == {"faster", "million", "reading"}
+    assert found.judgements["million"].verdict == "disproved", "a CPU's samples per second are not a million"
+    rate = found.figures["dcnv2_rows_x0.1 optimized fp32 samples_per_s"]
+    assert isinstance(rate, float) and rate > 0
+    assert found.figures["dlrm_small reference fp32 peak_gb"] == pytest.approx((1 << 20) / 1e9)
+
+
+def test_batches_on_the_gpu_that_are_refused_leave_one_claim_out(
+    on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*args: object) -> None:
+        raise AttributeError("no such reader")
+
+    monkeypatch.setattr("steps.throughput.CUDA_PRECISIONS", ("fp32",))
+    monkeypatch.setattr("steps.throughput.read_from_device", refuse)
+    monkeypatch.setattr("steps.throughput.TINY", importlib.import_module("steps.throughput").TINY[1:])
+    found = on_gpu("throughput")
+    assert found.judgements["reading"].verdict == "not run"
+    assert "no such reader" in found.judgements["reading"].how
+    assert set(found.judgements) == {"faster", "million", "reading"}
+
+
+def test_kernels_are_timed_one_by_one_and_one_that_fails_stops_none(
+    on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*args: object) -> None:
+        raise RuntimeError("invalid configuration\nof a kernel")
+
+    monkeypatch.setattr("reference_models.fused.merged_embedding.MergedEmbedding.read", fail)
+    monkeypatch.setattr("steps.kernels.profile_step", lambda *args: None)
+    monkeypatch.setattr("steps.kernels.build", lambda *args, **options: SimpleNamespace(
+        _device=torch.device("cuda", 0), train=lambda num_steps: None))  # fmt: skip
+    figures = on_gpu("kernels").figures
+    assert figures["alone: read failed"] == "invalid configuration"
+    assert figures["alone: update_static ms"] == pytest.approx(1.0 / 1.0)
+    assert "alone: bf16 square 64 ms" in figures and "alone: ids int32 to device (0 MB) ms" in figures
+
+
+def test_full_size_is_held_against_its_bytes(on_gpu: RunStep) -> None:
+    judged = on_gpu("full_size").judgements["fits"]
+    assert judged.verdict == "proved" and judged.figure.startswith("0.0 GB")
+
+
+def run_answers(monkeypatch: pytest.MonkeyPatch, answers: dict[str, Any]) -> None:
+    """Let the command line answer as said: by verb, an exit code, stderr and stdout, and a file to be there."""
+
+    def dlrmbench(setting: Setting, verb: str, *arguments: object, **environ: str) -> Any:
+        answer = {"exit_code": 0, "stderr": "", "stdout": "", "files": {}, **answers[verb]}
+        for name, content in answer["files"].items():
+            path = setting.scratch / "results" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(json.dumps(content))
+        return SimpleNamespace(returncode=answer["exit_code"], stderr=answer["stderr"], stdout=answer["stdout"])
+
+    monkeypatch.setattr(Setting, "dlrmbench", dlrmbench)
+
+
+RUN = {
+    "status": "success", "energy": {"energy_j": 12.5, "not_measured": []}, "peak_device_bytes": 2_000_000,
+    "evaluations": [{"quality": 0.81}], "blocks": [{"duration_s": 2.0, "num_samples": 1000}],
+}  # fmt: skip
+VALID = {"stdout": '{"verdicts": [{"outcome": "valid"}]}'}
+
+
+@pytest.mark.parametrize(
+    ("record", "checked", "verdict"),
+    [
+        (RUN, VALID, "proved"),
+        ({**RUN, "status": "not_converged"}, VALID, "disproved"),
+        ({**RUN, "energy": None}, VALID, "disproved"),
+        ({**RUN, "peak_device_bytes": None}, VALID, "disproved"),
+        (RUN, {"stdout": '{"verdicts": [{"outcome": "invalid"}]}', "exit_code": 3}, "disproved"),
+        (RUN, {"stdout": "", "exit_code": 1}, "disproved"),
+    ],
+)
+def test_a_run_needs_its_target_a_valid_log_joules_and_a_peak(
+    on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, record: dict[str, Any], checked: dict[str, Any], verdict: str
+) -> None:
+    files = {"set/results/system/dlrm/result_0.txt": 0, "set/extra/run_0/attempt_0/run.json": record}
+    run_answers(monkeypatch, {"run": {"files": files}, "check": checked})
+    assert on_gpu("run").judgements["target"].verdict == verdict
+
+
+@pytest.mark.parametrize(("times", "fraction", "verdict"), [
+    ((0.5, 0.5), 0.9, "proved"), ((0.5, 0.3), 0.9, "disproved"), ((0.5, 0.5), 1.2, "disproved"),
+])  # fmt: skip
+def test_phases_must_sum_to_the_step_below_their_limits(
+    on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, times: tuple[float, ...], fraction: float, verdict: str
+) -> None:
+    phases = [
+        {"phase": f"p{number}", "measured": {"time_s": took_s}, "computed": {"ceiling_fraction": fraction}}
+        for number, took_s in enumerate(times)
+    ]
+    ceilings = {"square": [{"n": 64, "flop_per_s": {"best": 1e12}}], "copies": [], "transfer": None}
+    record = {
+        "step": {"measured": {"step_s": 0.9, "told_step_s": 1.0}}, "phases": phases,
+        "ceilings": {"measured": ceilings},
+    }  # fmt: skip
+    run_answers(monkeypatch, {"profile": {"files": {"set/extra/profile.json": record}}})
+    assert on_gpu("profile").judgements["phases"].verdict == verdict
+
+
+@pytest.mark.parametrize(("stderr", "exit_code", "verdict"), [
+    ("dlrmbench: error: device 'cuda:99': there are 1 GPUs", 2, "proved"),
+    ("Traceback (most recent call last):\nerror: x", 2, "disproved"),
+    ("dlrmbench: error: no", 1, "disproved"),
+    ("", 2, "disproved"),
+])  # fmt: skip
+def test_an_error_is_one_line_with_its_exit_code(
+    on_gpu: RunStep, monkeypatch: pytest.MonkeyPatch, stderr: str, exit_code: int, verdict: str
+) -> None:
+    run_answers(monkeypatch, {"run": {"stderr": stderr, "exit_code": exit_code}})
+    assert on_gpu("errors").judgements["errors"].verdict == verdict
+
+
+def test_a_claim_is_judged_once_all_of_its_tests_have_ended_or_one_failed(tmp_path: Path) -> None:
+    from steps.tests import judge
+
+    names = [f"test_cuda_trains_like_the_cpu_x[{precision}]" for precision in ("fp32", "bf16")]
+    names.append("test_tables_of_more_than_two_to_the_31_numbers[real]")
+    lines = [json.dumps({"collected": names})]
+    lines += [json.dumps({"name": names[0], "outcome": "passed", "words": "passed"})]
+    path = tmp_path / "findings"
+
+    def verdicts() -> dict[str, str]:
+        judge(read_outcomes("\n".join([*lines, '{"name": "cut'])), Findings(path, is_rehearsal=False))
+        return {name: judged.verdict for name, judged in read_found(path, "tests").judgements.items()}
+
+    assert verdicts()["agrees"] == "not run"
+    lines.append(json.dumps({"name": names[1], "outcome": "passed", "words": "passed"}))
+    assert verdicts()["agrees"] == "proved"
+    lines.append(json.dumps({"name": names[2], "outcome": "failed", "words": "CUDA error"}))
+    assert verdicts()["large"] == "disproved"
+    assert verdicts()["equal"] == "not run"
+
+
+def test_what_a_python_lacks_is_read_from_our_metadata_and_the_wheels(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Wheels of a made-up index: what is there is left out, what a wheel requires is fetched too, torch never."""
+    index: dict[str, tuple[str, list[str]]] = {
+        "a": ("2.0", ["b>=1 ; python_version >= '3.12'", "c ; extra == 'all'", "torch"]),
+        "b": ("1.5", ["d<3"]),
+        "d": ("2.9", []),
+        "old": ("4.0", []),
+    }
+    downloaded: list[str] = []
+
+    def download(requirement: str, folder: Path, options: object) -> Path:
+        downloaded.append(requirement)
+        name = name_of(requirement)
+        path = folder / f"{name}-{index[name][0]}-py3-none-any.whl"
+        path.write_text("")
+        return path
+
+    monkeypatch.setattr("wheels.download", download)
+    wanted = [Requirement(line) for line in ("a>=2", "numpy>=2", "old>=3", "torch>=2.11", "d>1")]
+    monkeypatch.setattr("wheels.requires", lambda wheel: [
+        Requirement(line) for line in index[wheel.name.partition("-")[0]][1]])  # fmt: skip
+    installed = read_installed(["numpy==2.5.2", "old 2.0", "Foo_Bar, baz # both"])
+    assert installed == {"numpy": Version("2.5.2"), "old": Version("2.0"), "foo-bar": None, "baz": None}
+    options: Any = SimpleNamespace(python="3.12", machine="x86_64", glibc="2.28")
+    assert set(fetch(wanted, installed, tmp_path, options)) == {"a", "old", "b", "d"}
+    assert downloaded == ["a>=2", "old>=3", "d>1", "b>=1"]
+    options.python = "3.11"
+    assert set(fetch(wanted[:1], installed, tmp_path, options)) == {"a"}, "markers are those of that Python"
+
+
+def test_tags_run_from_the_newest_glibc_to_the_oldest() -> None:
+    tags = platforms("2.18", "x86_64")
+    assert tags[:3] == ["manylinux_2_18_x86_64", "manylinux_2_17_x86_64", "manylinux2014_x86_64"]
+    assert tags[-1] == "linux_x86_64" and len(tags) == len(set(tags))
+    assert environment("3.12", "x86_64")["extra"] == ""
+
+
+def test_a_bare_python_is_told_apart_from_one_that_has_everything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {name_of(line) for line in requirements(read_project(ROOT))}
+    assert {"msgspec", "mlperf-logging", "tomli-w", "pytest", "hypothesis"} <= names and "torch" not in names
+    assert prepare_site(ROOT, tmp_path / "site") == ""
+    assert missing_packages(ROOT, tmp_path / "site") == []
+    monkeypatch.setattr("sys.path", [])
+    assert {"torch", "msgspec"} <= set(missing_packages(ROOT, tmp_path / "site"))
+    (described,) = (tmp_path / "site").glob("dlrmbench-*.dist-info/METADATA")
+    assert "Requires-Dist: msgspec" in described.read_text()
