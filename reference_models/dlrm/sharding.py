@@ -27,6 +27,7 @@ from torchrec.sparse.jagged_tensor import KeyedJaggedTensor
 
 from reference_models.config.sections import SHARDING_TYPES
 from reference_models.data.store.dataset import Batch
+from reference_models.distributed.input_ahead import SentIds
 from reference_models.distributed.limits import COLUMN_TYPES
 from reference_models.distributed.placement import is_outside_devices
 from reference_models.dlrm.config import DLRMConfig
@@ -127,11 +128,18 @@ class ShardedDLRM(nn.Module):
         self.dense = DenseParts(config, num_dense=num_dense, num_sparse=len(num_embeddings))
 
     def forward(
-        self, dense: torch.Tensor, ids: KeyedJaggedTensor, labels: torch.Tensor
+        self, dense: torch.Tensor, ids: KeyedJaggedTensor | SentIds, labels: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        """Compute the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B]."""
+        """Compute the mean loss and the logits float [B] of dense [B, num_dense], bags of ids, labels [B].
+
+        Ids may have been sent to the ranks of their rows before; else they are sent now.
+        """
+        if isinstance(ids, SentIds):
+            vectors = self.tables.compute_and_output_dist(ids.context, ids.received)
+        else:
+            vectors = self.tables(ids)
         # By name: where tables are on several ranks their vectors arrive in the order of the ranks.
-        pooled = self.tables(ids).to_dict()
+        pooled = vectors.to_dict()
         logits = self.dense(dense, [pooled[feature] for feature in self.features])
         return nn.functional.binary_cross_entropy_with_logits(logits, labels), logits.detach()
 

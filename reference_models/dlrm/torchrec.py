@@ -23,6 +23,7 @@ from torchrec.distributed.types import ShardingEnv, ShardingType
 from reference_models.config.sections import parse_comm
 from reference_models.data.store.dataset import Batch, ClickDataset
 from reference_models.distributed.gradient_compression import register_gradient_compression
+from reference_models.distributed.input_ahead import InputAhead, Turn, with_following
 from reference_models.distributed.limits import refuse_impossible_ranks
 from reference_models.distributed.sharded_optimizers import (
     FusedTablesOptimizer,
@@ -72,6 +73,7 @@ class TorchRecWorkload(TrainingLoop):
     sharding_types: dict[str, str]
     """The type that each table got, by its name; of interest where the planner chose."""
     _collectives: CollectiveCounter | None = None
+    _ahead: InputAhead[BagBatch] | None = None
 
     # building
 
@@ -137,6 +139,14 @@ class TorchRecWorkload(TrainingLoop):
             build_dense_optimizer(train, list(made.dense.parameters())),
         ]
 
+    def build(self) -> None:
+        super().build()
+        self._ahead = InputAhead(self._model.module.tables, self._device) if self._sends_ahead() else None
+
+    def _sends_ahead(self) -> bool:
+        """Between GPUs, ids of the next batch travel while this one is computed; CPUs would compute more slowly."""
+        return self._device.type == "cuda" and self._world.size > 1
+
     # what was built
 
     @property
@@ -170,7 +180,10 @@ class TorchRecWorkload(TrainingLoop):
         for optimizer in optimizers:
             optimizer.zero_grad()
         cast(FusedTablesOptimizer, optimizers[0]).prepare()
-        loss, _ = self._forward(model, batch)
+        if isinstance(batch, Turn):
+            loss = self._forward_turn(model, batch)
+        else:
+            loss, _ = self._forward(model, batch)
         with self._collectives.during(Carries.BACKWARD) if self._collectives is not None else nullcontext():
             loss.backward()  # type: ignore[no-untyped-call]
         for optimizer in optimizers:
@@ -182,6 +195,17 @@ class TorchRecWorkload(TrainingLoop):
         with self._autocast():
             loss, logits = model(here.dense, here.ids, here.labels)
         return loss, logits
+
+    def _forward_turn(self, model: Any, turn: Turn[BagBatch]) -> torch.Tensor:
+        """Compute the loss of a batch while the ids of the one after it set out; they are sent by its end."""
+        assert self._ahead is not None
+        given = self._ahead.take(turn.batch)
+        if turn.following is not None:
+            self._ahead.start(turn.following)
+        with self._autocast():
+            loss, _ = model(*given)
+        self._ahead.send()
+        return cast(torch.Tensor, loss)
 
     def _put_into_bags(self, batch: Batch) -> BagBatch:
         multi_hot = self._data.train.multi_hot
@@ -209,7 +233,9 @@ class TorchRecWorkload(TrainingLoop):
             batch = self._read(split, name, first, stop) if first < stop else None
             return self._put_into_bags(fill_up(batch, split, num_rows))
 
-        yield from read_ahead(read, starts)
+        batches = read_ahead(read, starts)
+        # One batch alone is a measurement's, which looks at the exchanges of a step by themselves.
+        yield from with_following(batches) if self._ahead and name == "train" and len(starts) > 1 else batches
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` over the whole split: rank 0 gets all scores and broadcasts it."""
@@ -250,8 +276,8 @@ class TorchRecWorkload(TrainingLoop):
     def measure_traffic(self, num_steps: int, *, with_evaluation: bool = True) -> Traffic:
         """Count bytes and seconds of collective calls, over `num_steps` pairs of further steps and one evaluation.
 
-        For after the run: the steps train on, with the epoch's first batch. Of each pair one step is undisturbed and
-        one is counted, call by call, so that both kinds meet the same disturbance.
+        For after the run: the steps train on, with the epoch's first batch, and send nothing ahead. Of each pair one
+        step is undisturbed and one is counted, call by call, so that both kinds meet the same disturbance.
         """
         (batch,) = self._batches(self._data.train, "train", range(1), self.global_batch_size)
         self._model.train()

@@ -89,13 +89,16 @@ def main(cases_path: str, out_path: str) -> None:
             reference[key] = losses, workload.evaluate(), weights
         runtime = {"implementation": "torchrec", "ranks": world.size, **case.get("runtime", {})}
         try:
-            sharded = find_implementation("dlrm", "torchrec").load(make_spec(case, **runtime), world)
+            sharded: Any = find_implementation("dlrm", "torchrec").load(make_spec(case, **runtime), world)
+            if case.get("ahead"):
+                sharded._sends_ahead = lambda: True  # as between GPUs
             losses = losses_of(sharded, case["num_steps"], num_ranks=world.size)
             result = {
                 "losses": losses,
                 "quality": sharded.evaluate(),
                 "hyperparameters": dict(sharded.hyperparameters()),
                 "types": dict(sharded.sharding_types),
+                "is_ahead": sharded._ahead is not None,
             }
             weights = {name: weight.clone() for name, weight in (sharded.weights() or {}).items()}
             if case.get("exchange"):

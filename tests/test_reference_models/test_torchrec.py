@@ -44,9 +44,13 @@ def case(
     train: dict[str, Any] | None = None,
     *,
     exchange: str | None = None,
+    ahead: bool = False,
     **runtime: Any,
 ) -> dict[str, Any]:
-    """`exchange`: also measure what ranks exchange, 'steps' alone or 'all', with an evaluation."""
+    """`exchange`: also measure what ranks exchange, 'steps' alone or 'all', with an evaluation.
+
+    `ahead`: ids of the next batch travel while this one is computed, as between GPUs.
+    """
     return {
         "benchmark": benchmark,
         "data_dir": str(data_dir),
@@ -54,6 +58,7 @@ def case(
         "train": train or {},
         "runtime": runtime,
         "exchange": exchange,
+        "ahead": ahead,
     }
 
 
@@ -88,6 +93,11 @@ def tiny(tiny_dir: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, 
         "rowwise data_parallel": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="data_parallel"),
         "rowwise column_wise": case("dlrm_tiny", tiny_dir, 5, ROWWISE, sharding="column_wise"),
         "again": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise"),
+        "row_wise ahead": case("dlrm_tiny", tiny_dir, 50, SGD, sharding="row_wise", ahead=True),
+        **{
+            f"adagrad {kind} ahead": case("dlrm_tiny", tiny_dir, 5, sharding=kind, exchange="steps", ahead=True)
+            for kind in ("auto", "table_wise", "data_parallel")
+        },
         "fp16": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="fp16", exchange="steps"),
         "int8": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="table_wise", comm="int8", exchange="steps"),
         "int8 row_wise": case("dlrm_tiny", tiny_dir, 20, SGD, sharding="row_wise", comm="int8"),
@@ -133,6 +143,24 @@ def test_rowwise_adagrad_follows_the_reference_where_rows_stay_whole(tiny: dict[
 def test_runs_repeat_bit_for_bit(tiny: dict[str, dict[str, Any]]) -> None:
     assert tiny["again"]["losses"] == tiny["sgd row_wise"]["losses"]
     assert tiny["again"]["quality"] == tiny["sgd row_wise"]["quality"]
+
+
+@needs_torchrec
+@pytest.mark.parametrize(
+    ("ahead", "plain"),
+    [
+        ("row_wise ahead", "sgd row_wise"),
+        *((f"adagrad {kind} ahead", f"adagrad {kind}") for kind in ("auto", "table_wise", "data_parallel")),
+    ],
+)
+def test_sending_ids_ahead_changes_no_number(tiny: dict[str, dict[str, Any]], ahead: str, plain: str) -> None:
+    """Neither losses nor the quality after them, bit for bit, nor the bytes of the steps that are measured."""
+    assert (tiny[ahead]["is_ahead"], tiny[plain]["is_ahead"]) == (True, False)
+    for what in ("losses", "quality", "types"):
+        assert tiny[ahead][what] == tiny[plain][what]
+    if tiny[plain]["exchange"] is not None:
+        found, expected = tiny[ahead]["exchange"], tiny[plain]["exchange"]
+        assert found["bytes_per_step"] == expected["bytes_per_step"]
 
 
 @needs_torchrec

@@ -2,7 +2,7 @@
 
 import importlib.util
 import threading
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -107,3 +107,81 @@ def test_ids_are_put_into_page_locked_bags_by_the_thread_that_reads(monkeypatch:
     assert batches[0].ids.values().tolist() == [4, 5, 6, 7, 104, 204, 105, 205, 106, 206, 107, 207]
     assert batches[2].labels.tolist() == [2, 2, 2, 2], "the second rank has nothing of the last one"
     assert len(pinned_by) == 4 * 3 and all(name.startswith("read-ahead") for name in pinned_by)
+
+
+class NotedTables:
+    """A sharded module that notes what it is asked for, on which stream, and by whom its parts are used."""
+
+    def __init__(self, noted: list[str], streams: list[str]) -> None:
+        self._noted, self._streams = noted, streams
+
+    def note(self, what: str) -> None:
+        self._noted.append(f"{what} on {self._streams[-1]}")
+
+    def part(self, name: str, wait: Any = None) -> Any:
+        def waited() -> Any:
+            self.note(f"wait for {name}")
+            return wait
+
+        return SimpleNamespace(wait=waited, record_stream=lambda stream: self.note(f"{name} used by {stream.name}"))
+
+    def create_context(self) -> Any:
+        return self.part("context")
+
+    def input_dist(self, context: object, ids: str) -> Any:
+        self.note(f"counts of {ids}")
+        return self.part(f"counts of {ids}", self.part(f"ids of {ids}", self.part(f"received {ids}")))
+
+
+def test_ids_travel_on_a_stream_of_their_own_before_their_step(monkeypatch: pytest.MonkeyPatch) -> None:
+    from reference_models.distributed.input_ahead import InputAhead, with_following
+
+    noted: list[str] = []
+    streams = ["main"]
+    tables = NotedTables(noted, streams)
+
+    @contextmanager
+    def stream(of: Any) -> Any:
+        streams.append(of.name)
+        yield
+        streams.pop()
+
+    main = SimpleNamespace(name="main", wait_stream=lambda other: noted.append(f"main waits for {other.name}"))
+    monkeypatch.setattr(torch.cuda, "Stream", lambda device: SimpleNamespace(name="side"))
+    monkeypatch.setattr(torch.cuda, "stream", stream)
+    monkeypatch.setattr(torch.cuda, "current_stream", lambda device: main)
+
+    def batch(name: str) -> Any:
+        def to(device: torch.device) -> Any:
+            tables.note(f"copy {name}")
+            return SimpleNamespace(dense=tables.part("dense"), ids=name, labels=tables.part("labels"))
+
+        return SimpleNamespace(to=to)
+
+    ahead: InputAhead[Any] = InputAhead(tables, torch.device("cuda", 0))
+    for turn in with_following([batch("a"), batch("b")]):
+        ahead.take(turn.batch)
+        if turn.following is not None:
+            ahead.start(turn.following)
+        noted.append("forward")
+        ahead.send()
+    assert noted == [
+        *("copy a on side", "counts of a on side", "wait for counts of a on side", "wait for ids of a on side"),
+        "main waits for side",
+        *("dense used by main on main", "labels used by main on main"),
+        *("received a used by main on main", "context used by main on main"),
+        *("copy b on side", "counts of b on side", "forward", "wait for counts of b on side"),
+        *("wait for ids of b on side", "main waits for side"),
+        *("dense used by main on main", "labels used by main on main"),
+        *("received b used by main on main", "context used by main on main"),
+        "forward",
+    ]
+
+
+def test_ids_are_sent_ahead_between_gpus_alone() -> None:
+    from reference_models.dlrm.torchrec import TorchRecWorkload
+
+    loop: Any = object.__new__(TorchRecWorkload)
+    for device, size, expected in (("cuda", 2, True), ("cuda", 1, False), ("cpu", 2, False)):
+        loop._device, loop._world = torch.device(device), SimpleNamespace(size=size)
+        assert loop._sends_ahead() is expected
