@@ -1,5 +1,6 @@
 """What torchrun or Slurm's srun says to this process in its environment about the world that it is part of."""
 
+import re
 from collections.abc import Mapping, MutableMapping
 
 from harness.foundation.errors import HarnessError
@@ -25,6 +26,26 @@ def adopt_slurm(environ: MutableMapping[str, str]) -> None:
     for name, slurm in _SLURM.items():
         if name not in environ and slurm in environ:
             environ[name] = environ[slurm]
+    tasks_here = count_tasks_here(environ)
+    if tasks_here is not None:
+        environ.setdefault("LOCAL_WORLD_SIZE", str(tasks_here))
+
+
+def count_tasks_here(environ: Mapping[str, str]) -> int | None:
+    """Count the tasks of this Slurm step on this node, as "2(x3),1" says of nodes 0 to 3; None where nothing does.
+
+    srun says them to the tasks that it starts; in a job's shell they are those of the whole job.
+    """
+    if "SLURM_LOCALID" not in environ:
+        return None
+    counts: list[int] = []
+    for part in environ.get("SLURM_STEP_TASKS_PER_NODE", "").split(","):
+        match = re.fullmatch(r"([1-9]\d{0,5})(?:\(x([1-9]\d{0,4})\))?", part)
+        if match is None:
+            return None
+        counts += [int(match[1])] * int(match[2] or 1)
+    node = environ.get("SLURM_NODEID", "0")
+    return counts[int(node)] if node.isdecimal() and int(node) < len(counts) else None
 
 
 def launcher_of_many(environ: Mapping[str, str]) -> str | None:

@@ -43,3 +43,27 @@ def test_slurms_variables_do_not_replace_torchruns() -> None:
     environ = {**JOB, "RANK": "5"}
     adopt_slurm(environ)
     assert (environ["RANK"], environ["WORLD_SIZE"], environ["LOCAL_RANK"]) == ("5", "2", "0")
+    assert "LOCAL_WORLD_SIZE" not in environ, "a job's shell is in no step"
+
+
+@pytest.mark.parametrize(
+    ("tasks", "node", "expected"),
+    [
+        ("4", "0", "4"),
+        ("4(x2)", "1", "4"),
+        ("2(x3),1", "3", "1"),
+        ("2(x3),1", "2", "2"),
+        ("2(x3),1", "4", None),
+        ("4(x2)", "x", None),
+        ("0", "0", None),
+        ("4(x2", "0", None),
+        ("", "0", None),
+    ],
+)
+def test_each_task_of_a_step_knows_how_many_share_its_node(tasks: str, node: str, expected: str | None) -> None:
+    environ = {**JOB, "SLURM_STEP_TASKS_PER_NODE": tasks, "SLURM_NODEID": node}
+    adopt_slurm(environ)
+    assert environ.get("LOCAL_WORLD_SIZE") == expected
+    environ = {**environ, "LOCAL_WORLD_SIZE": "7"}
+    adopt_slurm(environ)
+    assert environ["LOCAL_WORLD_SIZE"] == "7", "torchrun's own comes first"
