@@ -20,6 +20,8 @@ from pytest_run import read_outcomes
 from setting import Setting
 from wheels import environment, fetch, platforms, read_installed
 
+from reference_models.fused.merged_embedding import MergedEmbedding
+
 ROOT = Path(__file__).resolve().parents[1]
 RunStep = Callable[[str], Found]
 
@@ -75,11 +77,13 @@ def test_kernels_are_timed_one_by_one_and_one_that_fails_stops_none(
     def fail(*args: object) -> None:
         raise RuntimeError("invalid configuration\nof a kernel")
 
-    monkeypatch.setattr("reference_models.fused.merged_embedding.MergedEmbedding.read", fail)
+    monkeypatch.setattr(MergedEmbedding, "read", fail)
     monkeypatch.setattr("steps.kernels.profile_step", lambda *args: None)
     monkeypatch.setattr("steps.kernels.build", lambda *args, **options: SimpleNamespace(
         _device=torch.device("cuda", 0), train=lambda num_steps: None))  # fmt: skip
-    figures = on_gpu("kernels").figures
+    found = on_gpu("kernels")
+    figures = found.figures
+    assert found.judgements["kernels"].verdict == "disproved", "an emulated GPU compiles none"
     assert figures["alone: read failed"] == "invalid configuration"
     assert figures["alone: update_static ms"] == pytest.approx(1.0 / 1.0)
     assert "alone: bf16 square 64 ms" in figures and "alone: ids int32 to device (0 MB) ms" in figures

@@ -22,6 +22,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("repeats", "`optimized` repeats bit for bit: equal seeds end with equal weights", "tests"),
     Claim("waits", "a replayed step never waits for the GPU", "tests"),
     Claim("large", "tables of more than 2^31 numbers train like small ones", "tests"),
+    Claim("kernels", "Triton's kernels compile here, and end in the numbers of torch's operators", "kernels"),
     Claim("faster", "`optimized` is faster than `reference`, in fp32, tf32 and bf16", "throughput"),
     Claim("million", "full-shape DLRM-DCNv2, rows x 0.1, bf16: 1.2 M samples/s or more (H100, H200)", "throughput"),
     Claim("reading", "reading and copying batches costs at most 10 % of that step", "throughput"),

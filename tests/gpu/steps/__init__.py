@@ -25,6 +25,7 @@ STEPS: tuple[Step, ...] = (
     Step("errors", "no such GPU, too little memory", 60, 60),
     Step("nccl", "collective calls of one rank, and torchrec", 60, 120),
     Step("full_size", "full-size DLRM-DCNv2, built and trained", 100, 60, least_gib=120),
+    Step("bytes", "peak and bytes of the full-size step, on tensors without memory", 60, 120),
     Step("guards", "what a CPU can prove: the same code on emulated GPUs", 120, 300),
 )
 """In the order in which they run: if time ends, what decides the next work is there."""

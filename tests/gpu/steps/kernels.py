@@ -13,10 +13,11 @@ from setting import Setting
 from torch.profiler import ProfilerActivity, profile
 
 from harness.measure.profile.measure_ceilings import repeat
+from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.training.devices import set_precision
 
-NUM_KERNELS, PROFILED_STEPS = 30, 10
+NUM_KERNELS, PROFILED_STEPS, WIDTH = 30, 10, 128
 Call = Callable[[], object]
 
 
@@ -31,8 +32,12 @@ def run(setting: Setting, findings: Findings) -> None:
     del workload  # what is timed alone has tables of its own
     gc.collect()
     batch = opened.train.read(0, shape.batch_size)
+    has_kernels = judge_kernels(device, findings)
     for name, call in {**embedding_calls(batch, opened.train, device), **transfers(batch, device)}.items():
         note(findings, name, call, device, setting)
+    if has_kernels:
+        for name, call in update_calls(batch, opened.train, device, has_kernels=True).items():
+            note(findings, f"{name} by kernels", call, device, setting)
     for precision in ("fp32", "tf32", "bf16") if setting.device != "cpu" else ("fp32",):
         for name, call in products(precision, 65536 if setting.is_full else 64, device).items():
             note(findings, name, call, device, setting)
@@ -49,25 +54,55 @@ def note(findings: Findings, name: str, call: Call, device: torch.device, settin
     findings.note(**{f"alone: {name} ms": statistics.median(took_s) * 1e3})
 
 
+def judge_kernels(device: torch.device, findings: Findings) -> bool:
+    """Compile Triton's kernels for the widths and numbers of DLRM-DCNv2 and hold them to the plain form."""
+    problems = {
+        f"{dtype}, {state_size}".removeprefix("torch."): kernel_problem(device, WIDTH, state_size, dtype)
+        for dtype in (torch.bfloat16, torch.float32)
+        for state_size in (0, 1, WIDTH)
+    }
+    found = {name: problem for name, problem in problems.items() if problem is not None}
+    findings.note(**{f"kernels of {name}": problem or "used" for name, problem in problems.items()})
+    figure = f"{len(problems) - len(found)} of {len(problems)} forms" + "".join(
+        f"; {why}" for why in [*found.values()][:1]
+    )
+    findings.judge("kernels", not found, figure, "bf16 and fp32 gradients; no, one and 128 sums of squares per row")
+    return not found
+
+
 def embedding_calls(batch: Any, split: Any, device: torch.device) -> dict[str, Call]:
-    """What reads and updates merged tables, and its parts, on a table of all rows."""
-    width, rows = 128, sum(split.num_embeddings)
-    weight, sums = torch.zeros(rows, width, device=device), torch.zeros(rows, 1, device=device)
-    embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot)
-    size = len(batch.labels)
+    """Time what finds, reads and updates the rows of merged tables by torch's operators."""
+    ids, order = sorted_ids(batch, split, device)
+    bags = torch.arange(len(ids), device=device)
+    return {
+        f"sort of {str(ids.dtype).removeprefix('torch.')}": lambda: torch.sort(ids, stable=True),
+        "sort of int64": lambda: torch.sort(ids.long(), stable=True),
+        "search": lambda: torch.searchsorted(ids, ids),
+        "permute bags": lambda: bags[order],
+        **update_calls(batch, split, device, has_kernels=False),
+    }
+
+
+def sorted_ids(batch: Any, split: Any, device: torch.device) -> tuple[torch.Tensor, torch.Tensor]:
+    """Merge the ids of a batch into one range and sort them; a table of one column is enough for that."""
+    embedding = MergedEmbedding(
+        torch.zeros(sum(split.num_embeddings), 1, device=device), None, split.num_embeddings, split.multi_hot
+    )
+    return torch.sort(embedding.merge_ids(batch.indices.to(device)), stable=True)
+
+
+def update_calls(batch: Any, split: Any, device: torch.device, *, has_kernels: bool) -> dict[str, Call]:
+    """What reads and updates merged tables of all rows, with row-wise Adagrad."""
+    rows, size = sum(split.num_embeddings), len(batch.labels)
+    weight, sums = torch.zeros(rows, WIDTH, device=device), torch.zeros(rows, 1, device=device)
+    embedding = MergedEmbedding(weight, sums, split.num_embeddings, split.multi_hot, has_kernels=has_kernels)
     plan, indices = embedding.plan(size), batch.indices.to(device)
     ids = embedding.merge_ids(indices)
-    ordered, order = torch.sort(ids, stable=True)
-    gradients = torch.randn(size, 1 + len(split.multi_hot), width, device=device)
+    gradients = torch.randn(size, 1 + len(split.multi_hot), WIDTH, device=device)
     rate = torch.tensor(0.01, device=device)
     return {
         "merge ids": lambda: embedding.merge_ids(indices),
-        f"sort of {str(ids.dtype).removeprefix('torch.')}": lambda: torch.sort(ids, stable=True),
-        "sort of int64": lambda: torch.sort(ids.long(), stable=True),
-        "search": lambda: torch.searchsorted(ordered, ordered),
         "read": lambda: embedding.read(ids, plan),
-        "gather rows": lambda: weight.index_select(0, ids),
-        "permute bags": lambda: plan.bags[order],
         "update_static": lambda: embedding.update_static(ids, plan, gradients, rate, 1e-8),
     }
 
