@@ -5,11 +5,12 @@ from dataclasses import dataclass
 
 from harness.config.catalog import WorkloadConfig
 from harness.system.resources import Resources
-from reference_models.costs import AUC_BYTES_PER_SAMPLE, FLOAT_BYTES
 from reference_models.process.errors import DeviceError
 
 PROCESS_BYTES = 300 << 20
 """Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
+LABEL_BYTES = 1
+"""Of an evaluation on a GPU, which sorts the scores, labels are the host's."""
 CONTEXT_BYTES = 600 << 20
 """CUDA's context, its libraries' code and workspaces, per process; assumed, not measured."""
 
@@ -43,7 +44,7 @@ def model_memory(
     process_bytes = ranks * (PROCESS_BYTES + implementation.process_bytes)
     on_host = process_bytes + estimate.total_bytes
     if workload.runtime.device != "cpu":
-        on_host = process_bytes + eval_samples * AUC_BYTES_PER_SAMPLE
+        on_host = process_bytes + eval_samples * LABEL_BYTES
     host = MemoryNeed(
         of="host",
         needed_bytes=on_host,
@@ -55,14 +56,12 @@ def model_memory(
     step_bytes = estimate.gradients_bytes + estimate.activations_bytes
     if implementation.gpu_step_bytes is not None:
         step_bytes = implementation.gpu_step_bytes(workload.model, workload.data, workload.train)
-    # Scores stay on the GPU until all are there; what their AUC takes is the host's.
-    evaluation_bytes = estimate.evaluation_bytes - eval_samples * (AUC_BYTES_PER_SAMPLE - FLOAT_BYTES)
     held = _read_gpus(workload.runtime.device, ranks)
     gpu = MemoryNeed(
         of="GPU",
         needed_bytes=estimate.weights_bytes
         + estimate.optimizer_bytes
-        + max(step_bytes, evaluation_bytes)
+        + max(step_bytes, estimate.evaluation_bytes)
         + ranks * CONTEXT_BYTES,
         held_bytes=None if held is None else held[0],
         available_bytes=None if held is None else held[1],

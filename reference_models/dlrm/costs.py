@@ -134,7 +134,7 @@ def graph_step_bytes(model: DLRMConfig, data: DataConfig, train: TrainConfig) ->
         between = 3 * features
     differentiating = sum(bottom[1:]) + between + 2 * top[1]
     updating = features + 4 * lookups  # a key, a place of 8 bytes, a share of the pieces
-    kept = data.num_dense + 2 + 3 * lookups  # the batch, ids in 8 bytes, and their rows
+    kept = 2 * (data.num_dense + 1 + lookups) + lookups  # two batches, and the rows of one
     step = train.global_batch_size * (max(differentiating, updating) + kept)
     return FLOAT_BYTES * (step + _num_dense_parameters(model, data))
 

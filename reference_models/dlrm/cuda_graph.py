@@ -6,57 +6,91 @@ precision. What changes from step to step, the batch and the learning rates, is 
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 import torch
 
-from reference_models.data.store.dataset import Batch, ClickDataset
+from reference_models.data.store.dataset import Batch, ClickDataset, empty_batch
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.fused.choice import MatmulChoice
 from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
-from reference_models.training.loop import synthetic_batch
+from reference_models.training.loop import check_batch
 from reference_models.training.phases import Enter, Phase
 
 _UNKNOWN = "not tried"
 """Of kernels, before they are."""
 
 
-def pinned(batch: Batch) -> Batch:
-    """Copy the batch to page-locked memory, from which copies to the device need not be waited for."""
-    return Batch(batch.dense.pin_memory(), batch.indices.pin_memory(), batch.labels.pin_memory())
+NUM_SLOTS = 2
+"""Batches on the device at once: one is copied there while a step is made of the other."""
+_MAX_INT32 = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class _Slot:
+    """Buffers of a batch, the graph that trains on them, its loss, and when they are full and free again."""
+
+    batch: Batch
+    graph: torch.cuda.CUDAGraph
+    loss: torch.Tensor
+    is_full: torch.cuda.Event
+    is_free: torch.cuda.Event
 
 
 class CUDAGraphStep:
-    """`FusedDLRM.train_on_tensors` as a CUDA graph over buffers of one batch size. Capturing runs nothing."""
+    """`FusedDLRM.train_on_tensors` as CUDA graphs over buffers of one batch size, one graph per set of buffers.
+
+    A batch is copied on a stream of its own while the step before it computes. Capturing runs nothing.
+    """
 
     def __init__(self, model: FusedDLRM, like: Batch, device: torch.device) -> None:
-        self._batch = Batch(
-            *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
-        )
+        self._device, self._num_runs = device, 0
+        self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._rates, self._held_rates = torch.zeros(2, device=device), (0.0, 0.0)
         model.prepare(len(like.labels))
-        self._graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self._graph):
-            self._loss = model.train_on_tensors(self._batch, self._rates)
+        self._slots: list[_Slot] = []
+        for _ in range(NUM_SLOTS):
+            batch = Batch(
+                *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
+            )
+            graph = torch.cuda.CUDAGraph()
+            # Steps follow each other, so that one graph's temporaries may be where the other's were.
+            pool = self._slots[0].graph.pool() if self._slots else None
+            with torch.cuda.graph(graph, pool=pool):
+                loss = model.train_on_tensors(batch, self._rates)
+            events = (torch.cuda.Event() for _ in range(2))  # type: ignore[no-untyped-call]
+            self._slots.append(_Slot(batch, graph, loss, *events))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
-        """Train on a (pinned) batch without waiting for the device; the loss is a copy."""
-        self._batch.dense.copy_(batch.dense, non_blocking=True)
-        self._batch.indices.copy_(batch.indices, non_blocking=True)
-        self._batch.labels.copy_(batch.labels, non_blocking=True)
+        """Train on a (pinned) batch; the loss is a copy. Waits only for the step before the last one.
+
+        Without that wait a fast reader would fill memory with batches that no step has used.
+        """
+        slot = self._slots[self._num_runs % NUM_SLOTS]
+        self._num_runs += 1
+        computing = torch.cuda.current_stream(self._device)
+        slot.is_free.synchronize()
+        with torch.cuda.stream(self._copying):
+            slot.batch.dense.copy_(batch.dense, non_blocking=True)
+            slot.batch.indices.copy_(batch.indices, non_blocking=True)
+            slot.batch.labels.copy_(batch.labels, non_blocking=True)
+            slot.is_full.record(self._copying)
         if rates != self._held_rates:
             self._rates.copy_(torch.tensor(rates).pin_memory(), non_blocking=True)
             self._held_rates = rates
+        computing.wait_event(slot.is_full)
         enter(Phase.REPLAY)
-        self._graph.replay()
-        return self._loss.clone()
+        slot.graph.replay()
+        slot.is_free.record(computing)
+        return slot.loss.clone()
 
 
 class CUDAGraphWorkload(OptimizedWorkload):
     """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
 
-    A replayed graph is one piece: its phases are DATA, which is also copying to the device, and REPLAY.
+    A replayed graph is one piece: its phases are DATA, in which the device waits for its batch, and REPLAY.
     """
 
     def build(self) -> None:
@@ -66,7 +100,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
         super().build()
         self._side = None
         train = self._data.train
-        like = synthetic_batch(train, train.num_embeddings, self.global_batch_size)
+        like = empty_batch(train, self.global_batch_size, has_int32_ids=self._has_int32_ids(train))
         self._graph_step = CUDAGraphStep(self._model, like, self._device)
 
     def _make_matmuls(self, choice: MatmulChoice | None) -> Matmuls:
@@ -110,4 +144,11 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return Batch(*(part.to(self._device, non_blocking=True) for part in parts))
 
     def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:
-        return pinned(super()._read(split, name, start, stop))
+        """Read into page-locked memory, from which copies to the device need not be waited for."""
+        batch = empty_batch(split, stop - start, has_int32_ids=self._has_int32_ids(split), is_pinned=True)
+        split.read_into(start, stop, batch)
+        check_batch(batch, split, f"{self._spec.data_dir}: {name} sample", start)
+        return batch
+
+    def _has_int32_ids(self, split: ClickDataset) -> bool:
+        return max(split.num_embeddings) <= _MAX_INT32

@@ -11,12 +11,14 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.process.world import World
+from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.devices import local_device, set_precision, use_device
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import (
@@ -185,10 +187,19 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        return self.evaluate_with(roc_auc)
+        """Compute the ROC AUC of the whole evaluation split, on a GPU by sorting there; the number is the same."""
+        labels, scores = self._score()
+        if self._device.type == "cuda":
+            return roc_auc_of_tensors(torch.from_numpy(labels).to(self._device), scores)
+        return roc_auc(labels, scores.numpy())
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""
+        labels, scores = self._score()
+        return metric(labels, scores.cpu().numpy())
+
+    def _score(self) -> tuple[NDArray[np.bool_], torch.Tensor]:
+        """Return the labels and, on the device, the logits of the whole evaluation split."""
         size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
         scores = torch.empty(size, device=self._device)
         labels = np.empty(size, dtype=bool)
@@ -199,7 +210,7 @@ class TrainingLoop(ABC):
                 stop = start + len(batch.labels)
                 scores[start:stop] = self._logits(self._model, batch)
                 labels[start:stop] = batch.labels.numpy() != 0
-        return metric(labels, scores.cpu().numpy())
+        return labels, scores
 
     def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
         dense = batch.dense.to(self._device, non_blocking=True)
@@ -271,8 +282,10 @@ def check_batch(batch: Batch, split: ClickDataset, place: str, start: int) -> No
     The ids take one comparison, since as unsigned numbers negatives are large. Dense values need no check here:
     those that are not finite make a loss or a score that is not.
     """
-    limits = np.repeat(np.asarray(split.num_embeddings, dtype=np.uint64), split.multi_hot)
-    outside = batch.indices.numpy().view(np.uint64) >= limits
+    ids = batch.indices.numpy()
+    unsigned = np.dtype(f"u{ids.dtype.itemsize}")
+    limits = np.repeat(np.asarray(split.num_embeddings, dtype=unsigned), split.multi_hot)
+    outside = ids.view(unsigned) >= limits
     if outside.any():
         sample, column = np.argwhere(outside)[0]
         feature = int(np.searchsorted(np.cumsum(split.multi_hot), column, side="right"))

@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -58,21 +59,30 @@ def roc_auc(labels: NDArray[np.generic], scores: NDArray[np.float32]) -> float:
     if labels.shape != scores.shape or scores.ndim != 1:
         raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected the same [N]")
     if not np.isfinite(scores).all():
-        bad = int(np.count_nonzero(~np.isfinite(scores)))
-        raise NotFiniteError(f"{bad} of {scores.size} evaluation scores are not finite: training has diverged.")
+        refuse_scores(int(np.count_nonzero(~np.isfinite(scores))), scores.size)
     positive = labels != 0
     num_positive = int(np.count_nonzero(positive))
     num_negative = scores.size - num_positive
-    if num_positive == 0 or num_negative == 0:
-        raise DatasetError(
-            f"ROC AUC needs both classes: {scores.size} evaluation samples hold {num_positive} positive and "
-            f"{num_negative} negative labels. Check the evaluation split."
-        )
+    refuse_one_class(num_positive, num_negative)
     keys = _sortable_bits(scores).astype(np.uint64)
     keys <<= np.uint64(1)
     keys |= positive
     keys.sort()
     return _twice_pairs_won(keys) / (2 * num_positive * num_negative)
+
+
+def refuse_scores(num_bad: int, num_scores: int) -> NoReturn:
+    """Raise NotFiniteError for scores that are not finite."""
+    raise NotFiniteError(f"{num_bad} of {num_scores} evaluation scores are not finite: training has diverged.")
+
+
+def refuse_one_class(num_positive: int, num_negative: int) -> None:
+    """Raise DatasetError where labels of one class are missing."""
+    if num_positive == 0 or num_negative == 0:
+        raise DatasetError(
+            f"ROC AUC needs both classes: {num_positive + num_negative} evaluation samples hold {num_positive} "
+            f"positive and {num_negative} negative labels. Check the evaluation split."
+        )
 
 
 def _sortable_bits(scores: NDArray[np.float32]) -> NDArray[np.uint32]:

@@ -82,6 +82,9 @@ class Graph:
     def num_kernels(self) -> int:
         return sum(not func.is_view for func, *_ in self.calls)
 
+    def pool(self) -> tuple[int, int]:
+        return (0, id(self))
+
     @torch.no_grad()
     def replay(self) -> None:
         assert self.calls, "nothing was captured"
@@ -103,6 +106,9 @@ class Stream:
     def wait_stream(self, other: object) -> None:
         pass
 
+    def wait_event(self, event: object) -> None:
+        pass
+
     def synchronize(self) -> None:
         pass
 
@@ -117,6 +123,9 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
             emulated.note("event")
 
         def record(self, stream: object = None) -> None:
+            pass
+
+        def synchronize(self) -> None:
             pass
 
         def elapsed_time(self, other: object) -> float:
@@ -162,5 +171,7 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
     for name, value in replaced.items():
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *args: self.clone())
+    empty = torch.empty
+    monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: empty(*size, **options))
     with emulated:
         yield emulated

@@ -17,6 +17,7 @@ from reference_models.config.sections import parse_train
 from reference_models.data.registry import parse_data
 from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.config import parse_model
+from reference_models.dlrm.cuda_graph import NUM_SLOTS
 from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.fused.matmul import Matmuls
 from reference_models.fused.sorted_update import Runs
@@ -102,11 +103,14 @@ def trace(
         state_bytes = building.live_bytes
         model.fuse(optimizers, Matmuls(dtype=dtype, keeps_results=False, has_kernels=has_kernels))
         model.prepare(batch_size)
-        batch = Batch(
-            torch.empty(batch_size, data.num_dense),
-            torch.empty(batch_size, sum(data.multi_hot), dtype=torch.int64),
-            torch.empty(batch_size),
-        )
+        batch, *_others = [
+            Batch(
+                torch.empty(batch_size, data.num_dense),
+                torch.empty(batch_size, sum(data.multi_hot), dtype=torch.int32),
+                torch.empty(batch_size),
+            )
+            for _ in range(NUM_SLOTS)
+        ]
         rates = torch.empty(2)
         with training:
             if has_kernels and runs is None:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.mlperf_binary import open_mlperf_binary
 from reference_models.data.registry import open_dataset, parse_data
+from reference_models.data.store.dataset import empty_batch
 from reference_models.process.errors import DatasetError
 from rules.benchmarks.loader import load_benchmark
 
@@ -86,10 +87,14 @@ def test_ids_are_taken_modulo_capped_tables(multi_hot: Layout) -> None:
     data = multi_hot_data(max_rows=7)
     assert data.num_embeddings is not None
     rows = np.repeat(data.num_embeddings, data.multi_hot)
-    batch = open_mlperf_binary(folder, data).train.read(0, 10)
+    split = open_mlperf_binary(folder, data).train
+    batch = split.read(0, 10)
     wanted = np.concatenate([day.ids for day in days])[:10]
     assert (wanted >= rows).any()
     assert np.array_equal(batch.indices.numpy(), wanted % rows)
+    narrow = empty_batch(split, 10, has_int32_ids=True)
+    split.read_into(0, 10, narrow)
+    assert narrow.indices.dtype == torch.int32 and torch.equal(narrow.indices.long(), batch.indices)
 
 
 def test_files_lists_every_file_with_its_size(multi_hot: Layout) -> None:

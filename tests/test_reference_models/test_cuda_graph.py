@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,14 +10,15 @@ import torch
 from emulated_cuda import WAITS_OR_MAKES_SHAPES, EmulatedCUDA, Recorder, emulate_cuda
 from fake_step import trace
 from torch.utils._python_dispatch import TorchDispatchMode
-from toy_clicks import BATCH, MakeSpec, flatten
+from toy_clicks import BATCH, MakeSpec, flatten, write_dataset
 
 from harness.measure.profile.analysis import join_replayed
 from harness.measure.profile.steps import Timeline
 from reference_models.costs import PhaseCosts
-from reference_models.dlrm.cuda_graph import CUDAGraphWorkload
+from reference_models.dlrm.cuda_graph import NUM_SLOTS, CUDAGraphWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.merged_embedding import MergedEmbedding
+from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
 from reference_models.training.phases import Phase
 from reference_models.training.read_ahead import read_ahead
@@ -54,7 +56,7 @@ def test_fifty_replayed_steps_end_where_the_reference_does(
     reference = ReferenceWorkload(make_spec(**asked), SingleProcess())
     reference.build()
     workload = build_graph(make_spec(**asked, runtime={"device": "cuda"}))
-    (graph,) = gpu.graphs
+    assert len(gpu.graphs) == NUM_SLOTS
     before, after = reference.state()["model"], workload.state()["model"]
     assert before.keys() == after.keys()
     assert all(torch.equal(before[name], after[name]) for name in before), "capturing runs nothing"
@@ -62,7 +64,7 @@ def test_fifty_replayed_steps_end_where_the_reference_does(
         for trained in (reference, workload):
             assert trained.train(num_steps).num_steps == num_steps
         assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=1e-4)
-    assert graph.num_replays == 50
+    assert [graph.num_replays for graph in gpu.graphs] == [25, 25]
     states = flatten(reference.state()), flatten(workload.state())
     assert len(states[0]) == len(states[1])
     for expected, found in zip(*states, strict=True):
@@ -98,6 +100,59 @@ def test_learning_rates_go_to_the_gpu_when_they_change(
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda part: (pinned.update([tuple(part.shape)]), pin(part))[1])
     workload.train(20)
     assert pinned[(2,)] == 4
+
+
+def test_a_batch_is_copied_beside_the_step_before_it_and_after_that_of_its_buffers(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is asked of streams, events and graphs in three steps, by the set of buffers that it is about."""
+    workload = build_graph(make_spec(runtime={"device": "cuda"}))
+    assert workload._graph_step is not None
+    slots = workload._graph_step._slots
+    names = {id(slot.is_free): f"free {i}" for i, slot in enumerate(slots)}
+    names |= {id(slot.is_full): f"full {i}" for i, slot in enumerate(slots)}
+    names |= {id(slot.graph): f"graph {i}" for i, slot in enumerate(slots)}
+    names[id(workload._graph_step._copying)] = "copying"
+    asked: list[str] = []
+
+    def noting(kind: type, method: str, text: str) -> None:
+        real = getattr(kind, method)
+
+        def noted(self: Any, *args: Any) -> Any:
+            others = [names.get(id(arg), "computing") for arg in args]
+            asked.append(text.format(names.get(id(self), "computing"), *others))
+            return real(self, *args)
+
+        monkeypatch.setattr(kind, method, noted)
+
+    noting(type(slots[0].is_free), "synchronize", "wait for {0}")
+    noting(type(slots[0].is_free), "record", "{0} after {1}")
+    noting(torch.cuda.Stream, "wait_event", "{0} waits for {1}")
+    noting(type(slots[0].graph), "replay", "{0}")
+    workload.train(3)
+    assert asked == [
+        line
+        for i in (0, 1, 0)
+        for line in (
+            f"wait for free {i}", f"full {i} after copying", f"computing waits for full {i}", f"graph {i}",
+            f"free {i} after computing",
+        )
+    ]  # fmt: skip
+    assert {slot.batch.indices.dtype for slot in slots} == {torch.int32}
+    assert not {slots[0].batch.indices.data_ptr()} & {slots[1].batch.indices.data_ptr()}
+
+
+def test_damage_is_found_in_ids_of_32_bits(gpu: EmulatedCUDA, make_spec: MakeSpec, tmp_path: Path) -> None:
+    for value, found in ((-1, "id -1 is outside its table of 40 rows"), (40, "id 40 is outside")):
+
+        def damage(indices: Any, labels: Any, value: int = value) -> None:
+            indices[BATCH + 3, 0] = value
+
+        (folder := tmp_path / str(value)).mkdir()
+        write_dataset(folder, damage=damage)
+        workload = build_graph(make_spec(runtime={"device": "cuda"}, folder=folder))
+        with pytest.raises(DatasetError, match=f"train sample {BATCH + 3}, sparse feature 0: {found}"):
+            workload.train(3)
 
 
 def test_batches_read_ahead_of_one_call_are_there_for_the_next(

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
@@ -9,6 +10,7 @@ from sklearn.metrics import log_loss as sklearn_log_loss
 from sklearn.metrics import roc_auc_score
 
 from reference_models.process.errors import DatasetError, NotFiniteError
+from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.metrics import log_loss, measure_quality, roc_auc
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
@@ -29,6 +31,12 @@ def test_equals_the_count_of_pairs(sample: tuple[np.ndarray, np.ndarray]) -> Non
     positive, negative = scores[labels == 1][:, None], scores[labels == 0][None, :]
     won = np.count_nonzero(positive > negative) + 0.5 * np.count_nonzero(positive == negative)
     assert roc_auc(labels, scores) == pytest.approx(won / (positive.size * negative.size), abs=1e-15)
+
+
+@given(labelled_scores())
+def test_sorting_tensors_gives_the_same_number(sample: tuple[np.ndarray, np.ndarray]) -> None:
+    labels, scores = sample
+    assert roc_auc_of_tensors(torch.from_numpy(labels != 0), torch.from_numpy(scores)) == roc_auc(labels, scores)
 
 
 @given(labelled_scores(), st.randoms(use_true_random=False))
@@ -52,6 +60,7 @@ def test_equals_scikit_learn_on_logits_with_and_without_ties(digits: int | None)
     if digits is not None:
         scores = np.round(scores, digits)
     assert roc_auc(labels, scores) == pytest.approx(roc_auc_score(labels, scores), abs=1e-9)
+    assert roc_auc_of_tensors(torch.from_numpy(labels != 0), torch.from_numpy(scores)) == roc_auc(labels, scores)
 
 
 def test_both_zeros_tie() -> None:
@@ -126,3 +135,13 @@ def test_normalised_entropy_is_one_for_the_base_rate_and_the_definitions_otherwi
     assert found.normalised_entropy == pytest.approx(expected, rel=1e-12)
     assert found.auc == roc_auc(labels, logits)
     assert type(found.normalised_entropy) is float
+
+
+def test_tensors_are_refused_as_arrays_are() -> None:
+    labels = torch.tensor([True, False])
+    with pytest.raises(NotFiniteError, match="1 of 2 evaluation scores are not finite"):
+        roc_auc_of_tensors(labels, torch.tensor([0.0, float("nan")]))
+    with pytest.raises(DatasetError, match="2 evaluation samples hold 2 positive and 0 negative"):
+        roc_auc_of_tensors(labels | True, torch.tensor([0.0, 1.0]))
+    with pytest.raises(ValueError, match="expected float32"):
+        roc_auc_of_tensors(labels, torch.tensor([0.0, 1.0, 2.0]))

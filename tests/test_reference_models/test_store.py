@@ -10,11 +10,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.registry import parse_data
+from reference_models.data.store.dataset import empty_batch
 from reference_models.data.store.manifest import FILES, MANIFEST, read_manifest
 from reference_models.data.store.store import Chunk, SplitWriter, open_store, unfinished, verify, write_manifest
 from reference_models.process.errors import DatasetError
@@ -111,6 +113,16 @@ def test_samples_outside_the_split_are_refused(tmp_path: Path, start: int, size:
     with pytest.raises(ValueError, match="of a split of 50"):
         writer.write(start, some_chunk(size))
     writer.close()
+
+
+def test_reading_into_a_batch_gives_what_reading_does_in_ids_of_32_bits(tmp_path: Path) -> None:
+    write_dataset(tmp_path)
+    split = open_store(tmp_path, definition()).train
+    read, batch = split.read(2, 7), empty_batch(split, 5, has_int32_ids=True)
+    split.read_into(2, 7, batch)
+    assert batch.indices.dtype == torch.int32 and read.indices.dtype == torch.int64
+    assert torch.equal(batch.dense, read.dense) and torch.equal(batch.labels, read.labels)
+    assert torch.equal(batch.indices.long(), read.indices)
 
 
 def test_other_types_are_refused(tmp_path: Path) -> None:

@@ -21,12 +21,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
 from reference_models.data.criteo.npy import ArrayPlace, locate_npy, locate_npz, open_data
-from reference_models.data.store.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset, empty_batch
 from reference_models.data.store.read_files import ReadFiles
 from reference_models.process.errors import DatasetError
 
@@ -74,10 +73,13 @@ class BinarySplit:
     def read(self, start: int, stop: int) -> Batch:
         """Read samples start to stop - 1; DatasetError where a label is none."""
         stop = min(stop, self.num_samples)
-        num_rows = max(0, stop - start)
-        dense = np.empty((num_rows, self.num_dense), np.float32)
-        labels = np.empty(num_rows, np.float32)
-        indices = np.empty((num_rows, self._columns[-1]), np.int64)
+        batch = empty_batch(self, max(0, stop - start))
+        self.read_into(start, stop, batch)
+        return batch
+
+    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+        """Read samples start to stop - 1 into a batch; DatasetError where a label is none."""
+        dense, indices, labels = batch.dense.numpy(), batch.indices.numpy(), batch.labels.numpy()
         for number, first in enumerate(self._starts[:-1]):
             low, high = max(start, first), min(stop, self._starts[number + 1])
             if low < high:
@@ -91,10 +93,8 @@ class BinarySplit:
                     raise DatasetError(f"{self._parts[number].name}: labels other than 0 and 1 in rows {rows}.")
         for feature, size in enumerate(self.num_embeddings):
             _wrap_ids(indices[:, self._columns[feature] : self._columns[feature + 1]], size)
-        values = torch.from_numpy(dense)
         if self._takes_log:
-            values.clamp_(min=0.0).add_(1.0).log_()
-        return Batch(values, torch.from_numpy(indices), torch.from_numpy(labels))
+            batch.dense.clamp_(min=0.0).add_(1.0).log_()
 
     def _map(self, number: int) -> _Arrays:
         if number not in self._mapped:

@@ -17,7 +17,7 @@ class Batch:
     dense: "torch.Tensor"
     """float32 [B, num_dense], already log(1 + x)."""
     indices: "torch.Tensor"
-    """int64 [B, sum(multi_hot)], each below its feature's num_embeddings."""
+    """[B, sum(multi_hot)], each below its feature's num_embeddings; int64, or int32 where that was asked for."""
     labels: "torch.Tensor"
     """float32 [B], 0 or 1."""
 
@@ -39,6 +39,23 @@ class ClickDataset(Protocol):
 
     def read(self, start: int, stop: int) -> Batch:
         """Read samples start to stop - 1 in dataset order."""
+
+    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+        """Read samples start to stop - 1, all of which there are, into a batch of so many, whose ids may be int32."""
+
+
+def empty_batch(
+    split: ClickDataset, num_samples: int, *, has_int32_ids: bool = False, is_pinned: bool = False
+) -> Batch:
+    """Make the memory of a batch of the split's shapes, page-locked if it is to be copied to a GPU."""
+    import torch  # here, so that generating and verifying data need no torch
+
+    ids = torch.int32 if has_int32_ids else torch.int64
+    return Batch(
+        torch.empty(num_samples, split.num_dense, dtype=torch.float32, pin_memory=is_pinned),
+        torch.empty(num_samples, sum(split.multi_hot), dtype=ids, pin_memory=is_pinned),
+        torch.empty(num_samples, dtype=torch.float32, pin_memory=is_pinned),
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.store.dataset import Batch, OpenedDataset
+from reference_models.data.store.dataset import Batch, OpenedDataset, empty_batch
 from reference_models.data.store.manifest import (
     AGAIN,
     FILES,
@@ -166,14 +166,16 @@ class StoreSplit:
 
     def read(self, start: int, stop: int) -> Batch:
         """Read samples start to stop - 1; DatasetError where the files are not what the manifest says."""
-        import torch  # here, so that generating and verifying data need no torch
+        batch = empty_batch(self, max(0, min(stop, self.num_samples) - start))
+        self.read_into(start, stop, batch)
+        return batch
 
+    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+        """Read samples start to stop - 1 into a batch, without a copy in between; DatasetError as `read`."""
         part = {name: array[start:stop] for name, array in self._mapped().items()}
-        return Batch(
-            torch.from_numpy(np.array(part["dense"])),
-            torch.from_numpy(part["indices"].astype(np.int64)),
-            torch.from_numpy(part["labels"].astype(np.float32)),
-        )
+        np.copyto(batch.dense.numpy(), part["dense"])
+        np.copyto(batch.indices.numpy(), part["indices"])
+        np.copyto(batch.labels.numpy(), part["labels"])
 
     def check_samples(self) -> None:
         """Look at every value; DatasetError names the first that no reader could use."""

@@ -40,11 +40,20 @@ class SyntheticClicks:
         self._making = threading.Lock()  # readers may prefetch in a thread of their own
 
     def read(self, start: int, stop: int) -> Batch:
+        whole = self._whole()
+        return Batch(whole.dense[start:stop], whole.indices[start:stop], whole.labels[start:stop])
+
+    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+        whole = self._whole()
+        batch.dense.copy_(whole.dense[start:stop])
+        batch.indices.copy_(whole.indices[start:stop])
+        batch.labels.copy_(whole.labels[start:stop])
+
+    def _whole(self) -> Batch:
         with self._making:
             if self._samples is None:
                 self._samples = self._make()
-        whole = self._samples
-        return Batch(whole.dense[start:stop], whole.indices[start:stop], whole.labels[start:stop])
+        return self._samples
 
     def _make(self) -> Batch:
         generator = np.random.default_rng(self._seed)
