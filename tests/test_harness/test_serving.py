@@ -202,7 +202,13 @@ def test_a_start_that_is_nearly_right_takes_few_attempts(off: float, most: int) 
 def test_the_search_ends_after_so_many_attempts() -> None:
     rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0)]
     assert len(rates) == 8
-    assert rates == sorted(rates, reverse=True) and rates[0] == 100 and rates[-1] < 1
+    assert rates == sorted(rates, reverse=True) and rates[0] == 100 and 5 < rates[-1] < 10
+
+
+@pytest.mark.parametrize("least", (60.0, 99.0, 100.0))
+def test_the_search_tries_nothing_below_the_least_rate_and_that_once(least: float) -> None:
+    rates = [attempt.rate for attempt in search_highest(valid_below(0), 100.0, least=least)]
+    assert rates[-1] == least and len(set(rates)) == len(rates)
 
 
 @pytest.mark.parametrize("limit_s", (0.025, 0.1))

@@ -254,12 +254,13 @@ def test_equal_seeds_draw_equal_traffic() -> None:
     assert isinstance(one, Traffic)
 
 
-@pytest.mark.parametrize("workers", (Workers(), Workers(count=2, max_items=128, wait_s=0.002)))
+@pytest.mark.parametrize("workers", (Workers(), Workers(count=2, max_items=128, wait_s=0.002), Workers(max_items=24)))
 def test_the_table_of_the_virtual_clock_is_a_study_that_keeps_littles_law(workers: Workers) -> None:
-    service = ServiceTimes(by_items_s=np.linspace(0.001, 0.02, 257), factors=np.linspace(0.8, 1.4, 50))
+    by_items_s = np.linspace(0.001, 0.02, 1 + (workers.max_items or 64))
+    service = ServiceTimes(by_items_s=by_items_s, factors=np.linspace(0.8, 1.4, 50))
     serve = parse_serve({"target_latency_ms": 25})
     for seed in SEEDS:
-        traffic = draw_traffic(20_000, (16, 32, 64), service, seed)
+        traffic = draw_traffic(6000, (16, 32, 64), service, seed)
         most = most_per_s(traffic, service, workers)
         rates = (most / 10, most / 2, most * 0.9)
         study = make_queue_study(load_benchmark("dlrm_tiny"), serve, seed, rates, traffic, service, workers, 0.001)

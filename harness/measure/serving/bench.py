@@ -12,7 +12,15 @@ from harness.measure.kinds import OnEvent
 from harness.measure.serving.bound import Limit, ModelledBound, model_bound, most_per_s
 from harness.measure.serving.crew import Answer
 from harness.measure.serving.loadgen import Judgement, Scenario, Trial, judge
-from harness.measure.serving.queue import ServiceTimes, Times, Traffic, Workers, draw_traffic, percentile_of, simulate
+from harness.measure.serving.queue import (
+    ServiceTimes,
+    Times,
+    Traffic,
+    Workers,
+    answer_alone,
+    draw_traffic,
+    percentile_of,
+)
 from harness.measure.serving.schedule import choose_schedule
 from harness.measure.serving.search import Tried, search_highest
 from harness.measure.serving.timing import TimedSize, fit_service, time_calls
@@ -25,14 +33,14 @@ RUN_LATE = 100
 allows three quarters of them, and finds the bound of a constant service time some 2 % below the truth."""
 RUN_S, RUN_MOST_S, RUN_LIMITS = 2.0, 5.0, 20
 """Of one LoadGen run at least, usually at most, and at least in limits: a queue that grows by a twentieth shows."""
+LONGEST_RUN_S = 40.0
+"""Of the lowest rate that is tried, where it takes so long to issue the fewest queries."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Of one worker that takes one query after the other, which is simulated without a loop."""
 MIN_QUERIES = {50.0: 100, 90.0: 100, 95.0: 200, 97.0: 340, 99.0: 1000, 99.9: 10_000}
 """By percentile, so that LoadGen can be sure: of ln .01 / ln p of them (44, 90, 152, 459, 4603) none may be late, of
 more some."""
-_LONELY = 1e-4
-"""Share of the time in which a worker is busy, so that hardly a query waits."""
 _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S = 1000.0, 400, 0.4
 
 
@@ -94,7 +102,9 @@ class Bench:
         rates = world.gather(modelled.rate)
         slowest = world.broadcast(None if rates is None else _slowest(rates))
         if slowest is None:
-            raise RefusedByAllError(self._say_no_rate(self._alone_s(traffic, service)), ExitCode.INCONCLUSIVE)
+            raise RefusedByAllError(
+                self._say_no_rate(answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
+            )
 
         schedule_seed = self._choose_schedule(traffic, service, slowest, overhead_s)
 
@@ -113,7 +123,7 @@ class Bench:
 
         done: list[LoadGenRun] = []
         if self.serve.scenario == "server":
-            search_highest(attempt, slowest)
+            search_highest(attempt, slowest, least=min(slowest, self.min_queries / LONGEST_RUN_S))
         else:
             attempt(slowest * 1.2)
         if done:
@@ -121,7 +131,7 @@ class Bench:
         valid = [run for run in done if run.is_valid]
         if not valid:
             raise RefusedByAllError(
-                self._say_none_valid(done, self._alone_s(traffic, service)), ExitCode.INCONCLUSIVE
+                self._say_none_valid(done, answer_alone(traffic, service, self.workers)), ExitCode.INCONCLUSIVE
             )
         best = max(valid, key=lambda run: run.completed_per_s)
         if world.rank != 0:
@@ -143,7 +153,7 @@ class Bench:
             return model_bound(traffic, service, self.workers, limit, self.count_queries)
         if self.serve.scenario == "offline":
             return ModelledBound(rate=most_per_s(traffic, service, self.workers), curve=())
-        return ModelledBound(rate=1 / float(self._alone_s(traffic, service).mean()), curve=())
+        return ModelledBound(rate=1 / float(answer_alone(traffic, service, self.workers).mean()), curve=())
 
     def _limit_without(self, overhead_s: float) -> Limit:
         return replace(self.limit, seconds=self.limit.seconds - overhead_s)
@@ -153,10 +163,6 @@ class Bench:
             return self.seed
         num_queries, limit = self.count_queries(rate), self._limit_without(overhead_s)
         return choose_schedule(self.seed, num_queries, rate, traffic, service, self.workers, limit)
-
-    def _alone_s(self, traffic: Traffic, service: ServiceTimes) -> Times:
-        """Return what queries take which find nobody waiting, on the virtual clock."""
-        return simulate(traffic, _LONELY / float(service.by_items_s.max()), service, self.workers)
 
     @property
     def min_queries(self) -> int:

@@ -14,6 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 Times = NDArray[np.float64]
+_LONELY = 1e-4
+"""Queries in the time that the largest call takes."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -75,6 +77,11 @@ def simulate(traffic: Traffic, rate: float, service: ServiceTimes, workers: Work
     else:
         finished_s = finish_batches(arrivals_s, traffic.items, traffic.factors, service, workers)
     return finished_s - arrivals_s
+
+
+def answer_alone(traffic: Traffic, service: ServiceTimes, workers: Workers) -> Times:
+    """Return the seconds from each query's arrival to its answer where hardly one finds another waiting."""
+    return simulate(traffic, _LONELY / float(service.by_items_s.max()), service, workers)
 
 
 def finish_singly(arrivals_s: Times, service_s: Times, num_workers: int) -> Times:

@@ -23,14 +23,15 @@ def search_highest(
     attempt: Callable[[float], Tried[T]],
     start: float,
     *,
+    least: float = 0.0,
     resolution: float = RESOLUTION,
     max_attempts: int = MAX_ATTEMPTS,
 ) -> tuple[Tried[T], ...]:
-    """Try rates from `start` on; returns every attempt in its order, at most `max_attempts`.
+    """Try rates from `start` on; returns every attempt in its order, at most `max_attempts`, none below `least`.
 
-    The first step is `resolution`, and each is three times as long, in powers of it, as the one before, as long as
-    all attempts are alike: a start that is right takes two attempts. The highest VALID rate below every INVALID one
-    is then known to `resolution`, as far as the attempts go.
+    The first step is `resolution`, and each is twice as long, in powers of it, as the one before, as long as all
+    attempts are alike: a start that is right takes two attempts. The highest VALID rate below every INVALID one is
+    then known to `resolution`, as far as the attempts go.
     """
     attempts: list[Tried[T]] = []
     low, high = 0.0, float("inf")
@@ -47,6 +48,8 @@ def search_highest(
         if low > 0 and high < float("inf"):
             rate = (low * high) ** 0.5
         else:
-            rate = low * resolution**power if low > 0 else high / resolution**power
-            power *= 3
+            rate = low * resolution**power if low > 0 else max(least, high / resolution**power)
+            power *= 2
+        if rate == high:
+            break
     return tuple(attempts)

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from harness.config.serving import ServeConfig
-from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, percentile_of, simulate
+from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, answer_alone, percentile_of, simulate
 from rules.benchmarks.loader import Benchmark
 from rules.records.study import Parameter, StudyCheck, StudyColumn, StudyRecord, StudyTable
 
@@ -26,7 +26,7 @@ def make_queue_study(
     The check is Little's law at half the highest rate: queries that are there, on average over time, are the rate
     times the mean latency.
     """
-    mean_s = float(service.of(traffic.items, traffic.factors).mean())
+    mean_s = float(answer_alone(traffic, service, workers).mean())
     rows = []
     for rate in rates:
         latencies_s = simulate(traffic, rate, service, workers) + overhead_s
@@ -47,7 +47,7 @@ def make_queue_study(
         definition_sha256=benchmark.definition_sha256,
         seed=seed,
         parameters=(
-            Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of one query"),
+            Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of a query alone"),
             Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
             Parameter(name="workers", value=workers.count, unit=None, source="given", note="serve.threads"),
             *_batch_parameters(workers),
