@@ -9,25 +9,25 @@ import dataclasses
 import math
 import shlex
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
-import numpy as np
 from msgspec.structs import replace
 
 from reports.comparison.band import NO_REPEATS, Band, BandsByPair, Repeats, drift_words, drifts, width_for
 from reports.comparison.comparability import list_changes, systems_differ, why_refused
 from reports.comparison.factor import factor_of, factors_of
-from reports.comparison.pairing import Pairing, pair_runs
+from reports.comparison.pairing import KnownValues, Pairing, pair_runs
 from reports.comparison.precision import runs_needed, smallest_shown
 from reports.comparison.records import Comparison, FactorComparison
 from reports.comparison.repeats import find_repeats
 from reports.facts.facts import SetFacts
 from reports.facts.growth import growth_words
 from reports.facts.sides import Side, side_of
+from reports.statistics.family import Tested, judge_family
 from reports.statistics.intervals import MIN_RUNS, Interval
 from reports.statistics.permutation import cliffs_delta, fisher_p, permutation_p
-from reports.statistics.ratios import Difference, Verdict, decide, holm_levels
+from reports.statistics.ratios import Difference, Verdict
 from reports.text.formatting import plural, printable
 
 CONFIDENCE = 0.95
@@ -50,6 +50,7 @@ class _Draft:
     comparison: Comparison
     band: Band | None = None
     differences: tuple[Difference | None, ...] = ()
+    is_described: bool = True
     is_explained: bool = True
 
     @property
@@ -68,19 +69,12 @@ class _Draft:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class _Levels:
-    """Holm's levels of one factor: two-sided for a difference, one-sided for being within the smallest effect."""
-
-    apart: float
-    within: float
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class GroupSides:
     """Result sets as sides of comparisons, by the index of each, and the sets beside them that repeat them."""
 
     by_index: Mapping[int, Side]
     repeats: Repeats
+    known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
 
 def group_sides(group: Sequence[SetFacts]) -> GroupSides:
@@ -95,11 +89,16 @@ def compare_all(
     news: Sequence[SetFacts],
     sides: GroupSides | None = None,
     explained: Collection[int] | None = None,
+    *,
+    is_described: bool = True,
 ) -> tuple[Comparison, ...]:
     """As `compare_sides`, for gathered result sets; `sides` are those of a group that holds all of them."""
     if sides is not None:
         others = [sides.by_index[new.index] for new in news]
-        return compare_sides(sides.by_index[base.index], others, repeats=sides.repeats, explained=explained)
+        return compare_sides(
+            sides.by_index[base.index], others, repeats=sides.repeats, explained=explained,
+            is_described=is_described, known=sides.known,
+        )  # fmt: skip
     first, others = side_of(base), [side_of(new) for new in news]
     return compare_sides(first, others, repeats=find_repeats([first, *others]), explained=explained)
 
@@ -112,36 +111,38 @@ def compare_sides(
     confidence: float = CONFIDENCE,
     repeats: Repeats = NO_REPEATS,
     explained: Collection[int] | None = None,
+    is_described: bool = True,
+    known: KnownValues | None = None,
 ) -> tuple[Comparison, ...]:
     """Each of `news` against `base`; the family of tests is all factors of all of them.
 
     The smallest effect is that of base's kind where none is given. `repeats` show how far the system drifts between
     sets that were measured one after the other. What an inconclusive verdict would take is found of the places in
-    `news` that are `explained`, None being all of them: of a thousand it takes longer than all the rest.
+    `news` that are `explained`, None being all of them: of a thousand it takes longer than all the rest. What is not
+    `is_described` has its verdicts and values alone. `known` are values of these sides that were worked out before.
     """
     if min_effect is None:
         min_effect = factor_of(factors_of(base.kind)[0]).min_effect
     bands = BandsByPair()
-    find_band = partial(bands.of, repeats=repeats)
+    settings = _Settings(
+        min_effect=min_effect, confidence=confidence, find_band=partial(bands.of, repeats=repeats),
+        is_described=is_described, known=KnownValues() if known is None else known,
+    )  # fmt: skip
     drafts = [
         dataclasses.replace(
-            _draft(base, new, min_effect, confidence, find_band),
-            is_explained=explained is None or number in explained,
+            _draft(base, new, settings), is_explained=is_described and (explained is None or number in explained)
         )
         for number, new in enumerate(news)
     ]
     tested = [
-        (draft.comparison.factors[index].name, draft, difference)
+        (draft.margin(draft.comparison.factors[index].name), difference)
         for draft in drafts
         for index in draft.tested
         if (difference := draft.differences[index]) is not None
     ]
-    p_values = [float(difference.apart_p()) for _, _, difference in tested]
     shares = [draft.comparison.converged_p for draft in drafts if draft.comparison.converged_p is not None]
-    apart = _holm([*p_values, *shares], confidence)
-    within = _holm([float(difference.within_p(draft.margin(name))) for name, draft, difference in tested], confidence)
-    of_factors = (_Levels(apart=level, within=tail) for level, tail in zip(apart, within, strict=False))
-    of_shares = iter(apart[len(p_values) :])
+    tests, share_levels = judge_family(tested, shares, confidence)
+    of_factors, of_shares = iter(tests), iter(share_levels)
     finished = []
     for draft in drafts:
         by_factor = {index: next(of_factors) for index in draft.tested}
@@ -149,27 +150,31 @@ def compare_sides(
     return tuple(finished)
 
 
-def _holm(p_values: Sequence[float], confidence: float) -> list[float]:
-    family = np.asarray(p_values, dtype=np.float64)
-    return [float(level) for level in holm_levels(family, 1.0 - confidence)] if len(family) else []
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Settings:
+    """What all comparisons with one baseline share."""
+
+    min_effect: float
+    confidence: float
+    find_band: Callable[[Side, Side], Band]
+    is_described: bool
+    known: KnownValues
 
 
-def _draft(
-    base: Side, new: Side, min_effect: float, confidence: float, find_band: Callable[[Side, Side], Band]
-) -> _Draft:
+def _draft(base: Side, new: Side, settings: _Settings) -> _Draft:
     share_turns = base.turns is not None and base.turns == new.turns
-    pairing = pair_runs(base.samples, new.samples, share_turns=share_turns)
+    pairing = pair_runs(base.samples, new.samples, share_turns=share_turns, known=settings.known)
     comparison = Comparison(
         base=base.label, new=new.label, refusal=why_refused(base, new), status=base.status,
-        min_effect=min_effect, confidence=confidence,
+        min_effect=settings.min_effect, confidence=settings.confidence,
         is_cross_system=systems_differ(base, new), num_base=base.num_runs, num_new=new.num_runs,
         num_base_converged=base.num_converged, num_new_converged=new.num_converged,
     )  # fmt: skip
     if comparison.refusal is not None:
         return _Draft(base=base, new=new, pairing=pairing, comparison=comparison)
     names = factors_of(base.kind)
-    band = None if pairing.is_interleaved else find_band(base, new)
-    made = [_factor(name, pairing, confidence, band) for name in names]
+    band = None if pairing.is_interleaved else settings.find_band(base, new)
+    made = [_factor(name, pairing, settings, band) for name in names]
     failed = base.num_runs != base.num_converged or new.num_runs != new.num_converged
     comparison = replace(
         comparison,
@@ -177,18 +182,21 @@ def _draft(
         is_interleaved=pairing.is_interleaved,
         is_one_after_the_other=band is not None and any(map(drifts, names)),
         band_sets=band.sets if band else (),
-        measure_better=_measure_better(base, new) if band else None,
+        measure_better=_measure_better(base, new) if band and settings.is_described else None,
         num_shared_seeds=pairing.num_shared,
         converged_p=fisher_p(base.num_converged, base.num_runs, new.num_converged, new.num_runs) if failed else None,
         factors=tuple(factor for factor, _ in made),
         olympic_ratio=_ratio(base.olympic_mean_s, new.olympic_mean_s),
         score_ratio=_ratio(base.score_s, new.score_s),
-        changes=list_changes(base, new),
-        notes=_notes(base, new, pairing),
+        changes=list_changes(base, new) if settings.is_described else (),
+        notes=_notes(base, new, pairing) if settings.is_described else (),
         invalid_sides=tuple(name for name, side in (("base", base), ("new", new)) if side.outcome == "invalid"),
     )
     differences = tuple(difference for _, difference in made)
-    return _Draft(base=base, new=new, pairing=pairing, comparison=comparison, band=band, differences=differences)
+    return _Draft(
+        base=base, new=new, pairing=pairing, comparison=comparison, band=band, differences=differences,
+        is_described=settings.is_described,
+    )  # fmt: skip
 
 
 def _measure_better(base: Side, new: Side) -> str | None:
@@ -199,7 +207,7 @@ def _measure_better(base: Side, new: Side) -> str | None:
 
 
 def _factor(
-    name: str, pairing: Pairing, confidence: float, band: Band | None
+    name: str, pairing: Pairing, settings: _Settings, band: Band | None
 ) -> tuple[FactorComparison, Difference | None]:
     """One factor's values, and the difference of its effect on log time; None where it cannot be known.
 
@@ -212,7 +220,7 @@ def _factor(
         side = "base" if base is None else "new"
         which = "no run converged" if not (pairing.base if base is None else pairing.new) else "a log does not say it"
         return replace(factor, reason=f"not known of {side}: {which}"), None
-    base_mean, new_mean, sign = float(base.mean()), float(new.mean()), kind.sign
+    (base_mean, new_mean), sign = pairing.means(name), kind.sign
     if kind.is_ratio:
         ratio, base_value, new_value = math.exp(new_mean - base_mean), math.exp(base_mean), math.exp(new_mean)
         time_ratio = ratio if sign > 0 else 1.0 / ratio
@@ -220,14 +228,15 @@ def _factor(
     else:
         base_value, new_value = base_mean, new_mean
         factor = replace(factor, difference=new_mean - base_mean)
-    factor = replace(factor, base_value=base_value, new_value=new_value, cliffs_delta=cliffs_delta(base, new))
+    delta = cliffs_delta(base, new) if settings.is_described else None
+    factor = replace(factor, base_value=base_value, new_value=new_value, cliffs_delta=delta)
     width = width_for(name, band, pairing) if band is not None and drifts(name) else None
     difference = pairing.difference(name, sign=sign, band=width or 0.0)
-    if difference is None:
-        return factor, None
+    if difference is None or not settings.is_described:
+        return factor, difference
     return replace(
         factor,
-        interval=_interval(factor, difference, 1.0 - confidence, pairing),
+        interval=_interval(factor, difference, 1.0 - settings.confidence, pairing),
         p_value=float(difference.p_value()),
         band=None if width is None else math.expm1(width),
         is_identical=name == "samples_to_converge" and pairing.is_identical_convergence,
@@ -244,15 +253,15 @@ def _interval(factor: FactorComparison, difference: Difference, level: float, pa
     return Interval(low=low, high=high, confidence=1.0 - level, coverage=None, method=pairing.method(factor.name))
 
 
-def _finish(draft: _Draft, levels: Mapping[int, _Levels], share_level: float | None) -> Comparison:
-    """The comparison with its verdicts; `levels` are those of the tested factors."""
+def _finish(draft: _Draft, tests: Mapping[int, Tested], share_level: float | None) -> Comparison:
+    """The comparison with its verdicts; `tests` are those of the tested factors."""
     if draft.comparison.refusal is not None:
         return draft.comparison
     factors = []
     for index, (factor, difference) in enumerate(zip(draft.comparison.factors, draft.differences, strict=True)):
-        level = levels.get(index)
-        if difference is not None and level is not None:
-            factors.append(_distrust(_judge(factor, difference, level, draft), draft))
+        test = tests.get(index)
+        if difference is not None and test is not None:
+            factors.append(_distrust(_judge(factor, difference, test, draft), draft))
         elif factor.base_value is not None:
             text = (
                 f"too few runs (base {factor.num_base}, new {factor.num_new}): "
@@ -279,23 +288,24 @@ def _is_regression(verdict: Verdict, factors: Sequence[FactorComparison]) -> boo
     return is_slower and not any(factor.verdict == "faster" for factor in factors if factor.name != "overhead")
 
 
-def _judge(factor: FactorComparison, difference: Difference, levels: _Levels, draft: _Draft) -> FactorComparison:
+def _judge(factor: FactorComparison, difference: Difference, test: Tested, draft: _Draft) -> FactorComparison:
     """The factor with its verdict at Holm's levels."""
-    kind, pairing, margin = factor_of(factor.name), draft.pairing, draft.margin(factor.name)
-    found = str(decide(difference, np.asarray(levels.apart), margin, np.asarray(levels.within)))
+    kind, pairing, margin, found = factor_of(factor.name), draft.pairing, draft.margin(factor.name), test.found
     # Slower is a difference above zero.
     verdict: Verdict = kind.more if found == "slower" else kind.less if found == "faster" else found  # type: ignore[assignment]
     if factor.name == "samples_to_converge" and pairing.is_identical(factor.name):
         verdict = "identical"
-    level = 2.0 * levels.within if verdict in _SHOWN_SMALL else levels.apart
+    if not draft.is_described:
+        return replace(factor, verdict=verdict)
+    level = 2.0 * test.within if verdict in _SHOWN_SMALL else test.apart
     factor = replace(factor, adjusted_interval=_interval(factor, difference, level, pairing), verdict=verdict)
     if verdict != "inconclusive":
         return factor
-    reason = _drift_reason(factor.name, difference, levels, draft)
+    reason = _drift_reason(factor.name, difference, test, draft)
     if not draft.is_explained:
         return replace(factor, reason=reason)
-    smallest = smallest_shown(difference, levels.apart, margin, pairing)
-    needed = runs_needed(difference, levels.apart, margin, pairing, levels.within)
+    smallest = smallest_shown(difference, test.apart, margin, pairing)
+    needed = runs_needed(difference, test.apart, margin, pairing, test.within)
     return replace(
         factor,
         smallest_shown=None if smallest == math.inf else math.expm1(smallest) if kind.is_ratio else smallest,
@@ -306,15 +316,14 @@ def _judge(factor: FactorComparison, difference: Difference, levels: _Levels, dr
     )
 
 
-def _drift_reason(name: str, difference: Difference, levels: _Levels, draft: _Draft) -> str | None:
+def _drift_reason(name: str, difference: Difference, test: Tested, draft: _Draft) -> str | None:
     """Why there is no verdict where drift stands in its way: the same runs in turns would have one, or no number of
     runs does."""
     size, margin, band = abs(float(difference.mean)), draft.margin(name), float(difference.band)
     if draft.band is None or not band:
         return None
-    in_turns = decide(difference.without_band(), np.asarray(levels.apart), margin, np.asarray(levels.within))
     never = band >= (size if size >= margin else margin - size)
-    return drift_words(name, draft.band, draft.pairing) if never or in_turns != "inconclusive" else None
+    return drift_words(name, draft.band, draft.pairing) if never or test.in_turns != "inconclusive" else None
 
 
 def _share_verdict(draft: _Draft, level: float | None) -> Verdict | None:

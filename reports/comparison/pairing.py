@@ -1,17 +1,47 @@
 """Which runs of two sides are compared: those of equal seeds in pairs, else all with all."""
 
+import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
 from reports.comparison.factor import factor_of
 from reports.facts.sides import Sample
-from reports.statistics.ratios import Difference, Floats, paired_difference, welch_difference
+from reports.statistics.ratios import Difference, Floats, Moments, moments_of, paired_difference, welch_of_moments
 
 _MIN_SHARE = 0.8
 """Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
+
+
+class SideValues(NamedTuple):
+    """What is compared of some runs: None where one lacks what it is made of; of fewer than two without `moments`."""
+
+    values: Floats | None
+    mean: float
+    moments: Moments | None
+    step: float
+    """The mean grid of a factor; values without one have none."""
+
+
+@dataclass(frozen=True, slots=True)
+class KnownValues:
+    """What is compared, by runs and factor: worked out once, however many comparisons a side is in."""
+
+    _known: dict[tuple[int, str], tuple[tuple[Sample, ...], SideValues]] = field(default_factory=dict)
+
+    def of(self, samples: tuple[Sample, ...], factor: str) -> SideValues:
+        """Return the values of these very runs."""
+        key = id(samples), factor  # no other's while they are kept here
+        if key not in self._known:
+            values = compared_values(samples, factor)
+            moments = moments_of(values) if values is not None and len(values) > 1 else None
+            mean = float(values.mean()) if values is not None else math.nan
+            side = SideValues(values=values, mean=mean, moments=moments, step=_step(samples, factor))
+            self._known[key] = samples, side
+        return self._known[key][1]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -26,6 +56,7 @@ class Pairing:
     is_paired: bool
     num_shared: int
     share_turns: bool = False
+    known: KnownValues = field(default_factory=KnownValues, compare=False, repr=False)
 
     @property
     def is_interleaved(self) -> bool:
@@ -42,10 +73,10 @@ class Pairing:
 
     def spread(self, factor: str) -> float | None:
         """How far single runs of a side lie apart in `factor`: standard deviation of the logs, both sides pooled."""
-        base, new = self.compared(factor)
-        if base is None or new is None or min(len(base), len(new)) < 2:
+        base, new = self._of_sides(factor)
+        if base.moments is None or new.moments is None:
             return None
-        return float(np.sqrt((base.var(ddof=1) + new.var(ddof=1)) / 2))
+        return math.sqrt((base.moments.variance + new.moments.variance) / 2)
 
     def method(self, factor: str) -> str:
         on = " on the logarithms" if factor_of(factor).is_ratio else ""
@@ -58,7 +89,17 @@ class Pairing:
 
         None where a run lacks what they are made of, or has no logarithm.
         """
-        return compared_values(self.base, factor), compared_values(self.new, factor)
+        base, new = self._of_sides(factor)
+        return base.values, new.values
+
+    def means(self, factor: str) -> tuple[float, float]:
+        """Return the means of what is compared, which is known of both sides."""
+        base, new = self._of_sides(factor)
+        assert base.values is not None and new.values is not None
+        return base.mean, new.mean
+
+    def _of_sides(self, factor: str) -> tuple[SideValues, SideValues]:
+        return self.known.of(self.base, factor), self.known.of(self.new, factor)
 
     def is_identical(self, factor: str) -> bool:
         """Whether every pair has equal values, as settings that change no update have of samples to converge."""
@@ -79,31 +120,39 @@ class Pairing:
         """
         if self.is_identical_convergence and factor in ("time_to_train", "samples_to_converge"):
             return 0.0 if factor == "samples_to_converge" else self.step("throughput")
-        return max(_step(self.base, factor), _step(self.new, factor))
+        base, new = self._of_sides(factor)
+        return max(base.step, new.step)
 
     def difference(self, factor: str, *, sign: float = 1.0, band: float = 0.0) -> Difference | None:
         """New less base of what is compared, times `sign`; None where it is not known, or of fewer than two runs."""
-        base, new = self.compared(factor)
-        if base is None or new is None or min(len(base), len(new)) < 2:
+        base, new = self._of_sides(factor)
+        if base.values is None or new.values is None or base.moments is None or new.moments is None:
             return None
-        compare = paired_difference if self.is_paired else welch_difference
-        return compare(sign * base, sign * new, step=self.step(factor), band=band)
+        step = self.step(factor)
+        if self.is_paired:
+            return paired_difference(sign * base.values, sign * new.values, step=step, band=band)
+        return welch_of_moments(base.moments, new.moments, sign=sign, step=step, band=band)
 
 
-def pair_runs(base: Sequence[Sample], new: Sequence[Sample], *, share_turns: bool = False) -> Pairing:
+def pair_runs(
+    base: Sequence[Sample], new: Sequence[Sample], *, share_turns: bool = False, known: KnownValues | None = None
+) -> Pairing:
     """Pairs by seed where at least two, and four in five of the larger side's runs, have a partner."""
+    known = KnownValues() if known is None else known
     by_seed, others = _by_seed(base), _by_seed(new)
     shared = [seed for seed in by_seed if seed in others]
     if len(shared) < 2 or len(shared) < _MIN_SHARE * max(len(base), len(new)):
         return Pairing(
-            base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared), share_turns=share_turns
-        )
+            base=tuple(base), new=tuple(new), is_paired=False, num_shared=len(shared), share_turns=share_turns,
+            known=known,
+        )  # fmt: skip
     return Pairing(
         base=tuple(by_seed[seed] for seed in shared),
         new=tuple(others[seed] for seed in shared),
         is_paired=True,
         num_shared=len(shared),
         share_turns=share_turns,
+        known=known,
     )
 
 
@@ -124,5 +173,4 @@ def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
 
 
 def _step(samples: Sequence[Sample], factor: str) -> float:
-    """The mean grid of a factor; values without one have none."""
     return float(np.mean([sample.steps.get(factor, 0.0) for sample in samples])) if samples else 0.0

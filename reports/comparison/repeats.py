@@ -10,6 +10,7 @@ from reports.facts.origin import repetition_key, turns_of
 from reports.facts.records import read_run_set
 from reports.facts.sides import Side, converged_samples
 from reports.text.formatting import epoch_ms, printable
+from rules.benchmarks.loader import shipped_names
 from rules.errors import InputError
 from rules.logs.log import read_log
 from rules.records.kinds import IN_PROCESSES
@@ -34,26 +35,24 @@ def find_repeats(sides: Sequence[Side], records: Sequence[RunSetRecord | None] =
     located = [(place, side) for place, side in zip(places, sides, strict=True) if place is not None]
     folders = {place.parent for place, side in located if side.repetition}
     known = {
-        place: (record, side.repetition)
+        place: (record, side)
         for place, side, record in zip(places, sides, records, strict=False)
         if place is not None
     }
     found: dict[str, list[tuple[float, Path, RunSetRecord]]] = {}
     for folder in _subfolders(folders):
-        record, key = known[folder] if folder in known else _identify(folder)
+        record, side = known.get(folder, (None, None))
+        record = record if side is not None else read_run_set(folder, [])
+        key = side.repetition if side is not None else repetition_key(record)
         if record is not None and key in wanted:
             found.setdefault(str(key), []).append((epoch_ms(record.created_utc) or 0.0, folder, record))
     groups = []
     for entries in found.values():
         if len(entries) >= MIN_SETS:
             newest = sorted(entries, key=lambda entry: entry[:2])[-_MAX_REPEATS:]
-            groups.append(_in_sequence(side for _, path, record in newest if (side := _read(path, record))))
+            read = (_read(path, record, known[path][1] if path in known else None) for _, path, record in newest)
+            groups.append(_in_sequence(side for side in read if side is not None))
     return Repeats(groups=tuple(group for group in groups if len(group) >= MIN_SETS))
-
-
-def _identify(folder: Path) -> tuple[RunSetRecord | None, str | None]:
-    record = read_run_set(folder, [])
-    return record, repetition_key(record)
 
 
 def given_repeats(sides: Sequence[Side]) -> Repeats:
@@ -82,14 +81,17 @@ def _subfolders(folders: Iterable[Path]) -> Iterator[Path]:
         yield from (folder / name for name in sorted(names)[-_MAX_FOLDERS:])
 
 
-def _read(folder: Path, record: RunSetRecord) -> Side | None:
-    """A set as far as its speed goes: nothing is judged."""
+def _read(folder: Path, record: RunSetRecord, known: Side | None) -> Side | None:
+    """A set as far as its speed goes: nothing is judged. Of a side that is `known` its logs are not read again."""
     if record.kind in IN_PROCESSES:
         measured = find_measured(folder, record.kind, [])
         return None if measured is None else measured_side(measured)
     try:
         logs = [log for found in take_inventory(folder).result_sets for log in found.logs]
-        runs = tuple(read_run_result(read_log(log)) for log in logs)
+        if known is not None and _has_read(known, logs):
+            runs = known.runs
+        else:
+            runs = tuple(read_run_result(read_log(log)) for log in logs)
     except (InputError, OSError):
         return None
     return Side(
@@ -106,6 +108,15 @@ def _read(folder: Path, record: RunSetRecord) -> Side | None:
         turns=turns_of(folder),
         repetition=repetition_key(record),
     )
+
+
+def _has_read(side: Side, logs: Sequence[Path]) -> bool:
+    """Whether a side's runs are these logs, each judged by the shipped definition that it names."""
+    named = {(run.benchmark, run.benchmark_version) for run in side.runs}
+    benchmark, version = named.pop() if len(named) == 1 else (None, None)
+    if benchmark not in shipped_names() or version is None or len(logs) != len(side.runs):
+        return False
+    return [real_path(Path(run.path)) for run in side.runs] == [real_path(log) for log in logs]
 
 
 def _began(side: Side) -> float:

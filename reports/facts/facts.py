@@ -6,7 +6,8 @@ Tables, charts, exports and the page all read from here, so they cannot disagree
 import math
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from operator import is_
 from pathlib import Path
 from typing import Literal
 
@@ -86,6 +87,10 @@ class SetFacts:
     """The verdicts on the submission and the round that it is in, innermost first."""
     price_per_hour: float | None = None
     """Given by who asks for a report; what training costs follows from it and is called derived."""
+    known: dict[str, tuple[list[RunResult], LogSummary | None]] = field(
+        default_factory=dict, compare=False, repr=False
+    )
+    """Summaries, with the runs that they are of: worked out once, also for copies with another label."""
 
     @property
     def drawn(self) -> tuple[RunFacts, ...]:
@@ -113,9 +118,13 @@ class SetFacts:
     def summary(self, member: str) -> LogSummary | None:
         """Of a quantity of RunResult, over the runs that converged."""
         runs = [run.result for run in self.converged]
-        step, confidence = _GRIDS[member]
-        values = [getattr(run, member) for run in runs]
-        return log_summary(values, step=mean_step(step, runs), confidence=confidence)
+        of_runs, summary = self.known.get(member, (None, None))
+        if of_runs is None or len(of_runs) != len(runs) or not all(map(is_, of_runs, runs)):
+            step, confidence = _GRIDS[member]
+            values = [getattr(run, member) for run in runs]
+            summary = log_summary(values, step=mean_step(step, runs), confidence=confidence)
+            self.known[member] = runs, summary
+        return summary
 
     @property
     def overhead(self) -> LogSummary | None:

@@ -234,6 +234,8 @@ def _is_printable(value: Any, key: str = "") -> bool:
     if isinstance(value, msgspec.Struct):
         return all(_is_printable(getattr(value, name), name) for name in _members_with_text(type(value)))
     if isinstance(value, tuple | list):
+        if value and isinstance(value[0], msgspec.Struct) and not _members_with_text(type(value[0])):
+            return len(value) <= MAX_ITEMS  # all are of one type, which holds numbers alone
         return len(value) <= MAX_ITEMS and all(map(_is_printable, value))
     if isinstance(value, dict):
         return len(value) <= MAX_ITEMS and all(

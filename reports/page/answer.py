@@ -7,7 +7,7 @@ from reports.comparison.records import Comparison
 from reports.comparison.wording import speed, with_sign
 from reports.facts.facts import SetFacts
 from reports.page.figures.times import chart_name
-from reports.page.sections.comparison import compare_group
+from reports.page.sections.comparison import judge_group
 from reports.page.sections.remarks import names
 from reports.text.formatting import plural
 
@@ -42,7 +42,7 @@ def _fastest(group: Sequence[SetFacts], sides: GroupSides) -> str:
     if len(timed) < 2:
         return ""
     fastest = min(timed, key=lambda entry: entry[0])[1]
-    against = compare_group(accepted, fastest, sides, is_brief=True)
+    against = judge_group(accepted, fastest, sides)
     alike = [each.new for each in against if each.refusal is None and each.verdict in _UNDECIDED]
     of_all = what_there_is(accepted) + ("" if len(accepted) == len(group) else " that the rules accept")
     if len(alike) == len(against):

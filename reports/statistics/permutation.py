@@ -15,6 +15,7 @@ NUM_RANDOM = 20_000
 _SEED = 20_200_715
 # Sums of the same numbers in another order differ in their last digits; they are ties.
 _ROUNDING = 1e-12
+_FEW = 1_000
 
 
 def permutation_p(base: Floats, new: Floats, *, is_paired: bool) -> float:
@@ -49,13 +50,16 @@ def _share_as_far(sums: Floats, observed: float, num_extra: int = 0) -> float:
 def _num_as_far(values: Floats, chosen: int, observed: float) -> int:
     """How many of the sums of `chosen` of the values, which add up to 0, are as far from 0 as the observed one.
 
-    Each half of the values has few sums, sorted here; a sum of the whole is one of each half, so that none is made.
+    A few sums are all made. Of many, each half of the values has few, sorted here; a sum of the whole is one of each
+    half, so that none is made.
     """
     ordered = np.sort(values)
     scale = max(abs(float(ordered[:chosen].sum())), abs(float(ordered[-chosen:].sum())), abs(observed))
     least = abs(observed) - _ROUNDING * scale
     if least <= 0:
         return comb(len(values), chosen)
+    if comb(len(values), chosen) <= _FEW:
+        return int(np.count_nonzero(np.abs(values[_choices(len(values), chosen)].sum(axis=1)) >= least))
     left, right = np.split(values, [len(values) // 2])
     number = 0
     for of_left in range(max(0, chosen - len(right)), min(chosen, len(left)) + 1):

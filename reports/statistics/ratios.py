@@ -47,7 +47,7 @@ class Difference:
         """The level at which the interval, widened by the band, begins to leave out no difference."""
         return np.minimum(2.0 * self._tail(np.abs(self.mean)), 1.0)
 
-    def within_p(self, margin: float) -> Floats:
+    def within_p(self, margin: Floats | float) -> Floats:
         """The one-sided level at which the interval, widened by the band, begins to lie within `margin`."""
         return self._tail(margin - np.abs(self.mean))
 
@@ -69,21 +69,43 @@ def sample_variance(logs: Floats, step: Floats | float) -> Floats:
     to the last digit, and their sample variance of zero would promise certainty. n equal values and one that lies
     a step away have the variance step^2 / (n + 1).
     """
-    number = logs.shape[-1]
-    least = np.square(np.asarray(step, dtype=np.float64)) / (number + 1)
-    return np.asarray(np.maximum(np.maximum(logs.var(axis=-1, ddof=1), least), _TINY**2))
+    return moments_of(logs).floored_variance(step)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Moments:
+    """Mean and sample variance of groups of `number` values, at least 2; arrays of one shape."""
+
+    number: int
+    mean: Floats
+    variance: Floats
+
+    def floored_variance(self, step: Floats | float) -> Floats:
+        """Return what `sample_variance` does."""
+        least = np.square(np.asarray(step, dtype=np.float64)) / (self.number + 1)
+        return np.asarray(np.maximum(np.maximum(self.variance, least), _TINY**2))
+
+
+def moments_of(logs: Floats) -> Moments:
+    """Return the moments of groups [..., n], n at least 2."""
+    return Moments(number=logs.shape[-1], mean=logs.mean(axis=-1), variance=logs.var(axis=-1, ddof=1))
 
 
 def welch_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
     """Two independent groups [..., n] and [..., m], n and m at least 2 (Welch 1947); the grid of both is `step`."""
-    num_base, num_new = base.shape[-1], new.shape[-1]
-    of_base = sample_variance(base, step) / num_base
-    of_new = sample_variance(new, step) / num_new
+    return welch_of_moments(moments_of(base), moments_of(new), step=step, band=band)
+
+
+def welch_of_moments(
+    base: Moments, new: Moments, *, sign: float = 1.0, step: Floats | float, band: Floats | float = 0.0
+) -> Difference:
+    """As `welch_difference`, of values times `sign`, which is 1 or -1."""
+    of_base = base.floored_variance(step) / base.number
+    of_new = new.floored_variance(step) / new.number
     total = of_base + of_new
-    degrees = total**2 / (of_base**2 / (num_base - 1) + of_new**2 / (num_new - 1))
-    return Difference(
-        mean=new.mean(axis=-1) - base.mean(axis=-1), standard_error=np.sqrt(total), degrees=degrees, band=band
-    )
+    degrees = total**2 / (of_base**2 / (base.number - 1) + of_new**2 / (new.number - 1))
+    mean = sign * new.mean - sign * base.mean
+    return Difference(mean=mean, standard_error=np.sqrt(total), degrees=degrees, band=band)
 
 
 def paired_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:
@@ -115,7 +137,7 @@ def holm_levels(p_values: Floats, alpha: float) -> Floats:
 
 
 def decide(
-    difference: Difference, levels: Floats, margin: float, within_levels: Floats | None = None
+    difference: Difference, levels: Floats, margin: Floats | float, within_levels: Floats | None = None
 ) -> NDArray[np.str_]:
     """The verdict on differences of log time, or of anything else of which more is slower.
 

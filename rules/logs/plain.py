@@ -32,16 +32,16 @@ _decode_row = msgspec.json.Decoder(_Row).decode
 def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
     """Return the records of a log each line of which is one sound record and nothing else, as this harness writes
     them; else None, and so where a line has escapes, lists, deeper objects, a key twice or text that is not UTF-8."""
-    num_lines = data.count(b"\n" + _PLAIN) + 1
     if not (data.startswith(_PLAIN) and data.endswith(b"}\n") and len(data) <= MAX_RECORD_BYTES):
         return None
-    if not data.count(TOKEN) == data.count(b"\n") == num_lines or b"\\" in data or b"[" in data or b"\r" in data:
+    texts = data[_START:-1].split(b"\n" + _PLAIN[:_START])
+    if len(texts) != data.count(b"\n") or b"\\" in data or b"[" in data or b"\r" in data:
         return None
     lines: list[LogLine] = []
     num_keys = 0
     try:
         data.decode()
-        for line_num, text in enumerate(data[_START:-1].split(b"\n" + _PLAIN[:_START]), start=1):
+        for line_num, text in enumerate(texts, start=1):
             row = _decode_row(text)
             time_ms, key, value, metadata, namespace = row.time_ms, row.key, row.value, row.metadata, row.namespace
             if not (key and (type(time_ms) is int or type(time_ms) is float) and 0 <= time_ms < 1e15):
@@ -52,8 +52,9 @@ def read_plain_log(data: bytes, path: str) -> list[LogLine] | None:
             lines.append(LogLine(path, line_num, time_ms, row.event_type, key, value, metadata, namespace or ""))
     except (ValueError, RecursionError):  # msgspec's errors and those of Unicode are ValueErrors
         return None
-    # Each key has a colon: with as many as different keys, none occurs twice, and no deeper object holds anything.
-    return lines if data.count(b":") == num_keys + TOKEN.count(b":") * num_lines else None
+    # Each key has a colon: with as many as different keys none occurs twice, no deeper object holds anything, and no
+    # line announces another record.
+    return lines if data.count(b":") == num_keys + TOKEN.count(b":") * len(texts) else None
 
 
 def read_plain_line(text: bytes, path: str, line_num: int, rank: int | None, is_glued: bool) -> LogLine | None:

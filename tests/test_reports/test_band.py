@@ -23,7 +23,7 @@ from reports.comparison.sources import one_side
 from reports.comparison.wording import sentence
 from reports.facts.facts import gather
 from reports.facts.noise import DRIFT_BAND
-from reports.facts.sides import Side
+from reports.facts.sides import Side, side_of
 from rules.benchmarks.loader import load_benchmark
 from rules.errors import InputError
 
@@ -141,6 +141,13 @@ def test_copies_and_sets_in_turns_show_no_drift(tmp_path: Path) -> None:
     assert find_repeats(sides_at(tmp_path)).groups == ()
     with pytest.raises(InputError, match=r"found 1 sets of one configuration.*expected at least 3"):
         given_repeats(sides_at(tmp_path))
+
+
+def test_sets_that_were_read_before_show_the_same_drift(results: Path) -> None:
+    sets = gather([results], second_opinion=False)
+    sides = [side_of(facts) for facts in sets]
+    found = find_repeats(sides, [facts.records.run_set for facts in sets])
+    assert found == find_repeats(sides) and [len(group) for group in found.groups] == [4]
 
 
 def test_given_sets_serve_for_any_configuration(results: Path, tmp_path_factory: pytest.TempPathFactory) -> None:

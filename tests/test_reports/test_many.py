@@ -14,7 +14,7 @@ from reports.page.exports import export_json
 from reports.page.figures.detail import MOST_DETAILED, MOST_WHOLE, detail_words, detailed, detailed_parts
 from reports.page.gathered import Gathered
 from reports.page.report import page_data, render_report
-from reports.page.sections.comparison import compare_group
+from reports.page.sections.comparison import compare_group, judge_group
 from rules.benchmarks.loader import load_benchmark
 
 TINY = load_benchmark("dlrm_tiny")
@@ -108,4 +108,8 @@ def test_verdicts_do_not_depend_on_what_is_explained(sets: tuple[SetFacts, ...])
             for factor in explained.factors
         )
         assert short == replace(explained, factors=stripped)
+    judged = judge_group(sets, sets[0], sides)
+    assert [(each.new, each.refusal, each.verdict) for each in judged] == [
+        (each.new, each.refusal, each.verdict) for each in long
+    ]
     assert not any(factor.smallest_shown or factor.runs_needed for factor in long[MOST_DETAILED].factors)

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from records_builder import run_set_content
 from report_builder import write_attempt, write_run_set
 
+from reports.facts.facts import gather
 from reports.facts.records import MAX_ITEMS, SetRecords, config_texts, read_set_records
 from rules.tree.inventory import find_result_sets
 
@@ -108,6 +109,17 @@ def test_texts_are_printable_and_lists_are_cut(root: Path) -> None:
     assert record is not None and len(record.config) == MAX_ITEMS and record.command == "y" * 3000
     value, source = config_texts(record)["a.b0"]
     assert value.isprintable() and len(source) < 500
+
+
+def test_what_rules_have_read_is_printable_too(root: Path) -> None:
+    """Rules judge a record as it is; shown is what is safe to print."""
+    write_attempt(root, 1, 0, reason="\x1b[31m  far  off", log_sha256=None)
+    write_attempt(root, 2, 0, started_utc="x" * 1000)
+    (facts,) = gather([root], second_opinion=False)
+    by_run = {attempt.run_index: attempt.record for attempt in facts.records.attempts}
+    assert by_run[1] is not None and by_run[1].reason == "\\x1b[31m far off"
+    assert by_run[2] is not None and len(str(by_run[2].started_utc)) < 500
+    assert facts.records == read(root)
 
 
 @given(content=st.fixed_dictionaries({}, optional=dict.fromkeys(RUN_SET_KEYS, json_values)))

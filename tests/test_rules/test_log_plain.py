@@ -60,6 +60,23 @@ def test_plain_and_careful_reading_agree(record: str, behind: str) -> None:
     assert said(plain) == said(careful)
 
 
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(records() | st.just(GOOD), min_size=1, max_size=4),
+    st.sampled_from(["\n", "\n\n", ":::MLLOG x\n", " \n"]),
+)
+@example([GOOD, GOOD.replace("7", '":::MLLOG {}"')], "\n")
+@example([GOOD.replace(', "metadata"', ""), GOOD.replace('"a": 1', '"a": 1, "metadata": {}')], "\n")
+@example([GOOD.replace('"namespace": "", ', ""), GOOD.replace("7", '7, "value": 7')], "\n")
+@example([GOOD[:-1], "}"], "\n")
+def test_a_log_is_read_as_its_lines_are(lines: list[str], between: str) -> None:
+    """A first line of noise makes no difference but that the log is read line by line."""
+    text = "".join(f":::MLLOG {line}{between}" for line in lines)
+    whole, by_line = parse_lines(text), parse_lines(f"noise\n{text}")
+    assert said(whole) == said(by_line)
+    assert [line.line_num + 1 for line in whole.lines] == [line.line_num for line in by_line.lines]
+
+
 def test_a_long_log_is_read_as_a_short_one(tmp_path: Path) -> None:
     """Logs beyond the size that is read at once say the same of the same lines."""
     text = f":::MLLOG {GOOD}\nnoise\n0: :::MLLOG {GOOD}\n:::MLLOG {GOOD[:50]}\n"

@@ -53,6 +53,14 @@ def compare_group(
     return compare_all(baseline, others, sides, () if is_brief else _explained(rejected)) if others else ()
 
 
+def judge_group(
+    group: Sequence[SetFacts], baseline: SetFacts, sides: GroupSides | None = None
+) -> tuple[Comparison, ...]:
+    """As `compare_group`, for the verdicts alone."""
+    others = [facts for facts in group if facts is not baseline]
+    return compare_all(baseline, others, sides, (), is_described=False) if others else ()
+
+
 def _explained(rejected: Sequence[bool]) -> set[int]:
     """The places of the comparisons that are shown with all factors: of many the first, and those of INVALID sets."""
     number = len(rejected) if len(rejected) < MOST_WHOLE else MOST_DETAILED

@@ -2,6 +2,7 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator
+from operator import is_
 from pathlib import Path
 
 from rules.benchmarks.rounds import may_log_trained_samples
@@ -128,7 +129,8 @@ def runs_agree(subject: SetSubject) -> Iterator[Problem]:
 def _disagreement(subject: SetSubject, key: str, severity: Severity) -> Iterator[Problem]:
     """What a log without run_stop does not say, its run may not have come to (ST104, ST116)."""
     compared = [log for log in subject.logs if log.all(key) or log.all(keys.RUN_STOP)]
-    if len({repr(log.value(key)) for log in compared}) < 2:
+    values = [log.value(key) for log in compared]
+    if all(map(is_, values, values[:1] * len(values))) or len(set(map(repr, values))) < 2:
         return
     groups: dict[str, list[RunLog]] = defaultdict(list)
     for log in compared:

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Iterator, Mapping
+from itertools import cycle
 from typing import Any
 
 from rules.benchmarks.loader import Quality
@@ -18,7 +19,8 @@ _OFF_BY_STEPS = 2
 _MATERIAL = 0.02
 """Deviation of an interval from the rule's up to which a difference is only a warning."""
 _CYCLE = (keys.BLOCK_START, keys.BLOCK_STOP, keys.TRACKED_STATS, keys.EVAL_START, keys.EVAL_ACCURACY, keys.EVAL_STOP)
-_SCHEDULED = frozenset((*_CYCLE, keys.RUN_STOP))
+_IN_CYCLE = frozenset(_CYCLE)
+_SCHEDULED = _IN_CYCLE | {keys.RUN_STOP}
 _TOLERANCE = 1e-9
 _MAX_NUMBER = 1e300
 
@@ -156,16 +158,18 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
     """Between run_start and run_stop a block is trained, its throughput noted, the model evaluated, and again.
     Only an aborted run may end in the middle: after a block that it could not finish, or an evaluation without
     a quality."""
-    names = [line.key for line in subject.log.lines]
+    lines = subject.log.lines
+    names = [line.key for line in lines]
     first, last = names.index(keys.RUN_START), names.index(keys.RUN_STOP)
-    for index, line in enumerate(subject.log.lines):
-        if line.key in _CYCLE and not first < index < last:
+    for line in (*lines[: first + 1], *lines[last:]) if first < last else lines:
+        if line.key in _IN_CYCLE:
             yield Problem(f"{line.key} is outside the run", line, expected="between run_start and run_stop")
-    inside = [line for line in subject.log.lines[first + 1 : last] if line.key in _CYCLE]
-    stop = subject.log.lines[last]
+    inside = [line for line in lines[first + 1 : last] if line.key in _IN_CYCLE]
+    stop = lines[last]
     is_aborted = stop.metadata.get(keys.STATUS) == keys.ABORTED
     size = len(_CYCLE)
-    wrong = next((index for index, line in enumerate(inside) if line.key != _CYCLE[index % size]), len(inside))
+    in_order = zip(inside, cycle(_CYCLE), strict=False)
+    wrong = next((index for index, (line, key) in enumerate(in_order) if line.key != key), len(inside))
     ending = tuple(line.key for line in inside[wrong - wrong % size :])
     if ending and not (is_aborted and ending in (_CYCLE[:2], (*_CYCLE[:4], keys.EVAL_STOP))):
         line = inside[wrong] if wrong < len(inside) else stop
@@ -227,15 +231,17 @@ def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
             expected = {keys.SAMPLES_COUNT: reached, **block}
         else:
             expected = of_place(reached) if key == keys.RUN_STOP else place
-        yield from _deviations(line, expected)
+        metadata = line.metadata
+        for name, number in expected.items():
+            given = metadata.get(name)
+            if given != number or given is True or given is False:
+                yield from _deviations(line, expected)
+                break
 
 
 def _deviations(line: LogLine, expected: Mapping[str, float]) -> Iterator[Problem]:
     for key, number in expected.items():
-        given = line.metadata.get(key)
-        if given == number and type(given) is not bool:
-            continue
-        found = as_number(given)
+        found = as_number(line.metadata.get(key))
         if found is None or not math.isclose(found, number, rel_tol=_TOLERANCE, abs_tol=_TOLERANCE):
             yield Problem(
                 f"{line.key}: {key} does not follow the schedule",
