@@ -103,10 +103,11 @@ def read_log(path: str | Path) -> RunLog:
         what = "is not a regular file" if path.exists() else "no such file"
         raise InputError(f"{path}: {what}. Give a log, or a directory that holds result_*.txt.")
     try:
+        with path.open("rb", buffering=0) as file:
+            data = file.readall() if os.fstat(file.fileno()).st_size <= _AT_ONCE_BYTES else None
+        if data is not None and len(data) <= _AT_ONCE_BYTES:
+            return parse_bytes(data, str(path))
         with path.open("rb") as stream:
-            if os.fstat(stream.fileno()).st_size <= _AT_ONCE_BYTES and len(data := stream.read()) <= _AT_ONCE_BYTES:
-                return parse_bytes(data, str(path))
-            stream.seek(0)
             return parse_log(iter(lambda: stream.readline(MAX_RECORD_BYTES), b""), str(path))
     except OSError as error:
         raise InputError(f"{path}: cannot be read: {error.strerror}.") from None

@@ -165,7 +165,8 @@ def _read(path: Path) -> bytes:
             raise DamageError("", "something that is no regular file", "a JSON file")
         if about.st_size > MAX_BYTES:
             raise DamageError("", f"{about.st_size:,} bytes", f"at most {MAX_BYTES:,} bytes")
-        return path.read_bytes()
+        with path.open("rb", buffering=0) as file:
+            return file.readall()
     except FileNotFoundError:
         raise DamageError("", "no file", "a JSON file") from None
     except (OSError, ValueError) as error:

@@ -41,6 +41,8 @@ class RunFolder(NamedTuple):
 def list_attempts(root: Path) -> tuple[RunFolder, ...]:
     """List all attempts below `root`; what cannot be read, or leads out of it, counts as not there."""
     extra = root / "extra"
+    if leads_out(extra, root):
+        return ()
     return tuple(
         RunFolder(number=number, name=folder.name, attempts=tuple(_attempts(folder, root)))
         for number, folder in _numbered(extra, _RUN, root)
@@ -63,10 +65,8 @@ def _is_there(place: Path, root: Path) -> bool:
 
 
 def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int, Path]]:
-    """Folders in `folder` of a name, in the order of their numbers."""
+    """Folders of a name in `folder`, which is inside the tree, in the order of their numbers."""
     found = [(int(match[1]), entry) for entry in _list(folder) if (match := name.match(entry.name))]
-    if not found or leads_out(folder, root):
-        return []
     return sorted((number, folder / entry.name) for number, entry in found if _is_inside(entry, root))
 
 

@@ -4,6 +4,7 @@ import json
 from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
@@ -37,6 +38,19 @@ def as_count(value: object) -> int | None:
 
 def read_system_desc(path: Path) -> SystemDesc:
     """Read a file of any content."""
+    try:
+        if not path.is_file():
+            return SystemDesc(fields=None, error="not a regular file")
+        if path.stat().st_size > MAX_BYTES:
+            return SystemDesc(fields=None, error=f"larger than {MAX_BYTES} bytes")
+        return _parse(path.read_bytes())
+    except (OSError, ValueError) as error:
+        return SystemDesc(fields=None, error=f"not readable as JSON: {str(error)[:120]}")
+
+
+@lru_cache(maxsize=32)
+def _parse(data: bytes) -> SystemDesc:
+    """Read a description, which many sets of one system have beside them."""
     oddities: list[str] = []
 
     def pairs(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -50,17 +64,12 @@ def read_system_desc(path: Path) -> SystemDesc:
         return float(text)
 
     try:
-        if not path.is_file():
-            return SystemDesc(fields=None, error="not a regular file")
-        if path.stat().st_size > MAX_BYTES:
-            return SystemDesc(fields=None, error=f"larger than {MAX_BYTES} bytes")
-        data = path.read_bytes()
         if data.startswith(b"\xef\xbb\xbf"):
             oddities.append("begins with a byte order mark, on which the official tools crash")
         content = json.loads(data.decode("utf-8-sig"), object_pairs_hook=pairs, parse_constant=constant)
     except UnicodeDecodeError as error:
         return SystemDesc(fields=None, error=f"not UTF-8: {error.reason} at byte {error.start}")
-    except (OSError, ValueError, RecursionError) as error:
+    except (ValueError, RecursionError) as error:
         return SystemDesc(fields=None, error=f"not readable as JSON: {str(error)[:120]}")
     if not isinstance(content, dict):
         return SystemDesc(fields=None, error="not a JSON object")

@@ -6,7 +6,9 @@ TREE is `rounds` (32 sets of two rounds, 320 logs) or SETSxRUNS of one's own (`1
 1000x5. tests/builders write them into a temporary folder, and `dlrmbench report --no-second-opinion` makes their page
 in a process of its own. Printed are seconds of processor time beyond importing what the command imports, the least of
 the turns (a busy machine only adds), and the page's size; with --base, the interpreter of an environment with another
-dlrmbench, also its figures, measured in turns, and the ratio.
+dlrmbench, also its figures, measured in turns, and the ratio. Then the phases of this checkout's page, in this
+process, likewise: the first two are floors, what it takes to read the logs' bytes and to decode each line's JSON by
+msgspec, and to do nothing with it.
 """
 
 import argparse
@@ -16,17 +18,30 @@ import resource
 import subprocess
 import sys
 import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 sys.path.insert(0, str(Path(__file__).parents[1] / "builders"))
 
+import msgspec
 from log_builder import START_MS, make_runs
 from report_builder import write_run_set
 from round_builder import write_rounds
 
+from reports.comparison.comparison import group_sides
+from reports.facts.facts import gather
+from reports.page.gathered import Gathered
+from reports.page.page import comparable_groups
+from reports.page.report import render_report
+from reports.page.sections.comparison import compare_group
 from rules.benchmarks.loader import load_benchmark
+from rules.judge.parallel import no_full_collections
+from rules.judge.sets import judge_sets
+from rules.logs.log import read_log
+from rules.tree.inventory import take_inventory
 
 TREES = ("rounds", "100x10", "1000x5")
 # What a process runs, and what it imports when it has run; then the imports alone.
@@ -94,6 +109,49 @@ def make_page(python: str, tree: Path, scratch: Path) -> Made:
     return Made(whole_s - imports_s, imports_s, page.stat().st_size)
 
 
+def measure_phases(tree: Path) -> Iterator[tuple[str, float]]:
+    """Yield each phase of a page with its seconds of processor time."""
+
+    def cpu_s(work: Callable[[], object]) -> float:
+        start = time.process_time()
+        work()
+        return time.process_time() - start
+
+    inventory = take_inventory(tree)
+    logs = [log for found in inventory.result_sets for log in found.logs]
+    yield "floor: the logs' bytes", (bytes_s := cpu_s(lambda: [path.read_bytes() for path in logs]))
+    yield "floor: their JSON", cpu_s(lambda: decode_all(logs)) - bytes_s
+    yield "find sets", cpu_s(lambda: take_inventory(tree))
+    yield "read logs", (read_s := cpu_s(lambda: [len(read_log(path).lines) for path in logs]))
+    judge_s = cpu_s(lambda: judge_sets(inventory.result_sets, second_opinion=False))
+    yield "judge and score", judge_s - read_s
+    yield "levels, records, facts", cpu_s(lambda: gather([inventory], second_opinion=False)) - judge_s
+    sets = gather([inventory], second_opinion=False)
+    groups = comparable_groups(sets)
+    compare_s = cpu_s(lambda: [compare_group(group, group[0], group_sides(group)) for group in groups])
+    yield "compare with the first", compare_s
+    yield "the rest of the page", cpu_s(lambda: render_report(Gathered(sets=sets))) - compare_s
+
+
+def decode_all(logs: Sequence[Path]) -> None:
+    for path in logs:
+        for line in path.read_bytes().splitlines():
+            _, mark, record = line.partition(b":::MLLOG ")
+            if mark:
+                msgspec.json.decode(record)
+
+
+def print_phases(tree: Path, turns: int) -> None:
+    least: dict[str, float] = {}
+    with no_full_collections():
+        for _ in range(turns):
+            for name, spent_s in measure_phases(tree):
+                least[name] = min(spent_s, least.get(name, spent_s))
+    num_logs = sum(len(found.logs) for found in take_inventory(tree).result_sets)
+    for name, spent_s in least.items():
+        print(f"    {name:24} {spent_s:6.2f} s, {spent_s / num_logs * 1e3:5.2f} ms a log")
+
+
 def tree_name(text: str) -> str:
     if text != "rounds" and not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
         raise argparse.ArgumentTypeError(f"{text!r}: expected rounds, or SETSxRUNS such as 100x10")
@@ -123,6 +181,7 @@ def main() -> None:
                 ours, base = least["ours"], least["base"]
                 print(f"  ours takes {ours.cpu_s / base.cpu_s:.2f} of the base's time, "
                       f"{ours.num_bytes / base.num_bytes:.2f} of its size")  # fmt: skip
+            print_phases(tree, options.turns)
 
 
 if __name__ == "__main__":

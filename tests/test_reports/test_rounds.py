@@ -95,7 +95,8 @@ def test_findings_of_submissions_are_on_the_page_and_counted_as_check_counts(
     (_, levels) = [block for block in blocks if isinstance(block, FindingList)]
     (group,) = levels.groups
     assert (group.code, group.rows[0].where) == ("SU101", "Cisco")
-    (cell,) = [row[1] for row in verdict_section(sets, "g").blocks[1].rows if row[0].text == "Cisco · hpf_n8 · v5.1"]
+    (table,) = [block for block in verdict_section(sets, "g").blocks if isinstance(block, Table)]
+    (cell,) = [row[1] for row in table.rows if row[0].text == "Cisco · hpf_n8 · v5.1"]
     assert cell.sub == "0 errors, 0 warnings; submission: 1 warning"
 
 

@@ -39,16 +39,15 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
     unproven: list[RunLog] = []
     in_blocks: list[tuple[Path, ReadDatasetRecord]] = []
     again = _how_to_mend(subject)
-    seen: dict[str, tuple[str, str]] = {}
+    seen: dict[str, tuple[str, Path]] = {}
     for log in subject.logs:
-        place = record_of(subject, Path(log.path))
+        place = record_of(subject, log)
         record = None if place is None else subject.files.run_record(place)
         if place is None or not isinstance(record, RunRecord):
             continue  # RS116 and RS119 say so
         if not record.read_data:
             unproven.append(log)
             continue
-        name = place.relative_to(root)
         hashed_of = {rank for copy in record.read_data for rank in copy.ranks}
         if missing := sorted({part.rank for part in record.ranks} - hashed_of):
             yield Problem(
@@ -59,13 +58,13 @@ def read_data_is_named_data(subject: SetSubject) -> Iterator[Problem]:
             yield from _judge_copy(copy, place, named, again)
             if copy.scope == "blocks":
                 in_blocks.append((place, copy))
-            first, where = seen.setdefault(copy.scope, (copy.sha256, str(name)))
+            first, where = seen.setdefault(copy.scope, (copy.sha256, place))
             if first != copy.sha256:
                 yield Problem(
                     "the runs did not read the same data",
                     place,
                     found=f"SHA-256 {copy.sha256[:12]}…",
-                    expected=f"{first[:12]}… as in {where}",
+                    expected=f"{first[:12]}… as in {where.relative_to(root)}",
                     remedy=again,
                 )
     if in_blocks:
@@ -152,7 +151,7 @@ def records_are_there(subject: SetSubject) -> Iterator[Problem]:
     root = subject.result_set.root
     if root is None:
         yield Problem("the records that this harness writes are missing", found="no extra/", expected="the run set")
-    elif subject.logs and all(record_of(subject, Path(log.path)) is None for log in subject.logs):
+    elif subject.logs and all(record_of(subject, log) is None for log in subject.logs):
         yield Problem(
             "the records that this harness writes are missing",
             found="no record of any run",

@@ -52,7 +52,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
     a log without one in a set that has records."""
     root = subject.result_set.root
     assert root is not None
-    places = [(log, record_of(subject, Path(log.path))) for log in subject.logs]
+    places = [(log, record_of(subject, log)) for log in subject.logs]
     has_any = any(place is not None for _, place in places)
     for log, place in places:
         if place is None:
@@ -71,9 +71,9 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
             yield from _compare(log, record, place, root)
 
 
-def record_of(subject: SetSubject, log: Path) -> Path | None:
+def record_of(subject: SetSubject, log: RunLog) -> Path | None:
     """run.json of the attempt whose log became this result."""
-    match = _RESULT.match(log.name)
+    match = _RESULT.match(log.path.rpartition("/")[2])
     folder = subject.files.run_folders.get(f"run_{int(match[1])}") if match is not None else None
     return folder.made_result if folder is not None else None
 
@@ -121,11 +121,9 @@ def _compare(log: RunLog, record: RunRecord, place: Path, root: Path) -> Iterato
     digest = record.log_sha256
     if not problems and digest is not None and digest != log.sha256:
         problems = [("the log", None, f"SHA-256 {log.sha256[:12]}…", f"{digest[:12]}…")]
-    name = place.relative_to(root)
     for what, line, found, expected in problems:
-        yield Problem(
-            f"{what} is not as recorded", line or log.path, found=found, expected=f"{expected} as in {name}"
-        )
+        where = f"{expected} as in {place.relative_to(root)}"
+        yield Problem(f"{what} is not as recorded", line or log.path, found=found, expected=where)
 
 
 _Contradiction = tuple[str, LogLine | None, str, str]

@@ -264,11 +264,13 @@ def throughput_fits(subject: LogSubject) -> Iterator[Problem]:
     block's stamps: no longer than between them, and at least half of it (give or take 30 ms)."""
     start = stop = None
     for line in subject.log.lines:
-        if line.key == keys.BLOCK_START:
+        if (key := line.key) not in _IN_CYCLE:
+            continue
+        if key == keys.BLOCK_START:
             start = line
-        elif line.key == keys.BLOCK_STOP:
+        elif key == keys.BLOCK_STOP:
             stop = line
-        elif line.key == keys.TRACKED_STATS and start is not None and stop is not None:
+        elif key == keys.TRACKED_STATS and start is not None and stop is not None:
             throughput = as_number(line.value.get("throughput")) if isinstance(line.value, dict) else None
             if throughput is None or throughput <= 0:
                 yield Problem(
