@@ -221,7 +221,7 @@ def topology_here(device: torch.device, num_ranks: int, local_ranks: int) -> Top
         "cuda",
         local_world_size=local_ranks,
         hbm_cap=facts.total_memory,
-        ddr_cap=0,
+        ddr_cap=1,  # of a byte: torchrec 1.6 takes 0 for what is not given, and plans with 128 GB
         **({"hbm_mem_bw": bytes_per_ms} if bytes_per_ms else {}),
     )
 

@@ -77,7 +77,9 @@ def test_the_planner_is_given_the_gpus_capacity_and_bandwidth(monkeypatch: pytes
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda device: facts)
     with quiet_torchrec():
         topology = topology_here(torch.device("cuda", 1), 16, 8)
-    assert {(device.storage.hbm, device.storage.ddr) for device in topology.devices} == {(141 << 30, 0)}
+    assert {(device.storage.hbm, device.storage.ddr) for device in topology.devices} == {(141 << 30, 1)}, (
+        "no room beside it"
+    )
     assert topology.hbm_mem_bw * 1e3 == pytest.approx(3.352e12, rel=1e-3), "bytes per s, as an H100's HBM3"
     assert (topology.world_size, topology.local_world_size) == (16, 8)
 
