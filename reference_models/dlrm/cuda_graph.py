@@ -5,7 +5,7 @@ The step is `FusedDLRM`'s, in tensors of fixed shapes, and in bf16 from the bags
 precision. What changes from step to step, the batch and the learning rates, is in fixed buffers.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -16,6 +16,7 @@ from reference_models.dlrm.optimized import OptimizedWorkload
 from reference_models.fused.choice import MatmulChoice
 from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
+from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.loop import check_batch
 from reference_models.training.phases import Enter, Phase
 
@@ -96,6 +97,7 @@ class CUDAGraphWorkload(OptimizedWorkload):
     def build(self) -> None:
         self._graph_step: CUDAGraphStep | None = None
         self._side: torch.cuda.Stream | None = None
+        self._held: dict[str, HeldSplit] = {}
         self._kernel_problem: str | None = _UNKNOWN
         super().build()
         self._side = None
@@ -137,7 +139,30 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return loss
 
     def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
-        return model.logits(self._to_device(batch))
+        dense, indices = (part.to(self._device, non_blocking=True) for part in (batch.dense, batch.indices))
+        return model.logits(Batch(dense, indices, batch.labels))
+
+    def _batches(self, split: ClickDataset, name: str, starts: range, batch_size: int) -> Iterator[Batch]:
+        held = self._hold(split, name)
+        if held is None:
+            yield from super()._batches(split, name, starts, batch_size)
+            return
+        for start in starts:
+            self._enter(Phase.DATA)
+            yield held.slice(start, min(start + batch_size, split.num_samples), has_host_labels=name == "eval")
+
+    def _hold(self, split: ClickDataset, name: str) -> HeldSplit | None:
+        """Copy to the device, when it is first asked for, what is used more than once, where it fits.
+
+        That is what is evaluated, and synthetic data, which are in no file.
+        """
+        is_repeated = name == "eval" or not self._data.files
+        if name not in self._held and is_repeated and fits(split, torch.cuda.mem_get_info(self._device)[0]):
+            size = self._spec.train.eval_batch_size
+            batches = super()._batches(split, name, range(0, split.num_samples, size), size)
+            self._held[name] = hold(split, batches, self._device)
+            self.synchronize()  # the stream that copies batches does not wait for this one
+        return self._held.get(name)
 
     def _to_device(self, batch: Batch) -> Batch:
         parts = (batch.dense, batch.indices, batch.labels)

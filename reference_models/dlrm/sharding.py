@@ -320,17 +320,20 @@ def local_shards(state: dict[str, Any]) -> list[Shard]:
 
 
 @torch.no_grad()
-def draw_tables(shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int) -> None:
+def draw_tables(
+    shards: Sequence[Shard], num_embeddings: Sequence[int], embedding_dim: int, device: torch.device
+) -> None:
     """Fill the shards with the weights that `build_embedding_bag` draws, table by table, from torch's generator.
 
-    All rows are drawn on the CPU, a piece at a time, and only this rank's are kept: any sharding begins with the
-    weights of the reference on a CPU, and no rank ever holds a whole table.
+    All rows are drawn on the shards' device, a piece at a time, and only this rank's are kept: no rank ever holds a
+    whole table, and any sharding begins with the same weights. On a CPU these are the reference's; a GPU's generator
+    draws a piece otherwise than a whole table, which is what the reference draws.
     """
     for table, rows in enumerate(num_embeddings):
         bound = 1 / math.sqrt(rows)
         mine = [shard for shard in shards if shard.table == table]
         for first in range(0, rows, _DRAWN_ROWS):
-            drawn = torch.empty(min(_DRAWN_ROWS, rows - first), embedding_dim).uniform_(-bound, bound)
+            drawn = torch.empty(min(_DRAWN_ROWS, rows - first), embedding_dim, device=device).uniform_(-bound, bound)
             for shard in mine:
                 _copy_overlap(shard, drawn, first)
 

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from toy_clicks import BATCH, MakeSpec, flatten, write_dataset
 
 from harness.measure.profile.analysis import join_replayed
 from harness.measure.profile.steps import Timeline
+from reference_models.config.sections import parse_runtime
 from reference_models.costs import PhaseCosts
+from reference_models.data.registry import parse_data
 from reference_models.dlrm.cuda_graph import NUM_SLOTS, CUDAGraphWorkload
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.merged_embedding import MergedEmbedding
@@ -140,6 +143,47 @@ def test_a_batch_is_copied_beside_the_step_before_it_and_after_that_of_its_buffe
     ]  # fmt: skip
     assert {slot.batch.indices.dtype for slot in slots} == {torch.int32}
     assert not {slots[0].batch.indices.data_ptr()} & {slots[1].batch.indices.data_ptr()}
+
+
+@pytest.mark.parametrize(("free_bytes", "reads"), [(80 << 30, [4, 0]), (100, [4, 4])])
+def test_what_is_evaluated_again_is_read_once_where_it_fits(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch, free_bytes: int, reads: list[int]
+) -> None:
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device=None: (free_bytes, 80 << 30))
+    spec = make_spec(runtime={"device": "cuda"}, train={"eval_batch_size": 900})
+    reference = ReferenceWorkload(replace(spec, runtime=parse_runtime({"threads": 1})), SingleProcess())
+    reference.build()
+    workload = build_graph(spec)
+    split = workload._data.eval
+    places: list[int] = []
+    read_into = split.read_into
+    monkeypatch.setattr(split, "read_into", lambda start, *rest: (places.append(start), read_into(start, *rest))[1])
+    expected = reference.evaluate()
+    for number in reads:
+        assert workload.evaluate() == pytest.approx(expected, abs=1e-6)
+        assert len(places) == number
+        places.clear()
+
+
+def test_synthetic_data_are_copied_to_the_device_once(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
+    data = {
+        "kind": "synthetic",
+        "name": "made",
+        "num_embeddings": [40, 3, 200],
+        "multi_hot": [1, 1, 2],
+        "num_dense": 4,
+    }
+    spec = replace(make_spec(), data=parse_data(data | {"train_samples": 5 * BATCH, "eval_samples": 3000}))
+    reference = ReferenceWorkload(spec, SingleProcess())
+    reference.build()
+    workload = build_graph(replace(spec, runtime=parse_runtime({"device": "cuda", "threads": 1})))
+    assert workload._held == {}, "data are first touched when training begins"
+    for trained in (reference, workload):
+        assert [trained.train(3).num_steps for _ in range(4)] == [3, 2, 3, 2]
+    assert set(workload._held) == {"train"}
+    states = flatten(reference.state()["model"]), flatten(workload.state()["model"])
+    for expected, found in zip(*states, strict=True):
+        assert torch.allclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
 
 
 def test_damage_is_found_in_ids_of_32_bits(gpu: EmulatedCUDA, make_spec: MakeSpec, tmp_path: Path) -> None:

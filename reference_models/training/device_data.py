@@ -1,0 +1,50 @@
+"""A split of a dataset in the memory of a GPU, where it is small enough: read once, sliced at every later use."""
+
+from collections.abc import Iterable
+
+import torch
+
+from reference_models.data.store.dataset import Batch, ClickDataset
+
+SHARE = 4
+"""A split is held where it takes at most a SHARE-th of what the device has free."""
+
+
+class HeldSplit:
+    """Samples of a split on a device; their labels on the host, too, where an evaluation reads them."""
+
+    def __init__(self, whole: Batch, labels: torch.Tensor) -> None:
+        self._whole, self._labels = whole, labels
+
+    def slice(self, start: int, stop: int, *, has_host_labels: bool) -> Batch:
+        """Return views of samples start to stop - 1."""
+        labels = self._labels if has_host_labels else self._whole.labels
+        return Batch(self._whole.dense[start:stop], self._whole.indices[start:stop], labels[start:stop])
+
+
+def fits(split: ClickDataset, free_bytes: int) -> bool:
+    """Say whether a split is held on a device with so much free memory."""
+    numbers = split.num_dense + sum(split.multi_hot) + 1
+    return SHARE * 4 * numbers * split.num_samples <= free_bytes
+
+
+def hold(split: ClickDataset, batches: Iterable[Batch], device: torch.device) -> HeldSplit:
+    """Copy the split's consecutive `batches`, from its first sample to its last, to the device."""
+    labels = torch.empty(split.num_samples)
+    whole: Batch | None = None
+    start = 0
+    for batch in batches:
+        if whole is None:
+            whole = Batch(
+                *(
+                    torch.empty((split.num_samples, *part.shape[1:]), dtype=part.dtype, device=device)
+                    for part in (batch.dense, batch.indices, batch.labels)
+                )
+            )
+        stop = start + len(batch.labels)
+        for name in ("dense", "indices", "labels"):
+            getattr(whole, name)[start:stop].copy_(getattr(batch, name), non_blocking=True)
+        labels[start:stop] = batch.labels
+        start = stop
+    assert whole is not None and start == split.num_samples
+    return HeldSplit(whole, labels)
