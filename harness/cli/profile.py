@@ -141,18 +141,12 @@ def _profile_forward(
     **configured: Unpack[Configured],
 ) -> None:
     """Profile answering, print it, and leave study.json and the page in a folder of their own."""
-    from datetime import UTC, datetime
-
+    from harness.cli.shared.studies import keep_study
     from harness.config.run_config import resolve
-    from harness.foundation.files import write_record
     from harness.planning.forward import BATCH_SIZES, profile_forward
     from harness.run_sets.prepare import prepare, refuse_output, refuse_threads
-    from harness.run_sets.runner import unique_folder
     from harness.system.resources import read_resources
     from reference_models.registry import refuse_impossible_serving
-    from reports.page.figures.study import study_blocks
-    from reports.page.gathered import Gathered
-    from reports.page.report import write_page
 
     configs = [
         resolve(name, collect_overrides(configured), configured["name"], derived_suffix="_forward")
@@ -174,14 +168,4 @@ def _profile_forward(
     if not quiet:
         click.echo("profile: measuring ceilings, and parts at each batch size", err=True)
     study = profile_forward(list(zip(configs, folders, strict=True)), batch_sizes or BATCH_SIZES, num_threads)
-    name = "-".join(config.benchmark.name for config in configs)[:100]
-    folder = unique_folder(output, f"forward-{name}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
-    folder.mkdir(parents=True)
-    write_record(folder / "study.json", study)
-    page = write_page(Gathered(studies=(study,)), folder / "report.html")
-    if form == "json":
-        click.echo((folder / "study.json").read_text(encoding="utf-8"), nl=False)
-        return
-    show(study_blocks(study), form)
-    if form == "table":
-        click.echo(f"\nfile   {folder / 'study.json'}\npage   {page}")
+    keep_study(study, output, "-".join(("forward", *(config.benchmark.name for config in configs))), form)

@@ -105,6 +105,10 @@ class AllOptions(ServeOptions, Asked):
     "-n", "--processes", "num_runs", type=click.IntRange(min=1),
     help="Fresh processes that measure one after the other.  [default: 5]",
 )  # fmt: skip
+@click.option(
+    "--simulate", "is_simulated", is_flag=True,
+    help="Say what the virtual clock says of service times measured now, without LoadGen: a study, no result.",
+)  # fmt: skip
 @output_option("Folder in which the measurement's own folder is made.")
 @click.option("--seed", type=click.IntRange(min=0), help="Base seed of arrivals and weights.  [default: drawn]")
 @STRICT_ENV
@@ -113,6 +117,7 @@ class AllOptions(ServeOptions, Asked):
 def serve(
     benchmark: str,
     num_runs: int | None,
+    is_simulated: bool,
     output: Path,
     seed: int | None,
     strict_env: bool,
@@ -130,9 +135,12 @@ def serve(
     key. With fewer than 5 processes (-n) there is no interval, and 'compare' makes no verdict. Needs the extra
     dlrmbench[serve].
     """
+    from harness.cli.shared.studies import keep_study
     from harness.config.run_config import Override
+    from harness.config.seeds import draw_base_seed
     from harness.measure.serving.job import KIND
     from harness.measure.serving.loadgen import require_loadgen
+    from harness.planning.queue import simulate_service
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.names import link_latest
     from harness.run_sets.prepare import (
@@ -146,7 +154,10 @@ def serve(
     from harness.run_sets.runner import RunRequest, start_set
     from reference_models.serving.servable import explain_emulation
 
-    require_loadgen()
+    if is_simulated and (num_runs is not None or given["colocate"] is not None):
+        raise click.UsageError("--simulate is of one process, timed here; leave -n and --colocate out.")
+    if not is_simulated:
+        require_loadgen()
     overrides = collect_overrides(given)
     overrides += [
         Override(key=f"serve.{key}", value=value, source=f"option {option}")
@@ -161,6 +172,11 @@ def serve(
     if strict_env:
         refuse_disturbed_environment(given["data_root"], output)
     prepared = prepare(config, given["data_root"], quiet=quiet)
+    if is_simulated:
+        base_seed = draw_base_seed() if seed is None else seed
+        study = simulate_service(config, prepared.data_dir, base_seed)
+        keep_study(study, output, f"queue-{config.label or config.benchmark.name}", form)
+        return
     request = RunRequest(
         num_runs=runs,
         base_seed=seed,

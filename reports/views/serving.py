@@ -56,7 +56,7 @@ def serve_facts(measured: MeasuredSet) -> list[tuple[str, str]]:
         ("LoadGen", f"{printable(record.loadgen_version, 40)}; adds {duration(overhead_s)} to a query, measured")
     )
     if (study := measured.folder / "extra" / "serve_0" / "study.json").is_file():
-        facts.append(("study", f"{printable(study)}: the virtual clock's table"))
+        facts.append(("study", f"{printable(study)}: the virtual clock's table, which 'report' shows"))
     if any(best_run(process).latency_s < 5 * overhead_s for process in processes):
         facts.append(("", "LoadGen's overhead is more than a fifth of the latency: the queries are very short."))
     return facts

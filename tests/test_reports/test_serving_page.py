@@ -51,7 +51,7 @@ def page_of(*folders: Path) -> str:
 def title_of(page: str) -> str:
     found = re.search("<title>(.*?)</title>", page)
     assert found is not None
-    return found[1]
+    return found[1].replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_the_title_of_one_process_answers_and_says_that_it_has_no_interval(tmp_path: Path) -> None:

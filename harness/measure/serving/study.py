@@ -19,17 +19,20 @@ def make_queue_study(
     traffic: Traffic,
     service: ServiceTimes,
     workers: Workers,
-    overhead_s: float,
+    overhead_s: float | None,
 ) -> StudyRecord:
-    """Simulate equal traffic at each of `rates`, queries per second; latencies are with LoadGen's overhead.
+    """Simulate equal traffic at each of `rates`, rising, in queries per second; latencies are with LoadGen's
+    overhead, where that was measured.
 
     The check is Little's law at half the highest rate: queries that are there, on average over time, are the rate
     times the mean latency.
     """
     mean_s = float(answer_alone(traffic, service, workers).mean())
-    rows = []
+    rows, most = [], None
     for rate in rates:
-        latencies_s = simulate(traffic, rate, service, workers) + overhead_s
+        latencies_s = simulate(traffic, rate, service, workers) + (overhead_s or 0.0)
+        if serve.limit_s is not None and percentile_of(latencies_s, serve.share) <= serve.limit_s:
+            most = rate
         at = (percentile_of(latencies_s, percentile / 100) for percentile in PERCENTILES)
         utilisation = rate * mean_s / workers.count if workers.max_items is None else None
         rows.append((rate, utilisation, float(latencies_s.mean()), *at))
@@ -48,16 +51,37 @@ def make_queue_study(
         seed=seed,
         parameters=(
             Parameter(name="mean service time", value=mean_s, unit="s", source="measured", note="of a query alone"),
-            Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
+            *_limit_parameters(serve, overhead_s),
             Parameter(name="workers", value=workers.count, unit=None, source="given", note="serve.threads"),
             *_batch_parameters(workers),
             Parameter(name="queries", value=serve.queries, unit=None, source="given", note="items of each"),
             Parameter(name="simulated queries", value=len(traffic.items), unit=None, source="default", note=None),
         ),
         tables=(StudyTable(title="Equal traffic at every rate", columns=columns, rows=tuple(rows)),),
-        findings=(),
+        findings=_say_most(benchmark, serve, most),
         checks=(_check_little(rates[-1] / 2, traffic, service, workers),),
     )
+
+
+def _say_most(benchmark: Benchmark, serve: ServeConfig, most: float | None) -> tuple[str, ...]:
+    if serve.limit_s is None:
+        return ()
+    promise = f"within {serve.limit_s * 1e3:g} ms at p{serve.percentile:g}"
+    if most is None:
+        return (f"{benchmark.name}: no rate of these is {promise}, simulated.",)
+    return (f"{benchmark.name}: {most:,.4g} queries/s is the highest of these rates {promise}, simulated.",)
+
+
+def _limit_parameters(serve: ServeConfig, overhead_s: float | None) -> tuple[Parameter, ...]:
+    found: tuple[Parameter, ...] = ()
+    if overhead_s is not None:
+        found += (
+            Parameter(name="overhead", value=overhead_s, unit="s", source="measured", note="of LoadGen, the median"),
+        )
+    if serve.limit_s is not None:
+        note = f"at p{serve.percentile:g}"
+        found += (Parameter(name="limit", value=serve.limit_s, unit="s", source="given", note=note),)
+    return found
 
 
 def _batch_parameters(workers: Workers) -> tuple[Parameter, ...]:

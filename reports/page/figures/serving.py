@@ -21,6 +21,7 @@ _KINDS = (
     "LoadGen's word for one run of this system, and no MLPerf® result."
 )
 
+_NO_BREAK = "\N{NO-BREAK SPACE}"
 Found = tuple[MeasuredSet, ServeRecord]
 
 
@@ -88,7 +89,7 @@ def _mean(measured: MeasuredSet) -> float:
 
 
 def _mean_text(measured: MeasuredSet) -> str:
-    return f"{si(_mean(measured))} queries/s"
+    return f"{si(_mean(measured))} queries/s".replace(" ", _NO_BREAK)
 
 
 def _interval_words(measured: MeasuredSet) -> str:
@@ -221,7 +222,8 @@ def _precision_table(found: Sequence[Found], id_: str) -> Table:
             (Column(name="MLPerf® class", help="of fp32's AUC"), mlperf_class),
         ),
         id_=f"{id_}-precision",
-        caption="What reduced precision buys and costs, with equal weights; random weights have no quality",
+        caption="What reduced precision buys and costs; quality is held against equal weights in fp32, and random "
+        "ones have none",
         is_sortable=len(found) > 1,
     )
 

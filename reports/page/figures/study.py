@@ -82,7 +82,8 @@ def _is_number(table: StudyTable, index: int) -> bool:
 
 def _shown(column: StudyColumn, values: Sequence[Value]) -> list[Cell]:
     """The cells of one column, in one unit of time where it holds times."""
-    number = _number_format(column.unit, [value for value in values if _is_amount(value)])
+    is_head = column.unit is not None and column.unit == column.name.lower()
+    number = si if is_head else _number_format(column.unit, [value for value in values if _is_amount(value)])
     return [Cell(text=_text(value, number), sort=repr(value) if _is_amount(value) else "") for value in values]
 
 
@@ -94,7 +95,7 @@ def _number_format(unit: str | None, values: Sequence[float]) -> Callable[[float
     """How numbers of an SI unit are printed."""
     if unit == "s":
         positive = [value for value in values if value > 0]
-        is_wide = bool(positive) and max(positive) > 100 * min(positive)
+        is_wide = bool(positive) and max(positive) > 20 * min(positive)
         return duration if is_wide else time_unit(values).text
     if unit == "B":
         return num_bytes
@@ -129,7 +130,10 @@ def _parameters_table(parameters: Sequence[Parameter]) -> Table:
     rows = [
         (
             printable(parameter.name),
-            _text(parameter.value, _number_format(parameter.unit, [])),
+            _text(
+                parameter.value,
+                _number_format(parameter.unit, [parameter.value] if _is_amount(parameter.value) else []),
+            ),
             parameter.source,
             None if parameter.note is None else printable(parameter.note),
         )

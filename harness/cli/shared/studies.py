@@ -1,0 +1,34 @@
+"""Keep a study that a verb has made, in a folder of its own with its page, and print it."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from harness.cli.shared.output import show
+
+if TYPE_CHECKING:
+    from rules.records.study import StudyRecord
+
+
+def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None:
+    """Write study.json and report.html to a new folder `name` and moment below `output`; print the study."""
+    from harness.foundation.files import write_record
+    from harness.run_sets.runner import unique_folder
+    from reports.page.figures.study import study_blocks
+    from reports.page.gathered import Gathered
+    from reports.page.report import write_page
+    from rules.records.study import STUDY_FILE
+
+    folder = unique_folder(output, f"{name[:100]}-{datetime.now(UTC):%Y%m%dT%H%M%SZ}")
+    folder.mkdir(parents=True)
+    file = folder / STUDY_FILE
+    write_record(file, study)
+    page = write_page(Gathered(studies=(study,)), folder / "report.html")
+    if form == "json":
+        click.echo(file.read_text(encoding="utf-8"), nl=False)
+        return
+    show(study_blocks(study), form)
+    if form == "table":
+        click.echo(f"\nfile   {file}\npage   {page}")

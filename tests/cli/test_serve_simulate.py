@@ -1,0 +1,55 @@
+"""`serve --simulate`: the virtual clock's table from times measured now, as a study with a page."""
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from made_sets import made_in
+
+from harness.foundation.errors import ExitCode
+from rules.records.codec import decode
+from rules.records.study import StudyRecord
+
+Command = Callable[..., "subprocess.CompletedProcess[str]"]
+ASKED = ("--queries", "fixed:8", "--percentile", "50", "--threads", "1", "--seed", "3", "-q", "-o", "out")
+"""Half of the queries within a limit that a model of microseconds meets at some rate under any load."""
+
+
+def test_the_table_is_a_study_and_its_page_is_what_report_shows(
+    dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
+    words = ("serve", "dlrm_tiny", "--simulate", "--target-latency", "10s", *ASKED, "--data", data_root)
+    done = dlrmbench(*words, "--format", "json")
+    assert done.returncode == 0, done.stderr
+    (folder,) = made_in(tmp_path / "out")
+    study = decode(folder / "study.json", StudyRecord)
+    assert isinstance(study, StudyRecord) and json.loads(done.stdout)["kind"] == study.kind == "queue"
+    assert {column.origin for column in study.tables[0].columns} == {"given", "computed", "simulated"}
+    assert "within 10000 ms at p50, simulated" in study.findings[0] and all(check.is_passed for check in study.checks)
+    values = {parameter.name: parameter.value for parameter in study.parameters}
+    assert values["limit"] == 10.0 and "overhead" not in values
+    rates = [row[0] for row in study.tables[0].rows]
+    assert rates == sorted(set(rates)) and len(rates) > 20
+    shown = dlrmbench("report", folder / "study.json", "-o", "page.html")
+    assert shown.returncode == 0, shown.stderr
+    for page in (folder / "report.html", tmp_path / "page.html"):
+        assert "limit 10.00 s" in page.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("-n", "5", "--target-latency", "1s"), ExitCode.USAGE, "leave -n and --colocate out"),
+        (("--colocate", "2", "--target-latency", "1s"), ExitCode.USAGE, "leave -n and --colocate out"),
+        (("--scenario", "offline"), ExitCode.USAGE, "scenario offline has none"),
+        (("--target-latency", "1us"), ExitCode.INCONCLUSIVE, "no rate meets the limit: a query alone takes"),
+    ],
+)
+def test_what_cannot_be_simulated_leaves_nothing(
+    words: tuple[str, ...], code: int, said: str, dlrmbench: Command, data_root: Path, tmp_path: Path
+) -> None:
+    done = dlrmbench("serve", "dlrm_tiny", "--simulate", *words, *ASKED, "--data", data_root)
+    assert done.returncode == code and said in done.stderr, done.stderr
+    assert not (tmp_path / "out").exists()
