@@ -19,8 +19,11 @@ FLOAT_BYTES = 4
 ID_BYTES = 8
 AUC_BYTES_PER_SAMPLE = 64
 """Score, label, key and the counts per group of ties when every score is its own group."""
-OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 7}
-"""Per element: g^2, add to the sum, square root, add epsilon, divide, times the learning rate, subtract."""
+OPTIMIZER_FLOP: Mapping[str, int] = {"sgd": 2, "adagrad": 7, "rowwise_adagrad": 7, "Adam": 12}
+"""Per element: g^2, add to the sum, square root, add epsilon, divide, times the learning rate, subtract; with Adam
+two decayed means, of which each takes two products and a sum."""
+_OPTIMIZER_ARRAYS: Mapping[str, int] = {"sgd": 3, "Adam": 7}
+"""Arrays read and written per weight: itself and each state twice, the gradient once; 5 where it is not here."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -188,7 +191,7 @@ def loop_costs(
 ) -> dict[str, PhaseCosts]:
     """Count the phases that every model trained by the loop has: reading, loss, the dense weights' update."""
     input_bytes = (data.num_dense + 1) * FLOAT_BYTES + data.num_lookups * ID_BYTES
-    arrays = 3 if opt_name == "sgd" else 5  # weight and state are read and written, the gradient is read
+    arrays = _OPTIMIZER_ARRAYS.get(opt_name, 5)
     return {
         Phase.DATA: PhaseCosts(bytes=2 * batch_size * input_bytes),
         Phase.LOSS: PhaseCosts(bytes=3 * batch_size * FLOAT_BYTES),

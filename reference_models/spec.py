@@ -84,6 +84,8 @@ class ModelSpec:
     """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
     """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
+    optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
+    """What train.opt_name may be."""
     width_keys: Collection[str] = ()
     """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
     implementations: Mapping[str, Implementation]

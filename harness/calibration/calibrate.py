@@ -29,6 +29,7 @@ from harness.config.catalog import Entry
 from harness.config.seeds import derive_seeds
 from harness.foundation.files import write_json, write_text
 from harness.system.resources import usable_cores
+from reference_models.data.registry import GENERATED, find_generator
 from reference_models.process.errors import ConfigError
 from reports.render.markdown import render_markdown
 from rules.records.calibration import CalibrationRecord
@@ -190,12 +191,12 @@ def _baseline_rates(entry: Entry) -> list[float]:
 
 def measure_oracle(entry: Entry) -> float | None:
     """Measure the teacher's own AUC on the evaluation split, the best of any model; None without a teacher."""
-    if entry.workload.data.kind != "click_log":
+    data = entry.workload.data
+    if data.kind not in GENERATED:
         return None
-    from reference_models.data.click_log import oracle_scores
     from reference_models.training.metrics import roc_auc
 
-    probabilities, labels = oracle_scores(entry.workload.data, "eval")
+    probabilities, labels = find_generator(data.kind).oracle_scores(data, "eval")
     return roc_auc(labels != 0, probabilities.astype(np.float32))
 
 

@@ -48,11 +48,10 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
     from harness.run_sets.dataset import dataset_lock, how_to_get
     from harness.run_sets.progress import generation_progress
     from harness.system.resources import usable_cores
-    from reference_models.data.click_log import generate as generate_click_log
-    from reference_models.data.registry import locate_dataset
+    from reference_models.data.registry import GENERATED, find_generator, locate_dataset
 
     config = load_data(benchmark)
-    if config.kind != "click_log":
+    if config.kind not in GENERATED:
         raise click.UsageError(f"{benchmark}: its data is not generated. {how_to_get(config, benchmark, data_root)}")
     folder = locate_dataset(config, data_root)
     with dataset_lock(folder):
@@ -60,7 +59,8 @@ def generate(benchmark: str, data_root: Path | None, threads: int | None) -> Non
             click.echo(f"{config.name} is already there", err=True)
         else:
             with generation_progress(config) as on_progress:
-                generate_click_log(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
+                make = find_generator(config.kind).generate
+                make(folder, config, num_threads=threads or usable_cores(), on_progress=on_progress)
     click.echo(folder)
 
 

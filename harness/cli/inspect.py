@@ -57,7 +57,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
 @click.option("--title", help="One line for people.")
 @click.option(
     "--kind",
-    type=click.Choice(["click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
+    type=click.Choice(["click_log", "click_sequence", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
 @click.option("--target", type=float, help="AUC to reach.")
@@ -77,6 +77,7 @@ def init(
     from harness.config.start import LIKE, begin_definition
     from harness.foundation.files import write_text
     from harness.run_sets.dataset import how_to_get
+    from reference_models.data.registry import GENERATED
 
     if path.suffix != ".toml":
         raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
@@ -94,7 +95,7 @@ def init(
     write_text(path, text)
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")
     data = load_data(path)
-    first = "" if data.kind == "click_log" else f"\nFirst its data. {how_to_get(data, shown, None)}"
+    first = "" if data.kind in GENERATED else f"\nFirst its data. {how_to_get(data, shown, None)}"
     click.echo(
         f"wrote {path}. Next: dlrmbench plan {shown}, dlrmbench calibrate {shown}, dlrmbench run {shown}{first}"
     )

@@ -7,9 +7,9 @@ from typing import Any
 
 from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig, parse_runtime, parse_train
 from reference_models.costs import MemoryEstimate, ModelCosts
-from reference_models.data.registry import parse_data
+from reference_models.data.registry import DATA_KINDS, parse_data
 from reference_models.fused.choice import MatmulChoice
-from reference_models.process.errors import ConfigError
+from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import (
     MODELS,
     find_implementation,
@@ -21,7 +21,7 @@ from reference_models.registry import (
 )
 from reference_models.spec import Implementation, ModelSpec
 from reference_models.training.workload import WorkloadSpec
-from rules.benchmarks.loader import Benchmark, load_benchmark
+from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.errors import DefinitionError
 
 MODEL_KEY = "model"
@@ -86,8 +86,9 @@ class Entry:
 
 
 def has_implementation(benchmark: Benchmark) -> bool:
-    """Return whether this program can train the benchmark's model; logs are judged either way."""
-    return is_model(benchmark.model)
+    """Return whether this program can train the benchmark: its model, on its data. Logs are judged either way."""
+    is_readable = benchmark.status != "official" or benchmark.sections["data"].get("kind") in DATA_KINDS
+    return is_model(benchmark.model) and is_readable
 
 
 def load_entry(name_or_path: str | Path, model: str | None = None) -> Entry:
@@ -146,11 +147,15 @@ def parse_workload(
     elif not has_implementation(benchmark):
         raise _no_implementation(benchmark)
     try:
+        spec, train = find_model(model or benchmark.model), parse_train(sections["train"])
+        if train.opt_name not in spec.optimizers:
+            hint = did_you_mean(train.opt_name, [*spec.optimizers])
+            raise ConfigError(f"train.opt_name is {train.opt_name!r}, which this model does not train with.{hint}")
         return WorkloadConfig(
             model_name=model or benchmark.model,
-            model=find_model(model or benchmark.model).parse(sections["model"]),
+            model=spec.parse(sections["model"]),
             data=parse_data(sections["data"]),
-            train=parse_train(sections["train"]),
+            train=train,
             runtime=parse_runtime(runtime),
         )
     except ConfigError as error:
@@ -158,9 +163,11 @@ def parse_workload(
 
 
 def _no_implementation(benchmark: Benchmark) -> DefinitionError:
+    smaller = f"{benchmark.name}_small"
+    trained = f" Train {smaller} here." if smaller in shipped_names() else ""
     return DefinitionError(
-        f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) here. Its "
-        "logs can be checked, scored, compared and reported."
+        f"{benchmark.name} cannot be run: there is no implementation of its model ({benchmark.model}) on its data "
+        f"here. Its logs can be checked, scored, compared and reported.{trained}"
         if benchmark.status == "official"
         else f"{benchmark.path}: benchmark.model is {benchmark.model!r}, known: {', '.join(MODELS)}. A model of "
         "your own is in an installed package, or given as --model PATH.py:OBJECT."

@@ -17,12 +17,13 @@ from msgspec import ValidationError, convert
 from msgspec import inspect as types
 
 from harness.config.serving import ServeConfig
-from reference_models.config.sections import AdagradSection, RuntimeConfig, SGDSection
+from reference_models.config.sections import AdagradSection, AdamSection, RuntimeConfig, SGDSection
 from reference_models.data.click_log.teacher import TeacherConfig
+from reference_models.data.click_sequence.teacher import SequenceParameters
 from reference_models.data.criteo.tsv import PrepareParameters
 from reference_models.data.registry import DataSection
 from reference_models.data.synthetic.config import SyntheticSection
-from reference_models.registry import find_model
+from reference_models.registry import MODELS, find_model
 from rules.benchmarks.loader import FirstEval, Head, Quality, Score
 
 
@@ -41,13 +42,15 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("quality", "", Quality),
     ("quality.first_eval", "", FirstEval),
     ("score", "", Score),
-    ("model", "of `dlrm`", find_model("dlrm").section),
+    *(("model", f"of `{name}`", find_model(name).section) for name in MODELS),
     ("data", "in files", DataSection),
     ("data.parameters", "of `click_log`", TeacherConfig),
+    ("data.parameters", "of `click_sequence`", SequenceParameters),
     ("data.parameters", "of `criteo`", PrepareParameters),
     ("data", "held in memory", SyntheticSection),
     ("train", "with Adagrad", AdagradSection),
     ("train", "with SGD", SGDSection),
+    ("train", "with Adam", AdamSection),
     ("runtime", "", RuntimeConfig),
     ("serve", "", ServeConfig),
 )

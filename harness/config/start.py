@@ -13,18 +13,25 @@ from harness.config.reference import SECTIONS, Key, list_keys
 from harness.config.run_config import Override, check_known, fill_table, refuse_shipped_name
 from reference_models.config.sections import DataConfig
 from reference_models.data.click_log.teacher import parse_teacher
+from reference_models.data.click_sequence.teacher import parse_parameters as parse_sequences
 from reference_models.data.criteo.tsv import parse_parameters
 from reference_models.process.errors import ConfigError, did_you_mean
+from reference_models.registry import MODELS
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
 
 LIKE: Mapping[str, str] = {
     "click_log": "dlrm_small",
+    "click_sequence": "dlrmv4_small",
     "criteo": "dlrm_kaggle",
     "mlperf_one_hot": "dlrm",
     "mlperf_multi_hot": "dlrm_dcnv2",
 }
 """Kinds of data, each with the shipped definition that a new one of it begins as."""
-_PARAMETERS: Mapping[str, Callable[[DataConfig], object]] = {"click_log": parse_teacher, "criteo": parse_parameters}
+_PARAMETERS: Mapping[str, Callable[[DataConfig], object]] = {
+    "click_log": parse_teacher,
+    "click_sequence": parse_sequences,
+    "criteo": parse_parameters,
+}
 """Kinds of data with [data.parameters], each with what refuses wrong ones."""
 _ORDER = ("benchmark", "quality", "score", "closed", "open", "model", "data", "train", "runtime", "serve")
 _RULES = {
@@ -136,8 +143,10 @@ def _record_of(section: str, tables: Mapping[str, Any]) -> type[Any]:
     which = {
         "data": "held in memory" if kind in ("made_up", "synthetic") else "in files",
         "data.parameters": f"of `{kind}`",
-        "train": "with SGD" if tables["train"].get("opt_name") == "sgd" else "with Adagrad",
+        "train": {"sgd": "with SGD", "Adam": "with Adam"}.get(str(tables["train"].get("opt_name")), "with Adagrad"),
     }
+    if (model := tables["benchmark"].get("model")) in MODELS:
+        which["model"] = f"of `{model}`"
     for name, variant, record in SECTIONS:
         if name == section and which.get(section, variant) == variant:
             return record

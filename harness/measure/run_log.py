@@ -175,18 +175,21 @@ def _caller() -> dict[str, str | int]:
 
 
 def make_schedule(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[TrainingBlock]:
-    """Make blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc)."""
+    """Make blocks of FLOOR(train_samples / (GBS * evals_per_epoch)) steps until max_epochs (training_rules.adoc).
+
+    Where the definition says when quality is looked at first, the first block lasts until then.
+    """
     num_steps = benchmark.steps_between_evals(train_samples, global_batch_size)
-    steps_per_epoch = train_samples // global_batch_size
-    max_steps = int(benchmark.quality.max_epochs * steps_per_epoch)
-    size = num_steps * global_batch_size
+    max_steps = int(benchmark.quality.max_epochs * (train_samples // global_batch_size))
+    first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size
+    ends = range(first, max_steps + 1, num_steps)
     return [
         TrainingBlock(
-            num_steps=num_steps,
-            first_sample=index * size,
-            last_sample=(index + 1) * size,
+            num_steps=end - begin,
+            first_sample=begin * global_batch_size,
+            last_sample=end * global_batch_size,
             train_samples=train_samples,
             first_epoch_num=benchmark.quality.first_epoch_num,
         )
-        for index in range(max_steps // num_steps)
+        for begin, end in zip((0, *ends), ends, strict=False)
     ]

@@ -20,6 +20,7 @@ from harness.foundation.files import read_record
 from harness.run_sets.folder import RUN_SET_FILE
 from harness.system.code import PACKAGES, code_sha256
 from harness.system.software import spin_variables
+from reference_models.data.registry import GENERATED
 from reference_models.registry import FilePlace, parse_place
 from rules.benchmarks.loader import Benchmark
 from rules.logs.text import printable, show
@@ -254,7 +255,7 @@ def _init_datasets(benchmark: Benchmark) -> str:
         _HEAD.format(purpose="One-time dataset initialisation, into $DATA (default ./data); then its check.")
         + _COMMAND
     )
-    if kind == "click_log":
+    if kind in GENERATED:
         return head + 'dlrmbench data generate "$here/definition.toml" --data "${DATA:-data}"\n' + verify
     if kind == "criteo":
         usage = "give the text files of the dataset, such as: init_datasets.sh day_0 day_1"

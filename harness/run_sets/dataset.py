@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from reference_models.config.sections import DataConfig
-from reference_models.data.registry import locate_dataset, open_dataset
+from reference_models.data.registry import GENERATED, find_generator, locate_dataset, open_dataset
 from reference_models.process.errors import DatasetError
 
 _LOCK = ".lock"
@@ -29,12 +29,10 @@ def ensure_dataset(
     folder = locate_dataset(data, root)
     if data.kind == "made_up":
         return folder  # made in memory by whoever reads it
-    if data.kind == "click_log":
+    if data.kind in GENERATED:
         with dataset_lock(folder):
             if is_generated(data, folder):
-                from reference_models.data.click_log.generator import generate
-
-                generate(folder, data, num_threads=num_threads, on_progress=on_progress)
+                find_generator(data.kind).generate(folder, data, num_threads=num_threads, on_progress=on_progress)
     elif not is_begun(folder):
         raise DatasetError(f"{folder}: the dataset is not here. {how_to_get(data, benchmark, root)}")
     open_dataset(folder, data)
@@ -48,13 +46,13 @@ def is_begun(folder: Path) -> bool:
 
 def is_generated(data: DataConfig, folder: Path) -> bool:
     """Return whether whoever runs makes the dataset first: it is generated, and not whole in `folder` yet."""
-    return data.kind == "click_log" and not (folder / "manifest.json").exists()
+    return data.kind in GENERATED and not (folder / "manifest.json").exists()
 
 
 def how_to_get(data: DataConfig, benchmark: str, root: Path | None) -> str:
     """Say how to get a dataset that is not there; `benchmark` names the definition, `root` is --data."""
     where = "" if root is None else f" --data {shlex.quote(str(root))}"
-    if data.kind == "click_log":
+    if data.kind in GENERATED:
         return f"'run' generates it first, as does: dlrmbench data generate {benchmark}{where}"
     if data.kind == "criteo":
         evaluation = " --eval FILE…" if data.parameters.get("split") == "files" else ""

@@ -31,7 +31,7 @@ class TrainSection:
     eval_batch_size: PositiveCount | None = None
     """Samples that are evaluated at a time; the larger of the batch size and 16384 where it is left out."""
     opt_name: str
-    """The optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, or `sgd`."""
+    """The optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu`."""
     opt_base_learning_rate: Amount
     """The learning rate before warm-up and decay."""
 
@@ -74,8 +74,35 @@ class SGDSection(TrainSection):
     """Steps over which it falls; 0, never, where it is left out."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class AdamSection(TrainSection):
+    """[train] with Adam for the layers and row-wise Adagrad for the tables, as MLPerf's DLRMv4 names them."""
+
+    opt_name: Literal["Adam"]
+    opt_adam_beta_1: Annotated[float, Meta(ge=0, lt=1)] = 0.9
+    """Decay of the mean of gradients."""
+    opt_adam_beta_2: Annotated[float, Meta(ge=0, lt=1)] = 0.999
+    """Decay of the mean of their squares."""
+    opt_adam_epsilon: Amount = 1e-8
+    """Added to the root of the latter."""
+    opt_weight_decay: Amount = 0.0
+    """Must be 0: sparse gradients know no decay."""
+    opt_gradient_clip_norm: Amount | None = None
+    """The length to which the layers' gradient is cut where it is longer; not where it is left out."""
+    opt_sparse_name: Literal["RowWiseAdagrad"] = "RowWiseAdagrad"
+    """The optimizer of the tables."""
+    opt_sparse_base_learning_rate: Amount | None = None
+    """The tables' learning rate; the base learning rate where it is left out."""
+    opt_learning_rate_warmup_steps: Amount | None = None
+    """Steps over which both rates grow; 0 where it is left out."""
+    opt_learning_rate_warmup_start_lr: Amount | None = None
+    """Must be 0: what they grow from."""
+    eval_every_data_pct: Amount | None = None
+    """The share of the samples between evaluations, which quality.evals_per_epoch says: one divided by it."""
+
+
 TRAIN_SECTIONS: Mapping[str, type[TrainSection]] = {
-    "adagrad": AdagradSection, "rowwise_adagrad": AdagradSection, "sgd": SGDSection,
+    "adagrad": AdagradSection, "rowwise_adagrad": AdagradSection, "sgd": SGDSection, "Adam": AdamSection,
 }  # fmt: skip
 
 
@@ -116,7 +143,7 @@ class TrainConfig:
     eval_batch_size: int
     opt_name: str
     opt_base_learning_rate: float
-    optimizer: Mapping[str, float]
+    optimizer: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -148,6 +175,7 @@ class RuntimeConfig:
 
 
 def parse_train(table: Mapping[str, Any]) -> TrainConfig:
+    """Read [train] whatever the optimizer. Raises ConfigError naming the field."""
     opt_name = table.get("opt_name")
     if not isinstance(opt_name, str) or opt_name not in TRAIN_SECTIONS:
         given = opt_name if isinstance(opt_name, str) else repr(opt_name)

@@ -2,10 +2,11 @@
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from reference_models.config.records import Count, Counts, PositiveCount, read_section, refuse
 from reference_models.config.sections import NUM_CRITEO_DENSE, NUM_CRITEO_SPARSE, DataConfig
@@ -13,7 +14,12 @@ from reference_models.data.store.dataset import OpenedDataset
 from reference_models.data.synthetic.config import SYNTHETIC_KINDS, SyntheticSection, parse_synthetic
 from reference_models.process.errors import ConfigError, did_you_mean
 
-DATA_KINDS = ("click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot", *SYNTHETIC_KINDS)
+GENERATED: Mapping[str, str] = {
+    "click_log": "reference_models.data.click_log",
+    "click_sequence": "reference_models.data.click_sequence",
+}
+"""Kinds of data that are made here, and the modules that make them, each a `Generator`."""
+DATA_KINDS = (*GENERATED, "criteo", "mlperf_one_hot", "mlperf_multi_hot", *SYNTHETIC_KINDS)
 DEFAULT_ROOT = Path("data")
 
 
@@ -21,12 +27,13 @@ DEFAULT_ROOT = Path("data")
 class DataSection:
     """[data] of a dataset in files. Sizes may come from the files themselves."""
 
-    kind: Literal["click_log", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
-    """`click_log` is generated, `criteo` prepared from text in Criteo's form, the others are MLPerf's own files."""
+    kind: Literal["click_log", "click_sequence", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
+    """`click_log` and `click_sequence` are generated, `criteo` prepared from text in Criteo's form, the others are
+    MLPerf's own files."""
     name: str
     """The dataset's name, in the name of its folder."""
     train_samples: PositiveCount | None = None
-    """Samples of an epoch; needed for `click_log`, else checked against the files where given."""
+    """Samples of an epoch; needed for generated data, else checked against the files where given."""
     eval_samples: PositiveCount | None = None
     """Samples of an evaluation; likewise."""
     num_dense: PositiveCount = NUM_CRITEO_DENSE
@@ -36,11 +43,29 @@ class DataSection:
     multi_hot: Counts | None = None
     """Ids per sample of each table; one where it is left out."""
     seed: Count | None = None
-    """Of the generator; needed for `click_log`."""
+    """Of the generator; needed for generated data."""
     sha256: str | None = None
     """Digest that the data must have; leave it out of data that you change."""
     parameters: dict[str, Any] = field(default_factory=dict)
     """What makes the data, by kind: see below."""
+
+
+class Generator(Protocol):
+    """A module that makes one kind of data."""
+
+    def generate(
+        self, folder: Path, data: DataConfig, *, num_threads: int | None, on_progress: Callable[[int], None] | None
+    ) -> str:
+        """Make both splits in `folder`; returns dataset_sha256. The bytes depend on `data` alone."""
+
+    def oracle_scores(self, data: DataConfig, split: str) -> tuple[Any, Any]:
+        """Return (probability, label) of every sample of a split: float64 [N], uint8 [N]."""
+
+
+def find_generator(kind: str) -> Generator:
+    """Import what makes this kind of data, one of `GENERATED`."""
+    module: Any = import_module(GENERATED[kind])
+    return module  # type: ignore[no-any-return]
 
 
 DATA_SECTIONS = (DataSection, SyntheticSection)
@@ -63,7 +88,7 @@ def parse_data(table: Mapping[str, Any]) -> DataConfig:
         raise refuse("data", table, "multi_hot", f"{num_sparse} numbers, one per sparse feature")
     if section.kind in ("criteo", "mlperf_one_hot") and set(multi_hot) != {1}:
         raise refuse("data", table, "multi_hot", f"ones only: {section.kind} data has one id per feature")
-    for key in ("train_samples", "eval_samples", "seed") if section.kind == "click_log" else ():
+    for key in ("train_samples", "eval_samples", "seed") if section.kind in GENERATED else ():
         if key not in table:
             raise refuse("data", table, key, Count if key == "seed" else PositiveCount)
     return DataConfig(**{**asdict(section), "multi_hot": multi_hot})

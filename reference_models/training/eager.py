@@ -1,4 +1,4 @@
-"""torch.optim's SGD and Adagrad without torch's compiler, whose import takes longer than a small run.
+"""torch.optim's SGD, Adagrad and Adam without torch's compiler, whose import takes longer than a small run.
 
 torch.optim wraps methods for torch.compile, and the first call of a wrapper imports the compiler (1.2 s). Nothing
 here is compiled, so these are the functions inside the wrappers, as functools.wraps names them; where a version of
@@ -29,3 +29,9 @@ class Adagrad(EagerOptimizer, torch.optim.Adagrad):
     """torch.optim.Adagrad: its groups, state and numbers. Not differentiable."""
 
     step = torch.no_grad()(unwrap(torch.optim.Adagrad.step))
+
+
+class Adam(EagerOptimizer, torch.optim.Adam):
+    """torch.optim.Adam: its groups, state and numbers. Not differentiable."""
+
+    step = torch.no_grad()(unwrap(torch.optim.Adam.step))

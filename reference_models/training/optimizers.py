@@ -1,4 +1,4 @@
-"""Adagrad, row-wise Adagrad and SGD over sparse and dense gradients, and the reference's learning rate policy."""
+"""Adagrad, row-wise Adagrad, SGD and Adam over sparse and dense gradients, and the learning rate policy."""
 
 import math
 from collections.abc import Callable, Iterable
@@ -11,9 +11,11 @@ from torch import nn
 from reference_models.config.sections import TrainConfig
 from reference_models.fused.merged_embedding import join_tables, split_tables
 from reference_models.process.errors import ConfigError
-from reference_models.training.eager import SGD, Adagrad, EagerOptimizer
+from reference_models.training.eager import SGD, Adagrad, Adam, EagerOptimizer
 
 MIN_LEARNING_RATE = 1e-7
+RATE_FACTOR = "rate_factor"
+"""Of a group whose learning rate is not the base learning rate: what it is times that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -107,6 +109,8 @@ def build_optimizers(
 ) -> list[torch.optim.Optimizer]:
     """Build one optimizer for the tables' sparse gradients, one for all other weights, both as `train` says."""
     dense = build_dense_optimizer(train, dense_parameters)
+    if train.opt_name == "Adam":
+        return [_build_sparse_beside_adam(train, embedding_parameters), dense]
     if train.opt_name == "sgd":
         return [SGD(embedding_parameters, lr=train.opt_base_learning_rate), dense]
     options = adagrad_options(train)
@@ -114,19 +118,39 @@ def build_optimizers(
 
 
 def build_dense_optimizer(train: TrainConfig, parameters: list[nn.Parameter]) -> torch.optim.Optimizer:
-    """Build torch.optim's SGD or Adagrad over the weights of the layers, as `train` says."""
+    """Build torch.optim's SGD, Adagrad or Adam over the weights of the layers, as `train` says."""
     if train.opt_name == "sgd":
         return SGD(parameters, lr=train.opt_base_learning_rate)
+    if train.opt_name == "Adam":
+        _refuse_weight_decay(train)
+        keys = train.optimizer
+        betas = (keys["opt_adam_beta_1"], keys["opt_adam_beta_2"])
+        return Adam(parameters, lr=train.opt_base_learning_rate, betas=betas, eps=keys["opt_adam_epsilon"])
     return Adagrad(parameters, **adagrad_options(train))
 
 
-def adagrad_options(train: TrainConfig) -> dict[str, Any]:
-    """Name Adagrad's settings as torch.optim does. Raises ConfigError for a weight decay."""
+def _build_sparse_beside_adam(train: TrainConfig, parameters: list[nn.Parameter]) -> SparseAdagrad:
+    """Build row-wise Adagrad for the tables of a model whose layers Adam trains, with a learning rate of its own."""
+    base = train.opt_base_learning_rate
+    rate = train.optimizer.get("opt_sparse_base_learning_rate", base)
+    sparse = SparseAdagrad(parameters, lr=rate, lr_decay=0.0, initial_accumulator_value=0.0, eps=1e-8, rowwise=True)
+    for group in sparse.param_groups:
+        group[RATE_FACTOR] = rate / base if base else 1.0
+    return sparse
+
+
+def _refuse_weight_decay(train: TrainConfig) -> None:
     keys = train.optimizer
     if keys.get("opt_weight_decay", 0.0) != 0.0:
         raise ConfigError(
             f"train.opt_weight_decay is {keys['opt_weight_decay']}, expected 0: sparse gradients know no decay."
         )
+
+
+def adagrad_options(train: TrainConfig) -> dict[str, Any]:
+    """Name Adagrad's settings as torch.optim does. Raises ConfigError for a weight decay."""
+    keys = train.optimizer
+    _refuse_weight_decay(train)
     return {
         "lr": train.opt_base_learning_rate,
         "lr_decay": keys.get("opt_adagrad_learning_rate_decay", 0.0),
@@ -142,6 +166,9 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
     start = "lr_decay_start_steps" if is_sgd else "opt_learning_rate_decay_start_step"
     steps = "sgd_opt_learning_rate_decay_steps" if is_sgd else "opt_learning_rate_decay_steps"
     base = train.opt_base_learning_rate
+    if keys.get("opt_learning_rate_warmup_start_lr", 0.0) != 0.0:
+        start_lr = keys["opt_learning_rate_warmup_start_lr"]
+        raise ConfigError(f"train.opt_learning_rate_warmup_start_lr is {start_lr}, expected 0: warm-up begins there.")
     if keys.get("sgd_opt_base_learning_rate", base) != base:
         raise ConfigError(
             f"train.sgd_opt_base_learning_rate is {keys['sgd_opt_base_learning_rate']}, "
@@ -157,9 +184,10 @@ def build_learning_rate_policy(train: TrainConfig) -> LearningRatePolicy:
 
 
 def set_learning_rate(optimizers: list[torch.optim.Optimizer], learning_rate: float) -> None:
+    """Set the base learning rate of this step, or what a group makes of it."""
     for optimizer in optimizers:
         for group in optimizer.param_groups:
-            group["lr"] = learning_rate
+            group["lr"] = learning_rate * group.get(RATE_FACTOR, 1.0)
 
 
 def describe_optimizers(
@@ -167,6 +195,8 @@ def describe_optimizers(
 ) -> dict[str, int | float | str]:
     """Return mllog keys and values as the optimizers' groups and the policy hold them."""
     groups = [{**optimizer.defaults, **optimizer.param_groups[0]} for optimizer in optimizers]
+    if opt_name == "Adam":
+        return _describe_adam(optimizers, groups, policy)
     base = _one_value([optimizer.defaults["lr"] for optimizer in optimizers])
     common: dict[str, int | float | str] = {
         "opt_name": opt_name,
@@ -188,6 +218,27 @@ def describe_optimizers(
         "opt_learning_rate_decay_start_step": policy.decay_start_step,
         "opt_learning_rate_decay_steps": policy.decay_steps,
     }
+
+
+def _describe_adam(
+    optimizers: list[torch.optim.Optimizer], groups: list[dict[str, Any]], policy: LearningRatePolicy
+) -> dict[str, int | float | str]:
+    """Return the keys of closed_dlrmv4.yaml; those of the tables where there are any."""
+    dense = groups[-1]
+    described: dict[str, int | float | str] = {
+        "opt_name": "Adam",
+        "opt_base_learning_rate": optimizers[-1].defaults["lr"],
+        "opt_adam_beta_1": dense["betas"][0],
+        "opt_adam_beta_2": dense["betas"][1],
+        "opt_adam_epsilon": dense["eps"],
+        "opt_weight_decay": _one_value([group["weight_decay"] for group in groups]),
+        "opt_learning_rate_warmup_steps": policy.warmup_steps,
+        "opt_learning_rate_warmup_start_lr": 0,
+    }
+    if len(optimizers) == 1:
+        return described
+    rate = optimizers[0].defaults["lr"]
+    return {**described, "opt_sparse_name": "RowWiseAdagrad", "opt_sparse_base_learning_rate": rate}
 
 
 def _one_value(values: list[float]) -> float:

@@ -26,6 +26,7 @@ def test_it_cannot_be_run_and_one_message_says_why(command: CLI, arguments: tupl
     code, out, err = command(*arguments)
     assert (code, out) == (2, "")
     assert "no implementation" in err and "hstu" in err and "checked, scored, compared" in err
+    assert "Train dlrmv4_small here." in err
     assert len(err.splitlines()) == 1
     assert list(tmp_path.iterdir()) == []
 

@@ -1,0 +1,189 @@
+"""Events from a teacher, in any chunks of users and by any number of threads: always the same bytes.
+
+A row of the store is an event: `labels` whether it was a click, `dense` its time (the events that its user had met
+before, a whole number), `indices` the item and the user. Rows are in order of windows of time; within a window user
+by user, each user's in order of time. The evaluation split is what follows the training split.
+
+Integer hashing, table lookups and element-wise float32 additions in a fixed order; see `click_log.tables`.
+"""
+
+import os
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log import tables
+from reference_models.data.click_log.counter import Words, counters, mix, stream_offset
+from reference_models.data.click_log.generator import click_probabilities
+from reference_models.data.click_sequence.teacher import MAX_EVENTS, SequenceTeacher, build_teacher
+from reference_models.data.store.store import SPLITS, Chunk, SplitWriter, unfinished, write_manifest
+
+CHUNK_USERS = 256
+"""Users whose events are made at once."""
+_NUM_STREAMS = 3
+_CLASS, _ITEM, _LABEL = range(_NUM_STREAMS)
+_HALF = np.uint64(0xFFFF)
+_FRACTION_BITS = 20
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """The events of some users in one window, user by user: arrays [U, events_per_window]."""
+
+    start: int
+    """Row of the first event, counted over both splits."""
+    items: NDArray[np.int64]
+    labels: NDArray[np.uint8]
+    logits: NDArray[np.float32]
+
+
+def make_windows(teacher: SequenceTeacher, first_user: int, last_user: int, num_windows: int) -> Iterator[Window]:
+    """Make the windows of users first_user to last_user - 1 in order of time, each from the labels before it."""
+    per_window, users = teacher.events_per_window, np.arange(first_user, last_user, dtype=np.uint64)
+    num_events = num_windows * per_window
+    drawn = np.empty((len(users), num_events), np.int64)
+    clicks = np.empty((len(users), num_events), np.int64)
+    favourites = _draw_favourites(teacher, users)
+    who = np.arange(len(users))[:, None]
+    for window in range(num_windows):
+        begin = window * per_window
+        words = _words(teacher.key, users, begin, per_window)
+        classes = _draw_classes(teacher, words[_CLASS], favourites)
+        scores = np.zeros((len(users), teacher.terms.shape[-1]), np.float32)
+        for age, term in enumerate(teacher.terms[:begin]):
+            place = begin - 1 - age
+            np.add(scores, term[clicks[:, place], drawn[:, place]], out=scores)
+        items = _draw_items(teacher, words[_ITEM], classes)
+        logits = np.add(np.add(teacher.effect[items], teacher.bias), scores[who, classes])
+        entry = (words[_LABEL] >> np.uint64(64 - tables.THRESHOLD_BITS)).astype(np.int64)
+        labels = np.greater(logits, tables.logit_thresholds()[entry])
+        drawn[:, begin : begin + per_window], clicks[:, begin : begin + per_window] = classes, labels
+        row = (window * teacher.num_users + first_user) * per_window
+        yield Window(row, items, labels.view(np.uint8), logits)
+
+
+def _words(key: int, users: Words, first_event: int, num_events: int) -> list[Words]:
+    """Return the random words of each user's events by stream: uint64 [U, num_events] each."""
+    events = np.arange(first_event, first_event + num_events, dtype=np.uint64)
+    index = users[:, None] * np.uint64(MAX_EVENTS) + events
+    base = index * stream_offset(_NUM_STREAMS) + counters(key, 0, 1, 1)
+    return [mix(word, np.empty_like(word)) for word in (base + stream_offset(s) for s in range(_NUM_STREAMS))]
+
+
+def _draw_favourites(teacher: SequenceTeacher, users: Words) -> NDArray[np.int64]:
+    """Return the favourite classes of each user, all different: int64 [U, num_favourites]."""
+    num_classes = teacher.terms.shape[-1]
+    index = users[:, None] * np.uint64(num_classes) + np.arange(num_classes, dtype=np.uint64)
+    words = np.asarray(index * stream_offset(1) + counters(teacher.favourite_key, 0, 1, 1), np.uint64)
+    return np.argsort(mix(words, np.empty_like(words)), axis=1, kind="stable")[:, : teacher.num_favourites]
+
+
+def _draw_classes(teacher: SequenceTeacher, words: Words, favourites: NDArray[np.int64]) -> NDArray[np.int64]:
+    num_classes, num_favourites = teacher.terms.shape[-1], teacher.num_favourites
+    which = ((words >> np.uint64(16) & _HALF) * np.uint64(num_favourites) >> np.uint64(16)).astype(np.int64)
+    any_class = ((words >> np.uint64(32) & _HALF) * np.uint64(num_classes) >> np.uint64(16)).astype(np.int64)
+    is_favourite = (words & _HALF) < np.uint64(teacher.favourite_threshold)
+    return np.where(is_favourite, np.take_along_axis(favourites, which, axis=1), any_class)
+
+
+def _draw_items(teacher: SequenceTeacher, words: Words, classes: NDArray[np.int64]) -> NDArray[np.int64]:
+    entry = (words >> np.uint64(64 - tables.QUANTILE_BITS)).astype(np.int64)
+    fraction = (words & np.uint64((1 << _FRACTION_BITS) - 1)).astype(np.int64)
+    inside = (teacher.num_items[classes, entry] * fraction) >> _FRACTION_BITS
+    return teacher.items[teacher.first_item[classes, entry] + inside]
+
+
+def oracle_scores(data: DataConfig, split: str) -> tuple[NDArray[np.float64], NDArray[np.uint8]]:
+    """Return (probability, label) of every event of a split: float64 [N], uint8 [N]. No model can rank better."""
+    teacher = build_teacher(data)
+    first, size = _place(data, split)
+    logits, labels = np.empty(size, np.float32), np.empty(size, np.uint8)
+    for users in _tasks(teacher.num_users):
+        for window in make_windows(teacher, users.start, users.stop, _num_windows(data, teacher)):
+            place = slice(window.start - first, window.start - first + window.labels.size)
+            if 0 <= place.start < size:
+                logits[place], labels[place] = window.logits.ravel(), window.labels.ravel()
+    return click_probabilities(logits), labels
+
+
+def generate(
+    folder: Path,
+    data: DataConfig,
+    *,
+    num_threads: int | None = None,
+    on_progress: Callable[[int], None] | None = None,
+    chunk_users: int = CHUNK_USERS,
+) -> str:
+    """Generate both splits of a sequence log into `folder` and return dataset_sha256.
+
+    The bytes do not depend on `num_threads` (default: all cores) or `chunk_users`. `on_progress` gets the number of
+    samples just written. Raises ConfigError, OSError, and DatasetError when the digest is not the one that the
+    definition pins; the folder then holds no dataset.
+    """
+    teacher = build_teacher(data)
+    with unfinished(folder):
+        writers = {
+            split: SplitWriter(folder, split, _place(data, split)[1], data.num_dense, data.num_lookups)
+            for split in SPLITS
+        }
+
+        def work(users: range) -> int:
+            count = 0
+            for window in make_windows(teacher, users.start, users.stop, _num_windows(data, teacher)):
+                split = "train" if window.start < _place(data, "train")[1] else "eval"
+                writers[split].write(window.start - _place(data, split)[0], _as_chunk(window, teacher, users.start))
+                count += window.labels.size
+            return count
+
+        try:
+            with ThreadPoolExecutor(num_threads or os.cpu_count() or 1) as pool:
+                for count in pool.map(work, _tasks(teacher.num_users, chunk_users)):
+                    if on_progress is not None:
+                        on_progress(count)
+        finally:
+            for writer in writers.values():
+                writer.close()
+        return write_manifest(
+            folder,
+            {
+                "kind": data.kind,
+                "name": data.name,
+                "splits": {split: _place(data, split)[1] for split in SPLITS},
+                "num_dense": data.num_dense,
+                "num_embeddings": list(data.num_embeddings or ()),
+                "multi_hot": list(data.multi_hot),
+                "seed": data.seed,
+                "parameters": dict(data.parameters),
+            },
+            sha256=data.sha256,
+        )
+
+
+def _as_chunk(window: Window, teacher: SequenceTeacher, first_user: int) -> Chunk:
+    num_users, per_window = window.items.shape
+    begin = window.start // (teacher.num_users * per_window) * per_window
+    times = np.broadcast_to(np.arange(begin, begin + per_window, dtype=np.float32), window.items.shape)
+    users = np.broadcast_to(np.arange(first_user, first_user + num_users)[:, None], window.items.shape)
+    indices = np.stack([window.items.ravel(), users.ravel()], axis=1).astype(np.int32)
+    return Chunk(labels=window.labels.ravel(), dense=times.reshape(-1, 1).copy(), indices=indices)
+
+
+def _tasks(num_users: int, chunk_users: int = CHUNK_USERS) -> Iterator[range]:
+    for start in range(0, num_users, chunk_users):
+        yield range(start, min(num_users, start + chunk_users))
+
+
+def _num_windows(data: DataConfig, teacher: SequenceTeacher) -> int:
+    per_window = teacher.num_users * teacher.events_per_window
+    return sum(_place(data, split)[1] for split in SPLITS) // per_window
+
+
+def _place(data: DataConfig, split: str) -> tuple[int, int]:
+    """Return the first row of a split, counted over both, and its rows."""
+    train, evaluation = data.train_samples or 0, data.eval_samples or 0
+    return (0, train) if split == "train" else (train, evaluation)

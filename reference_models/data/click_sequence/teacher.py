@@ -1,0 +1,164 @@
+"""The hidden teacher of a sequence log: what of a user's past makes the probability of the next click.
+
+Every item belongs to one of several latent classes, every user has a few favourite classes, of which most of what
+the user meets is. logit = bias + the item's own effect + sum over the user's last events before the window, the k-th
+last of class c and with sign s (+1 clicked, -1 not): weight_k * s * A[c, class of the item], A the identity times
+`same_class` plus `other_class`, weight_k proportional to decay**k and of length `history_scale`. So nearly all that
+can be known of a click is in the history, and how much an event matters falls with its age.
+"""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from reference_models.config.records import PositiveCount, read_section, refuse
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log import tables
+from reference_models.data.click_log.counter import derive_key, hash_range
+from reference_models.process.errors import ConfigError
+
+MAX_EVENTS = 1 << 20
+"""Events of one user, all windows together: their counters never meet another user's, and their times are exact."""
+MAX_USERS = 1 << 40
+NUM_TABLES = 2
+"""Columns of ids: the item, then the user."""
+ITEM, USER = range(NUM_TABLES)
+Scale = Annotated[float, Meta(ge=0, le=100)]
+Weight = Annotated[float, Meta(ge=-100, le=100)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequenceParameters:
+    """[data.parameters] of a sequence log."""
+
+    events_per_window: PositiveCount
+    """Events of every user in a window of time; what a user did before the window is what may be known in it."""
+    num_classes: Annotated[int, Meta(ge=2, le=256)]
+    """Latent classes of items."""
+    num_favourites: PositiveCount
+    """Favourite classes of a user."""
+    favourite_share: Annotated[float, Meta(ge=0, le=1)]
+    """Of a user's events, those whose item is of a favourite class."""
+    zipf_exponent: Annotated[float, Meta(ge=0, le=4)]
+    """How unequal the items of a class are, in steps of 0.125; 0 is uniform."""
+    bias: Annotated[float, Meta(ge=-20, le=20)] = 0.0
+    """Of the logit: below 0 makes clicks rare."""
+    effect_scale: Scale
+    """Of what items say by themselves, which needs no history: a standard deviation."""
+    history_scale: Scale
+    """Of what the history says: the length of the vector of the events' weights."""
+    history_events: Annotated[int, Meta(ge=1, le=4096)]
+    """Last events that matter."""
+    decay: Annotated[float, Meta(ge=0, le=1)]
+    """Of an event's weight with every event after it."""
+    same_class: Weight
+    """What a click on an item says of items of its class, beside `other_class`."""
+    other_class: Weight
+    """What it says of all items."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequenceTeacher:
+    """Everything that an event is made from, besides its counter. C classes, n items, K events of history."""
+
+    key: int
+    bias: np.float32
+    num_users: int
+    events_per_window: int
+    favourite_threshold: int
+    """Of 2**16."""
+    num_favourites: int
+    effect: NDArray[np.float32]
+    """[n]"""
+    items: NDArray[np.int64]
+    """[n]: the items class by class, each class's in the order of their popularity."""
+    first_item: NDArray[np.int64]
+    """[C, 2**12]: of each slice of probability of a class, its first place in `items`; see `tables.inverse_zipf`."""
+    num_items: NDArray[np.int64]
+    """[C, 2**12]: places in the slice."""
+    terms: NDArray[np.float32]
+    """[K, 2, C, C]: by age, clicked or not, the event's class and the item's: what it adds to the logit."""
+    favourite_key: int
+
+
+def parse_parameters(data: DataConfig) -> SequenceParameters:
+    """Read and check [data.parameters] and the sizes. Raises ConfigError naming the field."""
+    made = read_section("data.parameters", data.parameters, SequenceParameters)
+    if len(data.num_embeddings or ()) != NUM_TABLES or data.multi_hot != (1,) * NUM_TABLES:
+        raise ConfigError(
+            f"data.num_embeddings is {list(data.num_embeddings or ())}, expected two whole numbers, the items and "
+            "the users, without multi_hot: an event of a sequence log is one item that one user met."
+        )
+    if data.num_dense != 1:
+        raise ConfigError(f"data.num_dense is {data.num_dense}, expected 1: of an event its time alone is a number.")
+    if not (made.zipf_exponent * tables.ZIPF_STEPS_PER_ONE).is_integer():
+        raise refuse("data.parameters", data.parameters, "zipf_exponent", "a multiple of 0.125")
+    if made.num_favourites > made.num_classes:
+        raise refuse("data.parameters", data.parameters, "num_favourites", f"at most {made.num_classes}, the classes")
+    num_items, num_users = data.num_embeddings or (0, 0)
+    if num_items < made.num_classes:
+        raise ConfigError(f"data.num_embeddings: {num_items} items are fewer than {made.num_classes} classes.")
+    per_window, events = num_users * made.events_per_window, 0
+    for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
+        if count is None or count % per_window:
+            raise ConfigError(
+                f"data.{split}_samples is {count}, expected a multiple of {per_window}: {num_users} users with "
+                f"{made.events_per_window} events in each window."
+            )
+        events += count // num_users
+    if events > MAX_EVENTS or num_users > MAX_USERS:
+        raise ConfigError(f"data: {events} events of each of {num_users} users, expected at most {MAX_EVENTS}.")
+    return made
+
+
+def build_teacher(data: DataConfig) -> SequenceTeacher:
+    """Build the teacher of a sequence log, a pure function of its definition. Raises ConfigError."""
+    made, seed = parse_parameters(data), data.seed or 0
+    num_items, num_users = data.num_embeddings or (0, 0)
+    classes = _classes(derive_key(seed, 2), num_items, made.num_classes)
+    items = np.argsort(classes, kind="stable")
+    first, width, begin = [], [], 0
+    for size in np.bincount(classes, minlength=made.num_classes).tolist():
+        start, count = tables.inverse_zipf(tables.zipf_masses(size, made.zipf_exponent))
+        first.append(start + begin)
+        width.append(count)
+        begin += size
+    return SequenceTeacher(
+        key=derive_key(seed, 0),
+        bias=np.float32(made.bias),
+        num_users=num_users,
+        events_per_window=made.events_per_window,
+        favourite_threshold=round(made.favourite_share * (1 << 16)),
+        num_favourites=made.num_favourites,
+        effect=(tables.normals(derive_key(seed, 1), num_items) * made.effect_scale).astype(np.float32),
+        items=items,
+        first_item=np.stack(first),
+        num_items=np.stack(width),
+        terms=_terms(made),
+        favourite_key=derive_key(seed, 3),
+    )
+
+
+def _classes(key: int, num_items: int, num_classes: int) -> NDArray[np.int64]:
+    """Deal the items to the classes in a random order, so that no class is empty: int64 [num_items]."""
+    order = np.argsort(hash_range(key, 0, num_items), kind="stable")
+    classes = np.empty(num_items, np.int64)
+    classes[order] = np.arange(num_items) % num_classes
+    return classes
+
+
+def _terms(made: SequenceParameters) -> NDArray[np.float32]:
+    weights, weight, squares = [], 1.0, 0.0
+    for _ in range(made.history_events):
+        weights.append(weight)
+        squares += weight * weight
+        weight *= made.decay
+    scale = made.history_scale / np.sqrt(np.float64(squares))
+    affinity = made.same_class * np.eye(made.num_classes) + made.other_class
+    signs = np.array([-1.0, 1.0])
+    by_age = np.array(weights)[:, None, None, None] * scale
+    terms: NDArray[np.float32] = (by_age * signs[None, :, None, None] * affinity[None, None]).astype(np.float32)
+    return terms

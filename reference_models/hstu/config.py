@@ -1,0 +1,65 @@
+"""Torch-free configuration of HSTU: widths, layers, heads."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from reference_models.config.records import PositiveCount, read_section
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_sequence.teacher import parse_parameters
+from reference_models.process.errors import ConfigError
+
+NUM_ACTIONS = 3
+"""Not clicked, clicked, and of candidates, whose action is what is asked for."""
+UNKNOWN_ACTION = 2
+KIND = "click_sequence"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HSTUConfig:
+    """Widths of a DLRMv4, and how long its sequences are."""
+
+    embedding_dim: PositiveCount
+    """Width of the rows of the items' table, and of everything between layers."""
+    num_layers: PositiveCount
+    """HSTU layers."""
+    num_heads: PositiveCount
+    """Heads of each layer's attention."""
+    attention_dim: PositiveCount
+    """Width of a head's queries, keys, values and gates."""
+    item_mlp: PositiveCount
+    """Hidden width of the MLP that a candidate's item passes."""
+    head_mlp: PositiveCount
+    """Hidden width of the MLP that makes the logit of user and item."""
+    max_sequence_length: PositiveCount
+    """Events of a sequence at most: the history, and after it the candidates of a window."""
+
+
+def parse_model(table: Mapping[str, Any]) -> HSTUConfig:
+    """Read [model]. Raises ConfigError naming the field."""
+    return read_section("model", table, HSTUConfig)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class SequenceShape:
+    """Of a full sequence."""
+
+    num_past: int
+    num_candidates: int
+
+    @property
+    def length(self) -> int:
+        return self.num_past + self.num_candidates
+
+
+def sequence_shape(model: HSTUConfig, data: DataConfig) -> SequenceShape:
+    """Return how much of a full sequence is history. Raises ConfigError for what leaves none, or has no sequences."""
+    if data.kind != KIND:
+        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: a model of sequences needs them.")
+    candidates = parse_parameters(data).events_per_window
+    if model.max_sequence_length <= candidates:
+        raise ConfigError(
+            f"model.max_sequence_length is {model.max_sequence_length}, expected more than "
+            f"data.parameters.events_per_window ({candidates}): a window's candidates, and before them the history."
+        )
+    return SequenceShape(num_past=model.max_sequence_length - candidates, num_candidates=candidates)

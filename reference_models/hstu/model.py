@@ -1,0 +1,198 @@
+"""HSTU (Zhai et al., 2024) as MLPerf Training v6.1's DLRMv4 has it, in plain PyTorch.
+
+Each event of a user's history becomes a token: the embedding of its item, of the action and of its age. Candidates
+follow, with an unknown action and age 0. Layers of gated attention without softmax work on the tokens; a candidate
+sees the whole history and itself, never another candidate. What comes out at a candidate, times what an MLP makes of
+its item alone, goes through a head to the logit of a click.
+"""
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import nn
+
+from reference_models.hstu.config import NUM_ACTIONS, UNKNOWN_ACTION, HSTUConfig
+from reference_models.hstu.phases import Phase
+from reference_models.hstu.sequences import Sequences
+from reference_models.training.phases import Enter, ignore_phase
+
+NORM_EPSILON = 1e-6
+LOSS_WEIGHT = 0.2
+"""Of the one task's cross-entropy, as the reference weighs it."""
+ITEM_BOUND = 0.1
+"""Of the items' initial rows. Rows that begin at 1 / sqrt(items), as the reference's do, take the direction of their
+first gradients, which is popularity's, and how long they stay there is left to chance: see README, calibration."""
+
+
+class HSTULayer(nn.Module):
+    """u, v, q, k = LN(x) W + b; u = silu(u); a = silu(q k' / sqrt(d)) v / max_length; x + [u, a, u * LN(a)] W'.
+
+    D is the width between layers, H heads of width d. Only what `mask` allows is added up.
+    """
+
+    def __init__(self, config: HSTUConfig) -> None:
+        super().__init__()
+        self.num_heads, self.width, self.max_length = (
+            config.num_heads,
+            config.attention_dim,
+            config.max_sequence_length,
+        )
+        inner = config.num_heads * config.attention_dim
+        self.input_norm = nn.LayerNorm(config.embedding_dim, eps=NORM_EPSILON)
+        self.uvqk = nn.Linear(config.embedding_dim, 4 * inner)
+        self.output_norm = nn.LayerNorm(inner, eps=NORM_EPSILON)
+        self.output = nn.Linear(3 * inner, config.embedding_dim, bias=False)
+        nn.init.xavier_uniform_(self.uvqk.weight)
+        nn.init.zeros_(self.uvqk.bias)
+        nn.init.xavier_uniform_(self.output.weight)
+        with torch.no_grad():  # alike attends to alike from the start: see README, initialisation
+            _, _, q, k = self.uvqk.weight.chunk(4)
+            k.copy_(q)
+
+    def forward(self, x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Transform tokens [S, L, D]; `mask` float [S, L, L] is 1 where row may see column."""
+        u, v, q, k = self.uvqk(self.input_norm(x)).chunk(4, dim=-1)
+        u = nn.functional.silu(u)
+        q, k, v = (part.unflatten(-1, (self.num_heads, self.width)).transpose(1, 2) for part in (q, k, v))
+        scores = nn.functional.silu(q @ k.transpose(-1, -2) * self.width**-0.5) / self.max_length
+        attended = (scores * mask.unsqueeze(1)) @ v
+        a = attended.transpose(1, 2).flatten(-2)
+        output: torch.Tensor = x + self.output(torch.cat([u, a, u * self.output_norm(a)], dim=-1))
+        return output
+
+
+class SwishLayerNorm(nn.Module):
+    """x * sigmoid(LN(x))."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width, eps=NORM_EPSILON)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return x * torch.sigmoid(self.norm(x))
+
+
+class HSTU(nn.Module):
+    """A table of items, HSTU layers, an MLP of the candidate's item, a head.
+
+    Built on torch's default device from its global generator.
+    """
+
+    def __init__(self, config: HSTUConfig, *, num_items: int) -> None:
+        super().__init__()
+        dim = config.embedding_dim
+        self.max_length = config.max_sequence_length
+        self.enter: Enter = ignore_phase
+        self.item_table = nn.Embedding(num_items, dim, sparse=True)
+        nn.init.uniform_(self.item_table.weight, -ITEM_BOUND, ITEM_BOUND)
+        self.actions = nn.Parameter(torch.empty(NUM_ACTIONS, dim))
+        self.ages = nn.Parameter(torch.empty(self.max_length, dim))
+        for table in (self.actions, self.ages):
+            nn.init.uniform_(table, -1 / math.sqrt(len(table)), 1 / math.sqrt(len(table)))
+        self.layers = nn.ModuleList([HSTULayer(config) for _ in range(config.num_layers)])
+        self.output_norm = nn.LayerNorm(dim, eps=NORM_EPSILON)
+        self.item_mlp = nn.Sequential(
+            nn.Linear(dim, config.item_mlp),
+            SwishLayerNorm(config.item_mlp),
+            nn.Linear(config.item_mlp, dim),
+            nn.LayerNorm(dim, eps=NORM_EPSILON),
+        )
+        self.head = nn.Sequential(
+            nn.Linear(dim, config.head_mlp), SwishLayerNorm(config.head_mlp), nn.Linear(config.head_mlp, 1)
+        )
+        for module in (*self.item_mlp, *self.head):
+            if isinstance(module, nn.Linear):
+                nn.init.xavier_uniform_(module.weight)
+                nn.init.zeros_(module.bias)
+
+    def forward(self, batch: Sequences) -> torch.Tensor:
+        """Compute the logits float [B] of the candidates."""
+        self.enter(Phase.EMBEDDING_FORWARD)
+        rows = self.read_rows(batch)
+        self.enter(Phase.LAYERS_FORWARD)
+        users = self.encode(rows, batch)
+        self.enter(Phase.HEAD_FORWARD)
+        logits = self.judge(users, rows[len(batch.past_items) :])
+        for made, phase in (
+            (rows, Phase.EMBEDDING_BACKWARD), (users, Phase.LAYERS_BACKWARD), (logits, Phase.HEAD_BACKWARD),
+        ):  # fmt: skip
+            enter_before_backward(made, self.enter, phase)
+        return logits
+
+    def read_rows(self, batch: Sequences) -> torch.Tensor:
+        """Read the items' rows [T + B, D], those of the past first."""
+        rows: torch.Tensor = self.item_table(torch.cat([batch.past_items, batch.items]))
+        return rows
+
+    def encode(self, rows: torch.Tensor, batch: Sequences) -> torch.Tensor:
+        """Run the layers over padded sequences, each its history, then its candidates; returns the candidates [B, D].
+
+        Raises ValueError where one is longer than the definition's longest.
+        """
+        refuse_long(batch, self.max_length)
+        past, candidates = self.make_tokens(rows, batch)
+        is_past, is_candidate = (
+            valid_places(batch.past_lengths, rows.device),
+            valid_places(batch.lengths, rows.device),
+        )
+        x = torch.cat([pad(past, is_past), pad(candidates, is_candidate)], dim=1)
+        mask = attention_mask(is_past, is_candidate).to(x.dtype)
+        for layer in self.layers:
+            x = layer(x, mask)
+        output: torch.Tensor = self.output_norm(x[:, is_past.shape[1] :][is_candidate])
+        return output
+
+    def make_tokens(self, rows: torch.Tensor, batch: Sequences) -> tuple[torch.Tensor, torch.Tensor]:
+        """Add action and age to the items' rows; returns the tokens of past events [T, D] and candidates [B, D]."""
+        rows = rows * math.sqrt(rows.shape[1])
+        num_past = len(batch.past_items)
+        past = rows[:num_past] + self.actions[batch.past_actions] + self.ages[batch.past_ages]
+        return past, rows[num_past:] + (self.actions[UNKNOWN_ACTION] + self.ages[0])
+
+    def judge(self, users: torch.Tensor, items: torch.Tensor) -> torch.Tensor:
+        """Compute the logits [B] of what the layers say [B, D] and the candidates' rows [B, D]."""
+        logits: torch.Tensor = self.head(users * self.item_mlp(items))
+        return logits.squeeze(1)
+
+    def embedding_parameters(self) -> list[nn.Parameter]:
+        return list(self.item_table.parameters())
+
+    def dense_parameters(self) -> list[nn.Parameter]:
+        return [parameter for name, parameter in self.named_parameters() if not name.startswith("item_table.")]
+
+
+def enter_before_backward(made: torch.Tensor, enter: Enter, phase: Phase) -> None:
+    """Enter `phase` where what made a tensor is about to be differentiated; nothing while nobody measures."""
+    if enter is not ignore_phase and made.requires_grad:
+        made.register_hook(lambda gradient: enter(phase))  # type: ignore[no-untyped-call]
+
+
+def refuse_long(batch: Sequences, max_length: int) -> None:
+    """Raise ValueError for a sequence that is longer than `max_length`."""
+    longest = max(past + candidates for past, candidates in zip(batch.past_lengths, batch.lengths, strict=True))
+    if longest > max_length:
+        raise ValueError(f"a sequence of {longest} events and candidates, expected at most {max_length}")
+
+
+def valid_places(lengths: Sequence[int], device: torch.device) -> torch.Tensor:
+    """Return which places of sequences padded to the longest hold something: bool [S, longest]."""
+    return torch.arange(max(lengths), device=device) < torch.tensor(lengths, device=device).unsqueeze(1)
+
+
+def pad(tokens: torch.Tensor, is_token: torch.Tensor) -> torch.Tensor:
+    """Put jagged tokens [T, D] at their places [S, L, D], zeros at all others."""
+    padded = tokens.new_zeros(*is_token.shape, tokens.shape[1])
+    padded[is_token] = tokens
+    return padded
+
+
+def attention_mask(is_past: torch.Tensor, is_candidate: torch.Tensor) -> torch.Tensor:
+    """Return who sees whom, bool [S, P + C, P + C]: past events those before them and themselves, candidates the past
+    and themselves."""
+    num_past, num_all = is_past.shape[1], is_past.shape[1] + is_candidate.shape[1]
+    place = torch.arange(num_all, device=is_past.device)
+    is_allowed = (place <= place.unsqueeze(1)) & (place < num_past)  # columns of the past
+    is_allowed = is_allowed | torch.eye(num_all, dtype=torch.bool, device=is_past.device)
+    is_token = torch.cat([is_past, is_candidate], dim=1)
+    return is_allowed & is_token.unsqueeze(1) & is_token.unsqueeze(2)

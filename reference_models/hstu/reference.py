@@ -1,0 +1,121 @@
+"""The reference implementation: stock PyTorch, one process, padded sequences; the code to learn the model from."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import nn
+
+from reference_models.data.click_sequence.teacher import ITEM
+from reference_models.data.store.dataset import ClickDataset
+from reference_models.hstu.config import sequence_shape
+from reference_models.hstu.model import HSTU, LOSS_WEIGHT
+from reference_models.hstu.phases import Phase
+from reference_models.hstu.sequences import SequenceLog, synthetic_sequences
+from reference_models.training.loop import WARM_UP_STEPS, Built, TrainingLoop
+from reference_models.training.optimizers import build_optimizers
+from reference_models.training.phases import Enter, ignore_phase
+
+_PRECISIONS = {"fp32": "fp32", "tf32": "fp32", "bf16": "bfloat16"}
+"""Of what MLPerf's logs must disclose from round 6.1 on."""
+
+
+class ReferenceWorkload(TrainingLoop):
+    """Trains one HSTU on a sequence log, window after window, by modules, autograd and torch.optim."""
+
+    name = "reference"
+    _model_class: type[HSTU] = HSTU
+
+    def build(self) -> None:
+        self._shape = sequence_shape(self._spec.model, self._spec.data)
+        self._logs: dict[str, SequenceLog] = {}
+        super().build()
+
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        with self._device:
+            model = self._model_class(self._spec.model, num_items=num_embeddings[ITEM])
+        optimizers = build_optimizers(
+            self._spec.train,
+            embedding_parameters=model.embedding_parameters(),
+            dense_parameters=model.dense_parameters(),
+        )
+        return model, optimizers
+
+    def _warm_up(self) -> None:
+        """Run synthetic sequences through a warm-up copy, which is then dropped."""
+        model, optimizers = self._build_model(self._data.train.num_embeddings)
+        for size in (self.global_batch_size,) * WARM_UP_STEPS:
+            self._train_step(model, optimizers, synthetic_sequences(size, self._shape))
+        with torch.no_grad():
+            size = min(self._spec.train.eval_batch_size, self.eval_samples)
+            self._logits(model, synthetic_sequences(size, self._shape))
+        self.synchronize()
+
+    def hyperparameters(self) -> Mapping[str, int | float | str]:
+        optimizer, precision = self._spec.train.optimizer, _PRECISIONS[self._spec.runtime.precision]
+        described: dict[str, int | float | str] = dict(super().hyperparameters())
+        described["max_sequence_length"] = self._model.max_length
+        for key in ("opt_gradient_clip_norm", "eval_every_data_pct"):
+            if key in optimizer:
+                described[key] = optimizer[key]
+        return described | {
+            "lowest_numerical_precision_in_linear": precision,
+            "lowest_numerical_precision_in_attn": precision,
+            "lowest_numerical_precision_in_comm": "fp32",
+            "tensor_parallelism": 1,
+            "pipeline_parallelism": 1,
+            "context_parallelism": 1,
+            "expert_parallelism": 1,
+            "micro_batch_size": self.global_batch_size,
+            "config_filename": "definition.toml",
+        }
+
+    def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Any:
+        return self._log(split, name).read(start, stop)
+
+    def _log(self, split: ClickDataset, name: str) -> SequenceLog:
+        """Read a split when it is first asked for; histories of the evaluation split are in the training split."""
+        if name not in self._logs:
+            self._logs[name] = SequenceLog(
+                split,
+                self._data.train if name == "eval" else None,
+                f"{self._spec.data_dir}: {name}",
+                self._shape,
+            )
+        return self._logs[name]
+
+    def _logits(self, model: Any, batch: Any) -> torch.Tensor:
+        with self._autocast():
+            logits: torch.Tensor = model(batch.to(self._device))
+        return logits.float()
+
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Any) -> torch.Tensor:
+        logits = self._logits(model, batch)
+        self._enter(Phase.LOSS)
+        loss = nn.functional.binary_cross_entropy_with_logits(logits, batch.labels.to(self._device))
+        self._enter(Phase.ZERO_GRAD)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        self._enter(Phase.LOSS)
+        (LOSS_WEIGHT * loss).backward()  # type: ignore[no-untyped-call]
+        self._update(model, optimizers)
+        return loss.detach()
+
+    def _update(self, model: HSTU, optimizers: list[torch.optim.Optimizer]) -> None:
+        sparse, dense = optimizers
+        self._enter(Phase.SPARSE_OPTIMIZER)
+        sparse.step()
+        self._enter(Phase.DENSE_OPTIMIZER)
+        if (clip_norm := self._spec.train.optimizer.get("opt_gradient_clip_norm")) is not None:
+            nn.utils.clip_grad_norm_(model.dense_parameters(), clip_norm)
+        dense.step()
+
+    @contextmanager
+    def report_phases(self, enter: Enter) -> Iterator[None]:
+        self._model.enter = enter
+        try:
+            with super().report_phases(enter):
+                yield
+        finally:
+            self._model.enter = ignore_phase

@@ -1,0 +1,158 @@
+"""From the rows of a sequence log to what a sequence model reads: each user's history and candidates, jagged.
+
+A sample is an event to be predicted, a candidate. Its history are its user's last events before the window of time
+that the candidate is in: whatever the batch, a candidate has the same history, and nothing of its own window is in
+it. Candidates of one user and window that are neighbours in a batch share their history in one sequence.
+"""
+
+from dataclasses import dataclass, fields, replace
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from reference_models.data.click_sequence.teacher import ITEM, USER
+from reference_models.data.store.dataset import ClickDataset
+from reference_models.hstu.config import SequenceShape
+from reference_models.process.errors import DatasetError
+from reference_models.training.loop import check_batch
+
+AGAIN = "The dataset is damaged: generate it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Sequences:
+    """S sequences with T past events and B candidates in all, sequence by sequence, each in order of time."""
+
+    past_items: torch.Tensor
+    """int64 [T]"""
+    past_actions: torch.Tensor
+    """int64 [T]: 1 where the event was a click, else 0."""
+    past_ages: torch.Tensor
+    """int64 [T]: 1 for the last event of the history, 2 for the one before it."""
+    past_lengths: tuple[int, ...]
+    """[S], of which some may be 0."""
+    items: torch.Tensor
+    """int64 [B]: the candidates."""
+    lengths: tuple[int, ...]
+    """[S]: candidates of each sequence, at least one."""
+    labels: torch.Tensor
+    """float32 [B]"""
+
+    def to(self, device: torch.device) -> "Sequences":
+        """Copy all tensors but the labels to a device; nothing where they are there."""
+        if device.type == "cpu":
+            return self
+        names = [field.name for field in fields(self) if field.name not in ("past_lengths", "lengths", "labels")]
+        return replace(self, **{name: getattr(self, name).to(device, non_blocking=True) for name in names})
+
+
+def synthetic_sequences(num_samples: int, shape: SequenceShape) -> Sequences:
+    """Make full sequences that are no dataset's: all items are the first, actions and labels alternate."""
+    candidates, past = shape.num_candidates, shape.num_past
+    lengths = [candidates] * (num_samples // candidates) + [num_samples % candidates] * bool(num_samples % candidates)
+    num_past = past * len(lengths)
+    return Sequences(
+        past_items=torch.zeros(num_past, dtype=torch.int64),
+        past_actions=torch.arange(num_past) % 2,
+        past_ages=torch.arange(past, 0, -1).repeat(len(lengths)),
+        past_lengths=(past,) * len(lengths),
+        items=torch.zeros(num_samples, dtype=torch.int64),
+        lengths=tuple(lengths),
+        labels=(torch.arange(num_samples) % 2).float(),
+    )
+
+
+class SequenceLog:
+    """One split of a log, and the one before it, by user. Reads and checks all rows when it is made.
+
+    Raises DatasetError for the first row that is out of order, or holds what no reader could use.
+    """
+
+    def __init__(self, split: ClickDataset, before: ClickDataset | None, place: str, shape: SequenceShape) -> None:
+        self._first = 0 if before is None else before.num_samples
+        self._shape = shape
+        parts = [_Rows(part, place) for part in (before, split) if part is not None and part.num_samples]
+        self._items, self._users, self._times, self._labels = (
+            np.concatenate([getattr(part, name) for part in parts]) for name in ("items", "users", "times", "labels")
+        )
+        self._windows = self._times // shape.num_candidates
+        self._place = place
+        self._check_windows()
+        self._by_user = np.argsort(self._users, kind="stable")
+        self._check_times()
+        self._user_begins = np.searchsorted(self._users[self._by_user], np.arange(split.num_embeddings[USER]))
+        self._window_begins = self._find_window_begins()
+
+    def _name(self, row: int) -> str:
+        """Name a row as its split counts it."""
+        if row < self._first:
+            return f"{self._place}: sample {row} of the split before it"
+        return f"{self._place}: sample {row - self._first}"
+
+    def _check_windows(self) -> None:
+        late = np.flatnonzero(np.diff(self._windows) < 0)
+        if late.size:
+            row = int(late[0]) + 1
+            raise DatasetError(
+                f"{self._name(row)}: its time {self._times[row]} is in window {self._windows[row]}, after one of "
+                f"window {self._windows[row - 1]}. Expected events in order of time. {AGAIN}"
+            )
+
+    def _check_times(self) -> None:
+        times, users = self._times[self._by_user], self._users[self._by_user]
+        wrong = np.flatnonzero((np.diff(users) == 0) & (np.diff(times) <= 0))
+        if wrong.size:
+            row = int(self._by_user[wrong + 1].min())
+            raise DatasetError(
+                f"{self._name(row)}: time {self._times[row]} of user {self._users[row]} is not after that user's "
+                f"event before it. Expected events in order of time. {AGAIN}"
+            )
+
+    def _find_window_begins(self) -> NDArray[np.int64]:
+        """Find by row where, in the order by user, the events of its user and window begin: int64 [N]."""
+        users, windows = self._users[self._by_user], self._windows[self._by_user]
+        is_first = np.concatenate([[True], (np.diff(users) != 0) | (np.diff(windows) != 0)])
+        begins = np.flatnonzero(is_first)
+        counts = np.diff(np.append(begins, len(users)))
+        found = np.empty(len(users), np.int64)
+        found[self._by_user] = np.repeat(begins, counts)
+        return found
+
+    def read(self, start: int, stop: int) -> Sequences:
+        """Read samples start to stop - 1 of the split, with their histories."""
+        rows = slice(self._first + start, self._first + stop)
+        begins = self._window_begins[rows]
+        is_first = np.concatenate([[True], np.diff(begins) != 0])
+        firsts = np.flatnonzero(is_first)
+        ends = begins[firsts]
+        past_begins = np.maximum(self._user_begins[self._users[rows][firsts]], ends - self._shape.num_past)
+        past_lengths = ends - past_begins
+        offsets = np.cumsum(past_lengths) - past_lengths
+        inside = np.arange(int(past_lengths.sum())) - np.repeat(offsets, past_lengths)
+        past = self._by_user[np.repeat(past_begins, past_lengths) + inside]
+        return Sequences(
+            past_items=torch.from_numpy(self._items[past]),
+            past_actions=torch.from_numpy(self._labels[past].astype(np.int64)),
+            past_ages=torch.from_numpy(np.repeat(past_lengths, past_lengths) - inside),
+            past_lengths=tuple(past_lengths.tolist()),
+            items=torch.from_numpy(self._items[rows].copy()),
+            lengths=tuple(np.diff(np.append(firsts, len(begins))).tolist()),
+            labels=torch.from_numpy(self._labels[rows].astype(np.float32)),
+        )
+
+
+class _Rows:
+    """All rows of one split, checked one by one: int64 and uint8 [N] each."""
+
+    def __init__(self, split: ClickDataset, place: str) -> None:
+        batch = split.read(0, split.num_samples)
+        check_batch(batch, split, f"{place}: sample", 0)
+        indices, times = batch.indices.numpy(), batch.dense.numpy()[:, 0]
+        odd = np.flatnonzero(~((times >= 0) & (times < 2**24) & (times == np.floor(times))))
+        if odd.size:
+            raise DatasetError(
+                f"{place}: sample {odd[0]}: time {times[odd[0]]:g}, expected a whole number below 2**24. {AGAIN}"
+            )
+        self.items, self.users = indices[:, ITEM].copy(), indices[:, USER].copy()
+        self.times, self.labels = times.astype(np.int64), batch.labels.numpy().astype(np.uint8)

@@ -1,0 +1,22 @@
+"""HSTU as the harness knows it. Torch-free."""
+
+from reference_models.hstu.config import HSTUConfig, parse_model
+from reference_models.hstu.costs import estimate_memory, list_matmuls, model_costs, phase_costs
+from reference_models.hstu.phases import LABELS
+from reference_models.spec import Costs, Implementation, ModelSpec, load_class
+
+SPEC = ModelSpec(
+    section=HSTUConfig,
+    parse=parse_model,
+    optimizers=("Adam",),
+    implementations={
+        "reference": Implementation(load=load_class("reference_models.hstu.reference:ReferenceWorkload")),
+        "optimized": Implementation(load=load_class("reference_models.hstu.optimized:OptimizedWorkload")),
+    },
+    costs=Costs(model=model_costs, memory=estimate_memory, matmuls=list_matmuls, phases=phase_costs),
+    phases=LABELS,
+    baselines={
+        "no_history": load_class("reference_models.hstu.baselines:NoHistoryWorkload"),
+        "mean_history": load_class("reference_models.hstu.baselines:MeanHistoryWorkload"),
+    },
+)
