@@ -69,3 +69,12 @@ def test_the_line_that_installs_torchrec_names_files_that_are_there() -> None:
     words = find_implementation(load_entry("dlrm_tiny").workload.model_name, "torchrec").how_to_install.split()
     path = Path(words[words.index("-r") + 1])
     assert path.is_file() and path.with_name("torchrec-gpu.txt").is_file()
+
+
+def test_torchrec_has_the_same_versions_on_cpus_and_gpus() -> None:
+    folder = ROOT / "reference_models" / "dlrm" / "requirements"
+    on_cpu, on_gpu = (
+        [line for line in (folder / f"torchrec-{name}.txt").read_text().splitlines() if not line.startswith("#")]
+        for name in ("cpu", "gpu")
+    )
+    assert on_gpu == [line.replace("fbgemm-gpu-cpu", "fbgemm-gpu") for line in on_cpu] and len(on_gpu) > 5

@@ -5,7 +5,6 @@ CPU, so that one rank and many compute the same thing. On GPUs the reference dra
 was not run on a GPU. Each rank reads its part of every batch.
 """
 
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -56,6 +55,7 @@ from reference_models.dlrm.sharding import (
     topology_here,
 )
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
+from reference_models.training.devices import count_local_ranks
 from reference_models.training.loop import WARM_UP_ROWS, WARM_UP_STEPS, TrainingLoop, synthetic_batch
 from reference_models.training.optimizers import build_dense_optimizer
 from reference_models.training.phases import Enter
@@ -104,7 +104,7 @@ class TorchRecWorkload(TrainingLoop):
         plan = make_plan(
             made,
             sharder,
-            topology_here(self._device, size, int(os.environ.get("LOCAL_WORLD_SIZE", size))),
+            topology_here(self._device, size, count_local_ranks(size)),
             sharding=spec.runtime.sharding,
             embedding_dim=spec.model.embedding_dim,
             multi_hot=self._data.train.multi_hot,

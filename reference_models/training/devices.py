@@ -47,13 +47,21 @@ def local_device(name: str, num_ranks: int = 1, environ: Mapping[str, str] = os.
         return device
     if environ.get("SLURM_GPUS_PER_TASK", "").rpartition(":")[2] == str(torch.cuda.device_count()):
         return device
-    numbers = {key: environ.get(key, default) for key, default in (("LOCAL_RANK", "0"), ("LOCAL_WORLD_SIZE", "1"))}
-    for key, text in numbers.items():
-        if not text.isdecimal():
-            raise DeviceError(f"{key} is {text!r} in the environment: expected a whole number.")
-    local_rank, num_here = map(int, numbers.values())
+    local_rank, num_here = _read_number(environ, "LOCAL_RANK", 0), count_local_ranks(1, environ)
     refuse_shared_gpus(name, max(num_here, local_rank + 1))
     return device if ":" in name else torch.device("cuda", local_rank)
+
+
+def count_local_ranks(default: int, environ: Mapping[str, str] = os.environ) -> int:
+    """Count the ranks on this machine by LOCAL_WORLD_SIZE. Raises DeviceError where that is no number."""
+    return _read_number(environ, "LOCAL_WORLD_SIZE", default)
+
+
+def _read_number(environ: Mapping[str, str], key: str, default: int) -> int:
+    text = environ.get(key, str(default))
+    if not text.isdecimal():
+        raise DeviceError(f"{key} is {text!r} in the environment: expected a whole number.")
+    return int(text)
 
 
 def refuse_shared_gpus(name: str, num_ranks: int) -> None:

@@ -43,6 +43,7 @@ def test_each_rank_of_a_machine_gets_the_gpu_of_its_local_rank(gpus: EmulatedCUD
         ("cuda", {"LOCAL_RANK": "4"}, r"5 ranks on this machine, but 4 GPUs"),
         ("cuda:1", {"LOCAL_RANK": "0", "LOCAL_WORLD_SIZE": "2"}, r"'cuda:1': 2 ranks .* 1 GPU for.*--device cuda,"),
         ("cuda", {"LOCAL_RANK": "x"}, r"LOCAL_RANK is 'x' in the environment: expected a whole number"),
+        ("cuda", {"LOCAL_WORLD_SIZE": ""}, r"LOCAL_WORLD_SIZE is '' in the environment: expected a whole number"),
     ],
 )
 def test_ranks_that_would_share_a_gpu_are_refused(
