@@ -71,6 +71,8 @@ def show_table(options: argparse.Namespace) -> int:
 
 def run_one(name: str, findings: Path) -> int:
     """Run a step in this process."""
+    for variable, value in BY_NAME[name].variables:
+        os.environ.setdefault(variable, value)
     setting = Setting.of_this_system(findings.parent)
     step = importlib.import_module(f"steps.{name}")
     step.run(setting, Findings(findings, is_rehearsal=not setting.is_gpu))

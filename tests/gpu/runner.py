@@ -249,7 +249,6 @@ def python_environment(root: Path, site: Path, environ: Mapping[str, str]) -> di
         **environ,
         "PYTHONPATH": os.pathsep.join([*paths, *filter(None, [environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
-        "PYTHONDONTWRITEBYTECODE": "1",
     }
 
 

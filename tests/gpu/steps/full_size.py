@@ -1,6 +1,5 @@
 """Full-size DLRM-DCNv2 with row-wise Adagrad on one GPU: seconds to build, peak memory, samples per second."""
 
-import os
 import time
 
 from findings import Findings
@@ -11,7 +10,6 @@ LIMIT_GB, NUM_STEPS = 115.0, 20
 
 
 def run(setting: Setting, findings: Findings) -> None:
-    os.environ.setdefault("PYTORCH_CUDA_ALLOC_CONF", "expandable_segments:True")  # read at the first use of CUDA
     shape = FULL if setting.is_full else TINY[1]
     opened = open_once(shape)
     started_s = time.monotonic()
