@@ -20,7 +20,7 @@ CLAIMS: tuple[Claim, ...] = (
     Claim("agrees", "one GPU trains as a CPU does: AUC within 0.001 in fp32, 0.01 in tf32, 0.05 in bf16", "tests"),
     Claim("equal", "50 steps of `optimized` end where `reference` does, for each interaction and optimizer", "tests"),
     Claim("repeats", "`optimized` repeats bit for bit: equal seeds end with equal weights", "tests"),
-    Claim("waits", "a replayed step never waits for the GPU", "tests"),
+    Claim("waits", "a replayed step waits for no result of the GPU, only for the step before the last", "tests"),
     Claim("large", "tables of more than 2^31 numbers train like small ones", "tests"),
     Claim("kernels", "Triton's kernels compile here, and end in the numbers of torch's operators", "kernels"),
     Claim("faster", "`optimized` is faster than `reference`, in fp32, tf32 and bf16", "throughput"),

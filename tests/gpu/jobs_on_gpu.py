@@ -7,6 +7,8 @@ from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from reference_models.config.sections import parse_runtime, parse_train
 from reference_models.data.registry import open_dataset, parse_data
 from reference_models.data.store.dataset import Batch, OpenedDataset
@@ -84,6 +86,10 @@ class Repeated:
         first = start % self._split.num_samples
         return self._split.read(first, first + stop - start)
 
+    def read_into(self, start: int, stop: int, batch: Batch) -> None:
+        first = start % self._split.num_samples
+        self._split.read_into(first, first + stop - start, batch)
+
 
 def open_once(shape: Shape) -> OpenedDataset:
     """Make the shape's data, which several workloads then share: drawing ids takes seconds."""
@@ -117,6 +123,8 @@ def read_from_device(workload: Any, num_batches: int) -> None:
     data = workload.dataset().train
     size, device = workload.global_batch_size, workload._device
     batches = [data.read(number * size, (number + 1) * size) for number in range(num_batches)]
-    held = [Batch(*(part.to(device) for part in (batch.dense, batch.indices, batch.labels))) for batch in batches]
+    # As its reader makes them: the graph's buffers hold ids of 32 bits where those suffice.
+    ids = torch.int32 if device.type == "cuda" and max(data.num_embeddings) < 2**31 else torch.int64
+    held = [Batch(each.dense.to(device), each.indices.to(device, ids), each.labels.to(device)) for each in batches]
     workload._batches = lambda split, name, starts, batch_size: islice(cycle(held), len(starts))
     workload._next_batch = -1

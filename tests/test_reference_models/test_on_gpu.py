@@ -96,7 +96,7 @@ def test_equal_seeds_end_with_equal_weights(gpu: str, make_spec: MakeSpec) -> No
 
 
 @both
-def test_a_step_never_waits_for_the_gpu(gpu: str, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_step_waits_for_no_result(gpu: str, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch) -> None:
     workload = build(make_spec(runtime={"device": "cuda"}), "optimized")
     workload.train(3)
     monkeypatch.setattr(workload, "_check_loss", lambda loss: None)  # once per call, and meant to wait
