@@ -58,6 +58,10 @@ class SweepOptions(Configured, Measured):
     help="Profile each configuration once, after all runs: the table then says what bounds its step.",
 )  # fmt: skip
 @click.option(
+    "--fit", "with_fit", is_flag=True,
+    help="Of --quality: fit normalised entropy = a C^-b + c over training FLOP C, of 4 sizes or more over a decade.",
+)  # fmt: skip
+@click.option(
     "--dry-run", "is_dry", is_flag=True, help="List the configurations and estimate their time; make nothing."
 )
 @STRICT_ENV
@@ -74,6 +78,7 @@ def sweep(
     weights: str | None,
     keep_weights: bool,
     with_profile: bool,
+    with_fit: bool,
     is_dry: bool,
     strict_env: bool,
     form: str,
@@ -90,6 +95,7 @@ def sweep(
     An interrupted sweep is completed by 'dlrmbench resume' on its folder.
     """
     from harness.config.seeds import draw_base_seed
+    from harness.planning.scaling import refuse_unfittable
     from harness.planning.sweep import plan_sweep
     from harness.run_sets.folder import open_run_set
     from harness.run_sets.names import link_latest
@@ -108,10 +114,15 @@ def sweep(
         raise click.UsageError("--weights is what --serve serves; give that too.")
     if keep_weights and not kind.is_scored:
         raise click.UsageError("--keep-weights is for runs to the target; a measurement trains nothing whole.")
-    if is_dry:
+    if with_fit and kind.name != "quality":
+        raise click.UsageError("--fit is of --quality SAMPLES; give that too.")
+    if is_dry or with_fit:
         base, _, configs = resolve_sweep(
             kind, benchmark, overrides, axis_texts, given["name"], with_profile=with_profile
         )
+    if with_fit:
+        refuse_unfittable([config.workload for _, config in configs])
+    if is_dry:
         num_runs = num_runs_of(kind, base, num_runs)
         _show_plan(plan_sweep(kind, options, configs, num_runs, given["data_root"]), form)
         return
@@ -145,6 +156,7 @@ def sweep(
             keep_weights=keep_weights,
         ),
         with_profile=with_profile,
+        with_fit=with_fit,
     )
     link_latest(folder)
     if not quiet:
@@ -220,6 +232,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
 
 
 def _show(facts: "SweepFacts", form: str) -> None:
+    from reports.page.sections.law import law_record
     from reports.page.sections.sweep import rows_as_records
     from reports.render.csv import render_csv
     from reports.views.measurement import sweep_blocks
@@ -233,6 +246,7 @@ def _show(facts: "SweepFacts", form: str) -> None:
                 "mode": facts.mode,
                 "configurations": records,
                 "closing": facts.closing,
+                **law_record(facts.law),
             }
         )
     elif form == "csv":
@@ -247,4 +261,5 @@ def _exit_code(sweep: "SweepRecord", facts: "SweepFacts") -> ExitCode:
 
     codes = [ExitCode(entry.failure.exit_code) for entry in sweep.configurations if entry.failure is not None]
     codes += [exit_code_of_set(row.facts) for row in facts.rows if row.facts is not None]
+    codes += [ExitCode.INCONCLUSIVE] if facts.law is not None and facts.law.fitted is None else []
     return worst_of(codes)

@@ -146,12 +146,18 @@ def resolve_sweep(
 
 
 def start_sweep(
-    axes: Sequence[Axis], configurations: Sequence[Configuration], request: RunRequest, *, with_profile: bool = False
+    axes: Sequence[Axis],
+    configurations: Sequence[Configuration],
+    request: RunRequest,
+    *,
+    with_profile: bool = False,
+    with_fit: bool = False,
 ) -> Path:
     """Create the sweep's folder with a run set per configuration; sweep.json comes last, so one with it is whole.
 
     `request` holds for all; data folder and threads are each configuration's own. Its base seed must be drawn.
-    `with_profile` says that each configuration is profiled once, when all runs are made.
+    `with_profile` says that each configuration is profiled once, when all runs are made; `with_fit` that a law of
+    quality over computed FLOP is shown of them all.
     """
     if request.keep_weights:
         ready = [(each.config, each.prepared.data_dir) for each in configurations if each.prepared is not None]
@@ -172,6 +178,7 @@ def start_sweep(
         num_runs=request.num_runs,
         base_seed=request.base_seed,
         with_profile=with_profile,
+        with_fit=with_fit,
         axes=tuple(AxisRecord(key=axis.key, values=axis.texts) for axis in axes),
         configurations=tuple(
             _create(folder, index, configuration, request) for index, configuration in enumerate(configurations)

@@ -18,6 +18,7 @@ from reports.facts.facts import RunFacts, SetFacts, gather
 from reports.facts.measured_sets import MeasuredSet, find_measured, measured_side
 from reports.facts.profile import PROFILE_FILE
 from reports.facts.records import read_record
+from reports.facts.scaling_law import ScalingLaw, find_law
 from reports.facts.sides import Side, side_of
 from reports.statistics.intervals import LogSummary
 from reports.text.formatting import printable, throughput_text
@@ -139,6 +140,8 @@ class SweepFacts:
     problems: tuple[str, ...]
     closing: str = ""
     """Which is the fastest, or the best, and what is not distinguished from it; empty without two to compare."""
+    law: ScalingLaw | None = None
+    """Of quality over training FLOP, where that was asked for."""
 
     def at(self, values: Sequence[str]) -> SweepRow | None:
         return next((row for row in self.rows if row.values == tuple(values)), None)
@@ -179,6 +182,9 @@ def read_sweep_facts(folder: Path, *, second_opinion: bool = False, known: Seque
         rows=_compare(rows),
         problems=tuple(problems),
         closing=_closing([side for row in rows if (side := _side(row)) is not None]),
+        law=find_law([row.label for row in rows], [row.measured for row in rows], sweep.base_seed)
+        if sweep.with_fit
+        else None,
     )
 
 

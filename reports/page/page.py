@@ -18,6 +18,7 @@ from reports.page.figures.serving import served_answer
 from reports.page.figures.study import study_sections
 from reports.page.gathered import Gathered
 from reports.page.sections.comparison import compare_group
+from reports.page.sections.law import law_sections
 from reports.page.sections.measured import measured_sections
 from reports.page.sections.profile import profile_section
 from reports.page.sections.rules import rule_index
@@ -47,6 +48,7 @@ def build_page(
     groups = tuple(map(with_repeats, comparable_groups(sets)))
     views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
     sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
+    sweeps = (*law_sections(gathered.sweeps), *sweeps)
     profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
     measured = measured_sections(gathered.measured)
     studies = tuple(

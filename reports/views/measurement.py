@@ -13,6 +13,7 @@ from reports.facts.noise import Smallest
 from reports.facts.traffic import total_bytes
 from reports.page.figures.noise import smallest_words
 from reports.page.figures.times import bounds_text
+from reports.page.sections.law import law_words
 from reports.page.sections.measured import in_unit, measured_columns
 from reports.page.sections.profile import (
     ceilings_table,
@@ -131,4 +132,5 @@ def profile_blocks(record: ProfileRecord) -> tuple[Block, ...]:
 def sweep_blocks(sweep: SweepFacts) -> tuple[Block, ...]:
     """One row per configuration, and what must be known beside the table."""
     closing = (Prose(text=sweep.closing),) if sweep.closing else ()
-    return (replace(sweep_table(sweep, "sweep"), caption=""), Bullets(items=sweep_notes(sweep)), *closing)
+    law = (Prose(text=law_words(sweep.law)),) if sweep.law else ()
+    return (replace(sweep_table(sweep, "sweep"), caption=""), Bullets(items=sweep_notes(sweep)), *closing, *law)

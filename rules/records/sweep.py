@@ -48,6 +48,8 @@ class SweepRecord(Document, frozen=True, kw_only=True):
     base_seed: Annotated[int, Meta(ge=0, description="All configurations derive the seed of run i from it.")]
     with_profile: bool
     """Whether each configuration is profiled once after all runs."""
+    with_fit: bool = False
+    """Whether a law of quality over computed FLOP is fitted to all configurations."""
     axes: Annotated[tuple[AxisRecord, ...], Meta(min_length=1)]
     configurations: Annotated[tuple[ConfigurationRecord, ...], Meta(min_length=1)]
 
