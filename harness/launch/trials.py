@@ -1,7 +1,7 @@
 """Times ways to compute a training step: threads within a process, spinning by processes in turns.
 
-Ways that are close are timed in another process each before the least times are compared: what a process meets, its
-place in memory and what the system does meanwhile, is its own.
+Where a little more or less time would decide otherwise, ways that are close are timed in another process each before
+the least times are compared: what a process meets, its place in memory and what the system does then, is its own.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from harness.launch.process import Interpreter, explain_end, launch_worker
-from harness.measure.choice import KIND, ChoiceJob, TrialsRecord
+from harness.measure.choice import KIND, ChoiceJob, TrialsRecord, is_about_a_tie
 from harness.measure.job import write_job
 from harness.system.software import spin_variables
 from rules.records.codec import Damage, decode
@@ -23,6 +23,8 @@ _HOPELESS = 1.4
 """How many times slower than the best a number of threads is that longer spinning cannot save."""
 _CLOSE = TIE**2
 """How many times slower than the best a way is that another process's luck may have put behind."""
+_LONG_S = 0.25
+"""Steps that take so long are not disturbed as a whole, and another turn of theirs would be long."""
 Way = tuple[int, int | None]
 """Threads, and how long they spin."""
 
@@ -76,7 +78,7 @@ class TimedWays:
 def time_ways(trial: Trial, thread_counts: Sequence[int], spin_counts: Sequence[int | None]) -> TimedWays | str:
     """Time all counts with the first length of spinning, and the promising ones with the others.
 
-    Where processes found ways that are close, those take another turn. Why, where the first process failed.
+    Where the decision between processes hangs by a little, close ways take another turn. Why, if the first failed.
     """
     first = trial.run(thread_counts, spin_counts[0])
     if isinstance(first, str):
@@ -94,7 +96,8 @@ def time_ways(trial: Trial, thread_counts: Sequence[int], spin_counts: Sequence[
     for way in ways:
         if way.step_s <= _CLOSE * least_s:
             close.setdefault(way.spin_count, []).append(way.num_threads)
-    for spin_count, counts in close.items() if len(close) > 1 else ():
+    is_open = least_s < _LONG_S and len(close) > 1 and is_about_a_tie([way.step_s for way in ways])
+    for spin_count, counts in close.items() if is_open else ():
         again = trial.run(counts, spin_count)
         if not isinstance(again, str):
             records[spin_count].append(again)

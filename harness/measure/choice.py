@@ -66,6 +66,11 @@ def plainest(tried: Iterable[StepTimeRecord]) -> StepTimeRecord:
     return min(fast, key=lambda way: (way.num_threads, way.spin_count or 0))
 
 
+def is_about_a_tie(seconds: Sequence[float]) -> bool:
+    """Whether a little more or less time would make a tie of what is none, or the other way round."""
+    return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
+
+
 def time_threads(
     thread_counts: Sequence[int],
     time_steps: StepTimer,
@@ -96,7 +101,7 @@ def time_threads(
     for finished in range(_MOST_ROUNDS):
         if finished >= _MIN_ROUNDS and clock_s() - began_s > _BUDGET_S:
             break
-        if finished >= _ROUNDS and not _is_about_a_tie([least_s[count] for count in near]):
+        if finished >= _ROUNDS and not is_about_a_tie([least_s[count] for count in near]):
             break
         for count in near:
             if least_s[count] < _ROUND_S:
@@ -104,11 +109,6 @@ def time_threads(
             in_a_row = max(1, min(_HELD_STEPS // 2, round(_ROUND_S / max(least_s[count], 1e-6))))
             least_s[count] = min(least_s[count], time_steps(count, in_a_row))
     return least_s
-
-
-def _is_about_a_tie(seconds: Sequence[float]) -> bool:
-    """Whether a little more or less time would make a tie of what is none, or the other way round."""
-    return any(abs(step_s / min(seconds) / TIE - 1) < _ABOUT for step_s in seconds)
 
 
 def try_ways(job: ChoiceJob, world: World, on_event: OnEvent) -> TrialsRecord:

@@ -296,6 +296,7 @@ class FakeProcesses:
     jobs: list[tuple[tuple[int, ...], int, int]] = field(default_factory=list)
     variables: list[Mapping[str, str]] = field(default_factory=list)
     fails: Callable[[int], bool] = lambda number: False
+    unit_s: float = 1.0
 
     def __call__(self, spec_path: Path, **options: Any) -> WorkerEnd:
         spec = json.loads(spec_path.read_text())
@@ -304,7 +305,8 @@ class FakeProcesses:
         self.variables.append(options["variables"])
         if self.fails(len(self.jobs)):
             return WorkerEnd(exit_code=int(ExitCode.RESOURCES), last_words="out of memory.")
-        tried = [{"num_threads": n, "spin_count": spin, "step_s": self.step_s[n, spin]} for n in counts]
+        seconds = {n: self.step_s[n, spin] * self.unit_s for n in counts}
+        tried = [{"num_threads": n, "spin_count": spin, "step_s": seconds[n]} for n in counts]
         matmuls = []
         if spec["tables"]["runtime"].get("implementation") == "optimized":
             matmuls = [{**msgspec.to_builtins(matmul_of()), "num_threads": count} for count in counts]
@@ -313,27 +315,20 @@ class FakeProcesses:
         return WorkerEnd(exit_code=0, last_words="")
 
 
+SHORT, LONG = ((1, 2), 1000, 2), ((2,), 300_000, 2)
+"""What processes are asked: counts of threads, spinning, and threads to start with."""
+
+
 @pytest.mark.parametrize(
     ("times", "jobs", "threads_spin"),
     [
-        ({(1, 1000): 1.0, (2, 1000): 1.9}, [((1, 2), 1000, 2)], (1, 1000)),
-        (
-            {(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.7},
-            [((1, 2), 1000, 2), ((2,), 300_000, 2)],
-            (2, 300_000),
-        ),
+        ({(1, 1000): 1.0, (2, 1000): 1.9}, [SHORT], (1, 1000)),
+        ({(1, 1000): 1.0, (2, 1000): 0.9, (2, 300_000): 0.7}, [SHORT, LONG], (2, 300_000)),
+        ({(1, 1000): 1.0, (2, 1000): 1.0, (2, 300_000): 1.0}, [SHORT, LONG], (1, 1000)),
         # With the longer spinning one thread is no longer near enough to the best; two that spin little are. Where
         # processes found what is close, each has another turn.
-        (
-            {(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94},
-            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((1, 2), 1000, 2), ((2,), 300_000, 2)],
-            (2, 1000),
-        ),
-        (
-            {(1, 1000): 1.0, (2, 1000): 0.96, (2, 300_000): 0.92},
-            [((1, 2), 1000, 2), ((2,), 300_000, 2), ((1, 2), 1000, 2), ((2,), 300_000, 2)],
-            (2, 1000),
-        ),
+        ({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94}, [SHORT, LONG, SHORT, LONG], (2, 1000)),
+        ({(1, 1000): 1.0, (2, 1000): 0.96, (2, 300_000): 0.92}, [SHORT, LONG, SHORT, LONG], (2, 1000)),
     ],
 )  # fmt: skip
 def test_a_process_per_spinning_and_products_for_the_best(
@@ -343,7 +338,7 @@ def test_a_process_per_spinning_and_products_for_the_best(
     jobs: list[Any],
     threads_spin: tuple[int, int],
 ) -> None:
-    processes = FakeProcesses(times)
+    processes = FakeProcesses(times, unit_s=0.01)
     monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
     choice = chosen(None, runtime__implementation="optimized").choice
     assert choice is not None and processes.jobs == jobs
@@ -363,11 +358,17 @@ def test_a_process_that_was_disturbed_has_another_turn_before_it_decides(
             self.step_s = {**(second if self.jobs else first), (2, 300_000): 0.99}
             return super().__call__(spec_path, **options)
 
-    monkeypatch.setattr("harness.launch.trials.launch_worker", processes := Drifting({}))
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes := Drifting({}, unit_s=0.01))
     choice = chosen(None).choice
     assert choice is not None and (choice.num_threads, choice.spin_count) == (1, 1000)
-    assert choice.tried[0].step_s == 1.01 and len(processes.jobs) == 4
+    assert choice.tried[0].step_s == 0.0101 and len(processes.jobs) == 4
     assert {(each.num_threads, each.spin_count) for each in choice.tied} == {(2, 1000), (2, 300_000)}
+
+
+def test_long_steps_take_no_other_turn(chosen: Callable[..., Prepared], monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = FakeProcesses({(1, 1000): 1.0, (2, 1000): 0.97, (2, 300_000): 0.94})
+    monkeypatch.setattr("harness.launch.trials.launch_worker", processes)
+    assert chosen(None).choice is not None and len(processes.jobs) == 2
 
 
 def test_what_was_measured_is_said_and_so_is_a_tie(
