@@ -6,7 +6,9 @@ precision. What changes from step to step, the batch and the learning rates, is 
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 import torch
 
@@ -18,7 +20,7 @@ from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
 from reference_models.training.device_data import HeldSplit, fits, hold
 from reference_models.training.loop import check_batch
-from reference_models.training.phases import Enter, Phase
+from reference_models.training.phases import Enter, Phase, ignore_phase
 
 _UNKNOWN = "not tried"
 """Of kernels, before they are."""
@@ -27,6 +29,10 @@ _UNKNOWN = "not tried"
 NUM_SLOTS = 2
 """Batches on the device at once: one is copied there while a step is made of the other."""
 _MAX_INT32 = 2**31 - 1
+
+
+Stamp = tuple[str, torch.cuda.Event]
+"""A phase, and the event inside a graph at which it begins."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,8 @@ class _Slot:
     loss: torch.Tensor
     is_full: torch.cuda.Event
     is_free: torch.cuda.Event
+    stamps: tuple[Stamp, ...] = ()
+    """Of each phase, in a graph that times them, and of the end."""
 
 
 class CUDAGraphStep:
@@ -47,32 +55,58 @@ class CUDAGraphStep:
     """
 
     def __init__(self, model: FusedDLRM, like: Batch, device: torch.device) -> None:
-        self._device, self._num_runs = device, 0
+        self._model, self._device, self._num_runs = model, device, 0
         self._copying = torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
         self._rates, self._held_rates = torch.zeros(2, device=device), (0.0, 0.0)
-        model.prepare(len(like.labels))
         self._slots: list[_Slot] = []
+        self._phased: list[_Slot] = []
+        self._untaken: list[_Slot] = []
+        self._phase_seconds: dict[str, float] = {}
+        self.times_phases = False
+        model.prepare(len(like.labels))
         for _ in range(NUM_SLOTS):
             batch = Batch(
                 *(torch.zeros_like(part, device=device) for part in (like.dense, like.indices, like.labels))
             )
-            graph = torch.cuda.CUDAGraph()
-            # Steps follow each other, so that one graph's temporaries may be where the other's were.
-            pool = self._slots[0].graph.pool() if self._slots else None
+            is_full, is_free = torch.cuda.Event(), torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._slots.append(_Slot(batch, *self._capture(batch, ignore_phase), is_full, is_free))
+
+    def _capture(self, batch: Batch, enter: Enter) -> tuple[torch.cuda.CUDAGraph, torch.Tensor]:
+        graph = torch.cuda.CUDAGraph()
+        # Steps follow each other, so that one graph's temporaries may be where the other's were.
+        pool = self._slots[0].graph.pool() if self._slots else None
+        self._model.enter = enter
+        try:
             with torch.cuda.graph(graph, pool=pool):
-                loss = model.train_on_tensors(batch, self._rates)
-            events = (torch.cuda.Event() for _ in range(2))  # type: ignore[no-untyped-call]
-            self._slots.append(_Slot(batch, graph, loss, *events))
+                loss = self._model.train_on_tensors(batch, self._rates)
+                enter(Phase.OTHER)
+        finally:
+            self._model.enter = ignore_phase
+        return graph, loss
+
+    def prepare_phases(self) -> None:
+        """Capture the graphs again, over the same buffers, with events where phases begin; once."""
+        for slot in () if self._phased else self._slots:
+            stamps: list[Stamp] = []
+
+            def stamp(phase: str, stamps: list[Stamp] = stamps) -> None:
+                event = torch.cuda.Event(enable_timing=True, external=True)  # type: ignore[no-untyped-call]
+                event.record()
+                stamps.append((phase, event))
+
+            graph, loss = self._capture(slot.batch, stamp)
+            self._phased.append(replace(slot, graph=graph, loss=loss, stamps=tuple(stamps)))
 
     def run(self, batch: Batch, rates: tuple[float, float], enter: Enter) -> torch.Tensor:
         """Train on a (pinned) batch; the loss is a copy. Waits only for the step before the last one.
 
         Without that wait a fast reader would fill memory with batches that no step has used.
         """
-        slot = self._slots[self._num_runs % NUM_SLOTS]
+        slot = (self._phased if self.times_phases else self._slots)[self._num_runs % NUM_SLOTS]
         self._num_runs += 1
         computing = torch.cuda.current_stream(self._device)
         slot.is_free.synchronize()
+        self._take(slot)
         with torch.cuda.stream(self._copying):
             slot.batch.dense.copy_(batch.dense, non_blocking=True)
             slot.batch.indices.copy_(batch.indices, non_blocking=True)
@@ -85,13 +119,33 @@ class CUDAGraphStep:
         enter(Phase.REPLAY)
         slot.graph.replay()
         slot.is_free.record(computing)
+        if slot.stamps:
+            self._untaken.append(slot)
         return slot.loss.clone()
+
+    def take_phases(self) -> dict[str, float]:
+        """Return the seconds in each phase of the steps since the last call; waits for the device."""
+        for slot in self._untaken.copy():
+            slot.is_free.synchronize()
+            self._take(slot)
+        taken, self._phase_seconds = self._phase_seconds, {}
+        return taken
+
+    def _take(self, slot: _Slot) -> None:
+        """Add up what a slot's last step took, before its events are recorded again."""
+        if not any(slot is other for other in self._untaken):
+            return
+        self._untaken = [other for other in self._untaken if other is not slot]
+        for (phase, start), (_, stop) in pairwise(slot.stamps):
+            took_s = start.elapsed_time(stop) / 1e3
+            self._phase_seconds[phase] = self._phase_seconds.get(phase, 0.0) + took_s
 
 
 class CUDAGraphWorkload(OptimizedWorkload):
     """Trains one DLRM by replaying a graph; the warm-up copy's steps run outside of it, on a side stream.
 
-    A replayed graph is one piece: its phases are DATA, in which the device waits for its batch, and REPLAY.
+    Its phases are DATA, in which the device waits for its batch, and REPLAY. What a replay was made of is timed by
+    events inside of it: see `take_replayed`.
     """
 
     def build(self) -> None:
@@ -137,6 +191,21 @@ class CUDAGraphWorkload(OptimizedWorkload):
             loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self._device))
         torch.cuda.current_stream(self._device).wait_stream(side)
         return loss
+
+    @contextmanager
+    def report_phases(self, enter: Enter) -> Iterator[None]:
+        assert self._graph_step is not None
+        self._graph_step.prepare_phases()
+        self._graph_step.times_phases, self._enter = True, enter
+        try:
+            yield
+        finally:
+            self._graph_step.times_phases, self._enter = False, ignore_phase
+
+    def take_replayed(self) -> dict[str, float]:
+        """Return the seconds in each phase of what was replayed inside `report_phases` since the last call."""
+        assert self._graph_step is not None
+        return self._graph_step.take_phases()
 
     def _logits(self, model: FusedDLRM, batch: Batch) -> torch.Tensor:
         dense, indices = (part.to(self._device, non_blocking=True) for part in (batch.dense, batch.indices))

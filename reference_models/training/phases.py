@@ -23,7 +23,7 @@ class Phase(StrEnum):
     ZERO_GRAD = "zero_grad"
     """Freeing or zeroing the last step's gradients."""
     REPLAY = "graph_replay"
-    """All that follows DATA, where it was captured as one graph, whose parts cannot be told apart."""
+    """All that follows DATA, where it was captured as one graph; `TimesReplay` says what it is made of."""
     SPARSE_OPTIMIZER = "sparse_optimizer"
     DENSE_OPTIMIZER = "dense_optimizer"
     OTHER = "other"
@@ -35,6 +35,17 @@ Enter = Callable[[str], None]
 
 def ignore_phase(phase: str) -> None:
     """Take phases while nobody measures them."""
+
+
+@runtime_checkable
+class TimesReplay(Protocol):
+    """A workload that replays a captured step, and has timed the phases inside of it."""
+
+    def take_replayed(self) -> dict[str, float]:
+        """Return the seconds in each phase of the steps inside `report_phases` since the last call.
+
+        They are part of what was in REPLAY. Waits for the device.
+        """
 
 
 @runtime_checkable

@@ -11,10 +11,10 @@ import torch
 from emulated_cuda import WAITS_OR_MAKES_SHAPES, EmulatedCUDA, Recorder, emulate_cuda
 from fake_step import trace
 from torch.utils._python_dispatch import TorchDispatchMode
-from toy_clicks import BATCH, MakeSpec, flatten, write_dataset
+from toy_clicks import BATCH, MakeSpec, flatten, is_same, write_dataset
 
 from harness.measure.profile.analysis import join_replayed
-from harness.measure.profile.steps import Timeline
+from harness.measure.profile.steps import Timeline, split_replay
 from reference_models.config.sections import parse_runtime
 from reference_models.costs import PhaseCosts
 from reference_models.data.registry import parse_data
@@ -23,7 +23,7 @@ from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
-from reference_models.training.phases import Phase
+from reference_models.training.phases import Phase, TimesReplay
 from reference_models.training.read_ahead import read_ahead
 from reference_models.training.workload import WorkloadSpec
 from rules.benchmarks.loader import load_benchmark
@@ -85,6 +85,33 @@ def test_a_replayed_step_is_read_and_replayed_and_nothing_else(gpu: EmulatedCUDA
         workload.train(3)
     # The emulated events are a second apart; the loop is entered twice at the end, once to close the last stamp.
     assert timeline.take() == pytest.approx({Phase.DATA: 3e-3, Phase.REPLAY: 3e-3, Phase.OTHER: 1e-3})
+
+
+def test_events_inside_a_graph_time_the_phases_of_each_step(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
+    """Of emulated events, which are a millisecond apart; and the numbers are those of steps without events."""
+    plain, timed = (build_graph(make_spec(runtime={"device": "cuda"})) for _ in range(2))
+    assert isinstance(timed, TimesReplay)
+    reported: list[str] = []
+    with timed.report_phases(reported.append):
+        timed.train(3)
+    taken = timed.take_replayed()
+    assert reported == [*[Phase.DATA, Phase.REPLAY] * 3, Phase.OTHER]
+    assert {Phase.SPARSE_OPTIMIZER, Phase.LOSS, "embedding_forward", "top_mlp_backward"} < set(taken)
+    assert taken[Phase.LOSS] == pytest.approx(3e-3) and timed.take_replayed() == {}
+    with timed.report_phases(reported.append):
+        timed.train(1)
+    timed.train(4)
+    assert timed.take_replayed()[Phase.LOSS] == pytest.approx(1e-3), "steps outside are not timed"
+    plain.train(8)
+    assert is_same(flatten(plain.state()), flatten(timed.state()))
+    assert len(gpu.graphs) == 2 * NUM_SLOTS + NUM_SLOTS, "captured once more, when first asked for"
+
+
+def test_what_is_known_of_a_replay_takes_its_place() -> None:
+    reported = {Phase.DATA: 1.0, Phase.REPLAY: 8.0, Phase.OTHER: 0.5}
+    assert split_replay(reported, {}) == reported
+    split = split_replay(reported, {Phase.LOSS: 3.0, Phase.OTHER: 0.25})
+    assert split == {Phase.DATA: 1.0, Phase.LOSS: 3.0, Phase.OTHER: 0.75}
 
 
 def test_what_a_replay_does_is_held_against_all_that_the_step_does() -> None:

@@ -36,6 +36,8 @@ def answer_of(builder: str, *arguments: str, **variables: str) -> list[dict[str,
         [sys.executable, BUILDERS / builder, *arguments],
         capture_output=True, text=True, timeout=HANG_S, env=environment, check=False,
     )  # fmt: skip
+    if "only 0-dimensional arrays can be converted" in done.stderr:
+        pytest.skip("this Triton's interpreter needs numpy below 2.3")
     assert done.returncode == 0, done.stderr
     found: list[dict[str, Any]] = json.loads(done.stdout)
     assert found

@@ -3,7 +3,7 @@
 import math
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, Protocol
@@ -13,7 +13,7 @@ from scipy.stats import quantile_test
 
 from harness.measure.clock import Clock
 from harness.measure.throughput import train_steps
-from reference_models.training.phases import Enter, Phase, ReportsPhases
+from reference_models.training.phases import Enter, Phase, ReportsPhases, TimesReplay
 from reference_models.training.workload import Workload
 from rules.records.profile import MeasuredStep
 
@@ -146,7 +146,10 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         with workload.report_phases(timeline.enter):
             took_s = time_steps(steps_per_block)
         instrumented_s.append(took_s / steps_per_block)
-        phases_s.append(_per_step(timeline.take(), took_s, steps_per_block))
+        seconds = timeline.take()
+        if isinstance(workload, TimesReplay):
+            seconds = split_replay(seconds, workload.take_replayed())
+        phases_s.append(_per_step(seconds, took_s, steps_per_block))
 
     for block in range(num_blocks):
         # In turn, and each first every other time, so that neither is always the one on a warmer cache.
@@ -158,6 +161,16 @@ def measure_steps(workload: ProfiledWorkload, device: torch.device, num_steps: i
         instrumented_s=tuple(instrumented_s),
         phases_s=tuple(phases_s),
     )
+
+
+def split_replay(phases_s: dict[str, float], inside_s: Mapping[str, float]) -> dict[str, float]:
+    """Put in the place of REPLAY what is known of its inside; what that leaves of it belongs to no phase."""
+    if not inside_s:
+        return phases_s
+    seconds = {phase: took_s for phase, took_s in phases_s.items() if phase != Phase.REPLAY}
+    for phase, took_s in inside_s.items():
+        seconds[phase] = seconds.get(phase, 0.0) + took_s
+    return seconds
 
 
 def _per_step(phases_s: dict[str, float], total_s: float, num_steps: int) -> dict[str, float]:
