@@ -43,7 +43,7 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("steps", nargs="*", metavar="STEP", help=f"these alone, of {', '.join(BY_NAME)}")
     parser.add_argument("--out", type=Path, default=OUT, help="the JSON (default: build/gpu/gpu.json)")
-    parser.add_argument("--within", type=float, default=590.0, metavar="SECONDS", help="all together (590)")
+    parser.add_argument("--within", type=float, default=570.0, metavar="SECONDS", help="all together (570)")
     parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="join files and print their table")
     parser.add_argument("--readme", action="store_true", help="with --table: README's section instead")
     parser.add_argument("--step", choices=list(BY_NAME), help=argparse.SUPPRESS)
