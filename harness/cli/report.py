@@ -70,13 +70,13 @@ def report(
     from reports.page.gathered import gather_everything
     from reports.page.report import render_report, write_whole
     from rules.errors import InputError
-    from rules.judge.parallel import no_full_collections
+    from rules.judge.parallel import no_collections
     from rules.tree.inventory import take_inventory
 
     target = _DEFAULT_PAGE if output is None and output_format == "html" else output
     if target is not None and target.is_dir():
         raise click.UsageError(f"{target}: is a directory. Give --output a file, such as {target / _DEFAULT_PAGE}.")
-    with no_full_collections():  # next to nothing of what is gathered goes before the page is written
+    with no_collections():  # next to nothing of what is gathered goes before the page is written
         inventories = [take_inventory(path, benchmark_file) for path in distinct(paths)]
         echo_others(inventories)
         gathered = gather_everything(

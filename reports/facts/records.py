@@ -22,6 +22,7 @@ from rules.records.codec import Damage, Record, decode, read_object
 from rules.records.run import RunRecord
 from rules.records.run_set import ChoiceRecord, RunSetRecord
 from rules.records.study import STUDY_FILE, StudyRecord
+from rules.tree.attempts import RECORD_FILE
 from rules.tree.result_set import ResultSet
 
 MAX_ITEMS = 500
@@ -199,13 +200,24 @@ def _sentence(damage: Damage) -> str:
 
 
 def _attempts(extra: Path, files: SetFiles, problems: list[str]) -> Iterator[Attempt]:
-    for run, run_index in _numbered(extra, _RUN):
-        for folder, number in _numbered(run, _ATTEMPT):
-            place = folder / "run.json"
-            record = files.known_run_record(place)
-            if record is None or not _is_printable(record):
-                record = read_record(place, RunRecord, problems)
-            yield Attempt(run_index=run_index, attempt=number, path=str(folder), record=record)
+    for run_index, number, folder, place in _attempt_folders(extra, files):
+        record = files.known_run_record(place) if place is not None else None
+        if record is None or not _is_printable(record):
+            record = read_record(Path(folder) / RECORD_FILE, RunRecord, problems)
+        yield Attempt(run_index=run_index, attempt=number, path=folder, record=record)
+
+
+def _attempt_folders(extra: Path, files: SetFiles) -> Iterator[tuple[int, int, str, Path | None]]:
+    """Run, attempt, its folder and where its record may have been read: of all that is named so, links included."""
+    listed = files.run_folders
+    if listed.is_all and len(listed.by_name) <= MAX_ITEMS:
+        for run in listed.by_name.values():
+            for attempt in run.attempts[:MAX_ITEMS]:
+                yield run.number, attempt.number, attempt.path, attempt.record
+        return
+    for run_folder, run_index in _numbered(extra, _RUN):
+        for folder, number in _numbered(run_folder, _ATTEMPT):
+            yield run_index, number, str(folder), folder / RECORD_FILE
 
 
 def _numbered(folder: Path, pattern: re.Pattern[str]) -> list[tuple[Path, int]]:

@@ -17,7 +17,7 @@ from rules.records.run_set import RunSetRecord
 from rules.scoring.energy import SetPower
 from rules.scoring.rcp import Convergence
 from rules.scoring.results import BenchmarkResult, RunResult
-from rules.tree.attempts import RunFolder, list_attempts
+from rules.tree.attempts import RunFolders, list_attempts
 from rules.tree.result_set import ResultSet
 from rules.tree.submission import Round, Submission
 from rules.tree.system_desc import SystemDesc
@@ -77,7 +77,7 @@ class SetFiles:
     """The run set's folder; None of logs without one."""
     _runs: dict[Path, RunRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
     _sets: dict[Path, RunSetRecord | Damage] = field(default_factory=dict, compare=False, repr=False)
-    _folders: dict[Path, Mapping[str, RunFolder]] = field(default_factory=dict, compare=False, repr=False)
+    _folders: dict[Path, RunFolders] = field(default_factory=dict, compare=False, repr=False)
 
     def run_record(self, place: Path) -> RunRecord | Damage:
         """Return the record in a run.json, or what is wrong with it."""
@@ -96,12 +96,12 @@ class SetFiles:
         return self._sets[place]
 
     @property
-    def run_folders(self) -> Mapping[str, RunFolder]:
-        """Return the folders of attempts by the names that they have in extra/, in the order of their numbers."""
+    def run_folders(self) -> RunFolders:
+        """Return the folders of attempts by the names that they have in extra/."""
         if self.root is None:
-            return {}
+            return RunFolders(by_name={}, is_all=False)
         if self.root not in self._folders:
-            self._folders[self.root] = {folder.name: folder for folder in list_attempts(self.root)}
+            self._folders[self.root] = list_attempts(self.root)
         return self._folders[self.root]
 
     def known_run_record(self, place: Path) -> RunRecord | None:

@@ -1,9 +1,8 @@
-"""The attempts at the runs of a run set of this harness: extra/run_<i>/attempt_<k>, listed once for all rules."""
+"""The attempts at the runs of a run set of this harness: extra/run_<i>/attempt_<k>, listed once for all who ask."""
 
 import os
 import re
 import stat
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +19,7 @@ class AttemptFolder(NamedTuple):
     becomes the run's result by a rename."""
 
     number: int
+    path: str
     record: Path | None
     has_log: bool
 
@@ -38,36 +38,57 @@ class RunFolder(NamedTuple):
         return next((place for place in places if place is not None), None)
 
 
-def list_attempts(root: Path) -> tuple[RunFolder, ...]:
+class RunFolders(NamedTuple):
+    """All attempts of a set by the names of their runs' folders, in the order of their numbers.
+
+    `is_all` where nothing was left out that is named as one.
+    """
+
+    by_name: dict[str, RunFolder]
+    is_all: bool
+
+
+def list_attempts(root: Path) -> RunFolders:
     """List all attempts below `root`; what cannot be read, or leads out of it, counts as not there."""
     extra = root / "extra"
     if leads_out(extra, root):
-        return ()
-    return tuple(
-        RunFolder(number=number, name=folder.name, attempts=tuple(_attempts(folder, root)))
-        for number, folder in _numbered(extra, _RUN, root)
-    )
+        return RunFolders(by_name={}, is_all=False)
+    runs, is_all = _numbered(str(extra), _RUN, root)
+    found: dict[str, RunFolder] = {}
+    for run_number, run, name in runs:
+        attempts, is_all_of_run = _numbered(run, _ATTEMPT, root)
+        is_all = is_all and is_all_of_run
+        found[name] = RunFolder(
+            number=run_number,
+            name=name,
+            attempts=tuple(_attempt(number, attempt, root) for number, attempt, _ in attempts),
+        )
+    return RunFolders(by_name=found, is_all=is_all)
 
 
-def _attempts(folder: Path, root: Path) -> Iterator[AttemptFolder]:
-    for number, attempt in _numbered(folder, _ATTEMPT, root):
-        place = attempt / RECORD_FILE
-        has_log = os.path.exists(f"{attempt}/{_LOG_FILE}")  # noqa: PTH110  (a Path for each would take longer)
-        yield AttemptFolder(number=number, record=place if _is_there(place, root) else None, has_log=has_log)
+def _attempt(number: int, folder: str, root: Path) -> AttemptFolder:
+    has_log = os.path.exists(f"{folder}/{_LOG_FILE}")  # noqa: PTH110  (a Path for each would take longer)
+    return AttemptFolder(number=number, path=folder, record=_record(f"{folder}/{RECORD_FILE}", root), has_log=has_log)
 
 
-def _is_there(place: Path, root: Path) -> bool:
+def _record(place: str, root: Path) -> Path | None:
     try:
         mode = os.lstat(place).st_mode
     except (OSError, ValueError):
-        return False
-    return not stat.S_ISLNK(mode) or (place.exists() and not leads_out(place, root))
+        return None
+    path = Path(place)
+    return path if not stat.S_ISLNK(mode) or (path.exists() and not leads_out(path, root)) else None
 
 
-def _numbered(folder: Path, name: re.Pattern[str], root: Path) -> list[tuple[int, Path]]:
-    """Folders of a name in `folder`, which is inside the tree, in the order of their numbers."""
-    found = [(int(match[1]), entry) for entry in _list(folder) if (match := name.match(entry.name))]
-    return sorted((number, folder / entry.name) for number, entry in found if _is_inside(entry, root))
+def _numbered(folder: str, name: re.Pattern[str], root: Path) -> tuple[list[tuple[int, str, str]], bool]:
+    """Number, path and name of the folders of a name in `folder`, which is in the tree; and whether that was all."""
+    try:
+        with os.scandir(folder) as entries:
+            found = [(int(match[1]), entry) for entry in entries if (match := name.match(entry.name))]
+    except OSError:
+        return [], False
+    inside = sorted((number, entry.path, entry.name) for number, entry in found if _is_inside(entry, root))
+    return inside, len(inside) == len(found)
 
 
 def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:
@@ -75,11 +96,3 @@ def _is_inside(entry: os.DirEntry[str], root: Path) -> bool:
         return entry.is_dir(follow_symlinks=False)
     path = Path(entry.path)
     return path.is_dir() and not leads_out(path, root)
-
-
-def _list(folder: Path) -> list[os.DirEntry[str]]:
-    try:
-        with os.scandir(folder) as entries:
-            return list(entries)
-    except OSError:
-        return []

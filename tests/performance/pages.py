@@ -38,7 +38,7 @@ from reports.page.page import comparable_groups
 from reports.page.report import render_report
 from reports.page.sections.comparison import compare_group
 from rules.benchmarks.loader import load_benchmark
-from rules.judge.parallel import no_full_collections
+from rules.judge.parallel import no_collections
 from rules.judge.sets import judge_sets
 from rules.logs.log import read_log
 from rules.tree.inventory import take_inventory
@@ -143,7 +143,7 @@ def decode_all(logs: Sequence[Path]) -> None:
 
 def print_phases(tree: Path, turns: int) -> None:
     least: dict[str, float] = {}
-    with no_full_collections():
+    with no_collections():
         for _ in range(turns):
             for name, spent_s in measure_phases(tree):
                 least[name] = min(spent_s, least.get(name, spent_s))

@@ -74,7 +74,7 @@ def logs_match_records(subject: SetSubject) -> Iterator[Problem]:
 def record_of(subject: SetSubject, log: RunLog) -> Path | None:
     """run.json of the attempt whose log became this result."""
     match = _RESULT.match(log.path.rpartition("/")[2])
-    folder = subject.files.run_folders.get(f"run_{int(match[1])}") if match is not None else None
+    folder = subject.files.run_folders.by_name.get(f"run_{int(match[1])}") if match is not None else None
     return folder.made_result if folder is not None else None
 
 
@@ -97,7 +97,7 @@ def finished_runs_are_kept(subject: SetSubject) -> Iterator[Problem]:
     was interrupted or failed counts as no run. A record that cannot be read is RS116's finding, where its log is
     there."""
     present = {path.name for path in (*subject.result_set.logs, *(path for path, _ in subject.result_set.unread))}
-    for folder in subject.files.run_folders.values():
+    for folder in subject.files.run_folders.by_name.values():
         number, result = folder.number, f"result_{folder.number}.txt"
         finished = [
             (attempt, record.status)
