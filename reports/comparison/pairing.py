@@ -10,7 +10,15 @@ import numpy as np
 
 from reports.comparison.factor import factor_of
 from reports.facts.sides import Sample
-from reports.statistics.ratios import Difference, Floats, Moments, moments_of, paired_difference, welch_of_moments
+from reports.statistics.ratios import (
+    Difference,
+    Floats,
+    Moments,
+    mean_of,
+    moments_of,
+    paired_difference,
+    welch_of_moments,
+)
 
 _MIN_SHARE = 0.8
 """Of the larger side, this share of the runs must have a partner; pairs would leave out too much otherwise."""
@@ -38,7 +46,7 @@ class KnownValues:
         if key not in self._known:
             values = compared_values(samples, factor)
             moments = moments_of(values) if values is not None and len(values) > 1 else None
-            mean = float(values.mean()) if values is not None else math.nan
+            mean = float(mean_of(values)) if values is not None else math.nan
             side = SideValues(values=values, mean=mean, moments=moments, step=_step(samples, factor))
             self._known[key] = samples, side
         return self._known[key][1]
@@ -173,4 +181,5 @@ def compared_values(samples: Sequence[Sample], factor: str) -> Floats | None:
 
 
 def _step(samples: Sequence[Sample], factor: str) -> float:
-    return float(np.mean([sample.steps.get(factor, 0.0) for sample in samples])) if samples else 0.0
+    steps = [sample.steps.get(factor, 0.0) for sample in samples]
+    return float(mean_of(np.asarray(steps, dtype=np.float64))) if steps else 0.0

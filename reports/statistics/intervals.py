@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from reports.statistics.distributions import student_quantile
-from reports.statistics.ratios import Floats, sample_variance
+from reports.statistics.ratios import Floats, mean_of, sample_variance, variance_of
 
 MIN_RUNS = 5
 NOMINAL = 0.95
@@ -100,7 +100,7 @@ def log_summary(
         return None
     array = np.asarray(known, dtype=np.float64)
     logs = np.log(array)
-    mean = float(logs.mean())
+    mean = float(mean_of(logs))
     # Squares of the largest numbers that a log may hold are beyond what a float can say.
     scaled = array / array.max()
     interval = None
@@ -114,7 +114,7 @@ def log_summary(
     return LogSummary(
         num_values=len(known),
         geometric_mean=math.exp(mean),
-        coefficient_of_variation=float(scaled.std(ddof=1) / scaled.mean()) if len(known) > 1 else None,
+        coefficient_of_variation=math.sqrt(variance_of(scaled)) / float(mean_of(scaled)) if len(known) > 1 else None,
         interval=interval,
     )
 

@@ -88,7 +88,21 @@ class Moments:
 
 def moments_of(logs: Floats) -> Moments:
     """Return the moments of groups [..., n], n at least 2."""
-    return Moments(number=logs.shape[-1], mean=logs.mean(axis=-1), variance=logs.var(axis=-1, ddof=1))
+    return Moments(number=logs.shape[-1], mean=mean_of(logs), variance=variance_of(logs))
+
+
+def mean_of(values: Floats) -> Floats:
+    """Return the mean along the last axis: that of `values.mean`, in a third of its time for a few values."""
+    mean: Floats = np.add.reduce(values, axis=-1) / values.shape[-1]
+    return mean
+
+
+def variance_of(values: Floats) -> Floats:
+    """Return the sample variance along the last axis, of 2 values or more: that of `values.var(ddof=1)`, likewise."""
+    number = values.shape[-1]
+    apart = values - np.add.reduce(values, axis=-1, keepdims=True) / number
+    variance: Floats = np.add.reduce(apart * apart, axis=-1) / (number - 1)
+    return variance
 
 
 def welch_difference(base: Floats, new: Floats, *, step: Floats | float, band: Floats | float = 0.0) -> Difference:

@@ -10,8 +10,10 @@ from reports.statistics.ratios import (
     Difference,
     decide,
     holm_levels,
+    mean_of,
     paired_difference,
     sample_variance,
+    variance_of,
     welch_difference,
 )
 
@@ -23,6 +25,14 @@ SIZES = [pytest.param(2_000, id="short"), pytest.param(100_000, id="long", marks
 def called(verdicts: np.ndarray) -> float:
     """The share of comparisons that are called a difference."""
     return float(np.isin(verdicts, ["faster", "slower"]).mean())
+
+
+@pytest.mark.parametrize("shape", [(2,), (5,), (10,), (300,), (7, 5), (3, 4, 17)])
+def test_moments_are_those_of_numpy_to_the_last_bit(shape: tuple[int, ...]) -> None:
+    values = np.random.default_rng(7).normal(3.0, 0.1, (50, *shape))
+    for each in (values, *values):
+        assert np.array_equal(mean_of(each), each.mean(axis=-1))
+        assert np.array_equal(variance_of(each), each.var(axis=-1, ddof=1))
 
 
 @pytest.mark.parametrize("num_sets", SIZES)
