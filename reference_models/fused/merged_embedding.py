@@ -124,7 +124,9 @@ class MergedEmbedding:
         """
         ordered, order = torch.sort(rows, stable=True)
         if self._has_kernels:
-            update_sorted(ordered, order, self._bag_of_lookup, gradients, self.weight, self._accumulator, lr, eps)
+            update_sorted(
+                ordered, order, self._bag_of_lookup, gradients.contiguous(), self.weight, self._accumulator, lr, eps
+            )
             return
         assert plan.bags is not None, "there for all but kernels"
         gradients = gradients.to(self.weight.dtype)

@@ -74,6 +74,25 @@ def test_fifty_replayed_steps_end_where_the_reference_does(
         assert torch.allclose(found.double(), expected.double(), rtol=1e-3, atol=1e-5)
 
 
+@pytest.mark.parametrize("model", MODELS)
+def test_in_bf16_fifty_replayed_steps_learn_what_the_reference_does(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, model: str
+) -> None:
+    """Features, crosses and gradients are of eight bits; weights, their updates and logits are not."""
+    asked = {"model": MODELS[model], "train": {"opt_name": "rowwise_adagrad"}}
+    reference = ReferenceWorkload(make_spec(**asked), SingleProcess())
+    workload = build_graph(make_spec(**asked, runtime={"device": "cuda", "precision": "bf16"}))
+    reference.build()
+    for trained in (reference, workload):
+        trained.train(50)
+    assert workload.evaluate() == pytest.approx(reference.evaluate(), abs=0.01)
+    assert {tensor.dtype for tensor in flatten(workload.state()["model"])} == {torch.float32}
+    narrow = [
+        out for _, _, _, out in gpu.graphs[0].calls if isinstance(out, torch.Tensor) and out.dtype == torch.bfloat16
+    ]
+    assert len(narrow) > 20
+
+
 def test_a_replayed_step_is_read_and_replayed_and_nothing_else(gpu: EmulatedCUDA, make_spec: MakeSpec) -> None:
     workload = build_graph(make_spec(runtime={"device": "cuda"}))
     reported: list[str] = []
