@@ -56,60 +56,65 @@ class GatedAttention(torch.autograd.Function):
     def forward(
         ctx: Any, uvqk: torch.Tensor, past: torch.Tensor | None, num_candidates: int, num_heads: int, max_length: int
     ) -> tuple[torch.Tensor, torch.Tensor]:
-        inner = uvqk.shape[-1] // 4
-        width = inner // num_heads
-        ctx.sizes = (inner, width, num_candidates, 1 / max_length)
+        width = uvqk.shape[-1] // 4 // num_heads
+        ctx.sizes = (width, num_candidates, width**-0.5, 1 / max_length)
+        _, _, alpha, beta = ctx.sizes
         u, v, q, k = uvqk.chunk(4, dim=-1)
         first = uvqk.shape[1] - num_candidates  # of the candidates
         past_v, past_k = (v[:, :first], k[:, :first]) if past is None else past.chunk(2, dim=-1)
-        q = q * width**-0.5
-        attended = torch.empty_like(q)
+        attended = uvqk.new_empty(q.shape)
         kept = []
         for head in range(num_heads):
             part = slice(head * width, (head + 1) * width)
-            scores = torch.bmm(q[..., part], past_k[..., part].mT)
+            scores = uvqk.new_empty(*q.shape[:2], past_k.shape[1])
+            torch.baddbmm(scores, q[..., part], past_k[..., part].mT, beta=0, alpha=alpha, out=scores)
             weights = nn.functional.silu(scores)
             if past is None:
                 weights.tril_()  # candidates come after the past, and see all of it
-            attended[..., part] = torch.bmm(weights, past_v[..., part])
+            torch.mul(torch.bmm(weights, past_v[..., part]), beta, out=attended[..., part])
             kept += [scores, weights]
-        own_products: torch.Tensor = q[:, first:] * k[:, first:]
-        own_scores = own_products.view(*own_products.shape[:2], num_heads, width).sum(-1, keepdim=True)
-        own_v: torch.Tensor = v[:, first:].reshape(*own_scores.shape[:3], width)
-        own = nn.functional.silu(own_scores) * own_v
-        attended[:, first:] += own.flatten(-2)
-        ctx.save_for_backward(uvqk, past, q, own_scores, *kept)
-        return nn.functional.silu(u), attended.mul_(1 / max_length)
+        own_q, own_k, own_v = (own_part(each, first, num_heads, width) for each in (q, k, v))
+        own_scores = (own_q * own_k).sum(-1, keepdim=True).mul_(alpha)
+        own_part(attended, first, num_heads, width).add_(nn.functional.silu(own_scores) * own_v, alpha=beta)
+        ctx.save_for_backward(uvqk, past, own_scores, *kept)
+        return nn.functional.silu(u), attended
 
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor | None, ...]:
         du, da = gradients
-        inner, width, num_candidates, beta = ctx.sizes
-        uvqk, past, q, own_scores, *kept = ctx.saved_tensors
-        u, v, _, k = uvqk.chunk(4, dim=-1)
-        first, num_heads = uvqk.shape[1] - num_candidates, inner // width
+        width, num_candidates, alpha, beta = ctx.sizes
+        uvqk, past, own_scores, *kept = ctx.saved_tensors
+        u, v, q, k = uvqk.chunk(4, dim=-1)
+        first, num_heads = uvqk.shape[1] - num_candidates, len(kept) // 2
         past_v, past_k = (v[:, :first], k[:, :first]) if past is None else past.chunk(2, dim=-1)
         d_uvqk = torch.empty_like(uvqk)
         d_past = None if past is None else torch.empty_like(past)
         d_u, d_v, d_q, d_k = d_uvqk.chunk(4, dim=-1)
         d_past_v, d_past_k = (d_v[:, :first], d_k[:, :first]) if d_past is None else d_past.chunk(2, dim=-1)
-        d_u.copy_(torch.ops.aten.silu_backward(du, u))
-        da = da * beta
+        torch.ops.aten.silu_backward.grad_input(du, u, grad_input=d_u)
         for head in range(num_heads):
             part, scores, weights = slice(head * width, (head + 1) * width), kept[2 * head], kept[2 * head + 1]
-            d_scores = torch.ops.aten.silu_backward(torch.bmm(da[..., part], past_v[..., part].mT), scores)
+            d_scores = torch.bmm(da[..., part], past_v[..., part].mT)
+            torch.ops.aten.silu_backward.grad_input(d_scores, scores, grad_input=d_scores)
             if past is None:
                 d_scores.tril_()
-            d_q[..., part] = torch.bmm(d_scores, past_k[..., part])
-            d_past_k[..., part] = torch.bmm(d_scores.mT, q[..., part])
-            d_past_v[..., part] = torch.bmm(weights.mT, da[..., part])
-        own_da, own_q, own_k, own_v = (each[:, first:].unflatten(-1, (num_heads, width)) for each in (da, q, k, v))
-        d_own = torch.ops.aten.silu_backward((own_da * own_v).sum(-1, keepdim=True), own_scores)
-        d_q[:, first:] += (d_own * own_k).flatten(-2)
-        d_q.mul_(width**-0.5)
-        d_k[:, first:] = (d_own * own_q).flatten(-2)
-        d_v[:, first:] = (nn.functional.silu(own_scores) * own_da).flatten(-2)
+            torch.mul(torch.bmm(d_scores, past_k[..., part]), alpha * beta, out=d_q[..., part])
+            torch.mul(torch.bmm(d_scores.mT, q[..., part]), alpha * beta, out=d_past_k[..., part])
+            torch.mul(torch.bmm(weights.mT, da[..., part]), beta, out=d_past_v[..., part])
+        own_da, own_q, own_k, own_v, own_dq, own_dk, own_dv = (
+            own_part(each, first, num_heads, width) for each in (da, q, k, v, d_q, d_k, d_v)
+        )
+        d_own = torch.ops.aten.silu_backward((own_da * own_v).sum(-1, keepdim=True), own_scores).mul_(alpha * beta)
+        own_dq.add_(d_own * own_k)
+        torch.mul(d_own, own_q, out=own_dk)
+        torch.mul(nn.functional.silu(own_scores).mul_(beta), own_da, out=own_dv)
         return d_uvqk, d_past, None, None, None
+
+
+def own_part(tokens: torch.Tensor, first: int, num_heads: int, width: int) -> torch.Tensor:
+    """View the candidates, from token `first` on, of [S, L, H d] by head: [S, C, H, d]."""
+    candidates = tokens[:, first:]
+    return candidates.view(*candidates.shape[:2], num_heads, width)
 
 
 class FusedHSTU(HSTU):
@@ -151,6 +156,9 @@ def run_layer(layer: nn.Module, x: torch.Tensor, past: torch.Tensor | None, num_
         inner = layer.num_heads * layer.width
         weight, bias = layer.uvqk.weight.view(4, inner, -1)[1::2], layer.uvqk.bias.view(4, inner)[1::2]
         keys = nn.functional.linear(layer.input_norm(past), weight.reshape(2 * inner, -1), bias.reshape(-1))
-    u, a = GatedAttention.apply(layer.uvqk(normed), keys, num_candidates, layer.num_heads, layer.max_length)  # type: ignore[no-untyped-call]
-    output: torch.Tensor = x + layer.output(torch.cat([u, a, u * layer.output_norm(a)], dim=-1))
-    return output
+    num_heads, inner = layer.num_heads, layer.num_heads * layer.width
+    u, a = GatedAttention.apply(layer.uvqk(normed), keys, num_candidates, num_heads, layer.max_length)  # type: ignore[no-untyped-call]
+    output = x.reshape(-1, x.shape[-1])
+    for each, weight in zip((u, a, u * layer.output_norm(a)), layer.output.weight.split(inner, dim=1), strict=True):  # type: ignore[no-untyped-call]
+        output = torch.addmm(output, each.view(-1, inner), weight.t())
+    return output.view(x.shape)
