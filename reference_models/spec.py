@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from typing import Any
 
-from reference_models.config.sections import RuntimeConfig, TrainConfig
+from reference_models.config.sections import DataConfig, RuntimeConfig, TrainConfig
 from reference_models.costs import Matmul, MemoryEstimate, ModelCosts, PhaseCosts
 from reference_models.distributed.placement import PlannerEstimate
 from reference_models.process.errors import ConfigError
@@ -84,6 +84,8 @@ class ModelSpec:
     """[model] of a definition to the model's own configuration. Raises ConfigError naming the field."""
     follow: Callable[[Mapping[str, Any], Collection[str]], Mapping[str, Any]] = lambda model, changed: model
     """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
+    refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
+    """Raises ConfigError for a configuration and data that do not fit together."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
     """What train.opt_name may be."""
     width_keys: Collection[str] = ()

@@ -151,13 +151,15 @@ def parse_workload(
         if train.opt_name not in spec.optimizers:
             hint = did_you_mean(train.opt_name, [*spec.optimizers])
             raise ConfigError(f"train.opt_name is {train.opt_name!r}, which this model does not train with.{hint}")
-        return WorkloadConfig(
+        workload = WorkloadConfig(
             model_name=model or benchmark.model,
             model=spec.parse(sections["model"]),
             data=parse_data(sections["data"]),
             train=train,
             runtime=parse_runtime(runtime),
         )
+        spec.refuse(workload.model, workload.data)
+        return workload
     except ConfigError as error:
         raise DefinitionError(f"{benchmark.path}: {error}") from None
 

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 from msgspec import structs
 
+from harness.config.catalog import has_implementation
 from harness.measure.clock import Clock
 from harness.measure.kinds import Job, MeasurementKind, OnEvent
 from harness.measure.read_data import hash_read_data
@@ -22,7 +23,7 @@ from harness.system.page_cache import clear_page_cache
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError, NotFiniteError
 from reference_models.process.world import SingleProcess, World
-from reference_models.registry import find_model, is_model
+from reference_models.registry import find_model
 from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Workload
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
@@ -135,7 +136,7 @@ def run_once(
 
 def initialized_tensors(benchmark: Benchmark) -> Sequence[str]:
     """Name the weights that the official log wants to see initialised."""
-    if benchmark.status != "official" or not is_model(benchmark.model):
+    if benchmark.status != "official" or not has_implementation(benchmark):
         return ()
     model = find_model(benchmark.model)
     return model.weights(model.parse(benchmark.sections["model"]))

@@ -186,8 +186,13 @@ def make_schedule(config: RunConfig, train_samples: int, eval_samples: int) -> S
     )
 
 
-def estimate_time(config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path) -> TimeEstimate:
-    """Extrapolate a few steps and one evaluation, on synthetic samples of equal shape where no dataset is ready."""
+def estimate_time(
+    config: RunConfig, num_embeddings: Sequence[int], work: Work, data_dir: Path
+) -> TimeEstimate | None:
+    """Extrapolate a few steps and one evaluation, on synthetic samples of equal shape where no dataset is ready.
+
+    None where the model cannot train on those.
+    """
     choice = find_choice(config, data_dir)
     chosen = {} if choice is None else spin_variables(choice.spin_count)
     os.environ.update({**WORKER_VARIABLES, **os.environ, **chosen})  # as in a run, and before torch is imported
@@ -198,6 +203,10 @@ def estimate_time(config: RunConfig, num_embeddings: Sequence[int], work: Work, 
     if not data_dir.joinpath("manifest.json").exists() and workload.data.kind != "made_up":
         num_evaluated = max(1, min(work.eval_samples, _MOST_EVALUATED))
         workload = replace(workload, data=synthetic_like(workload.data, num_embeddings, num_evaluated))
+        try:
+            workload.model_spec.refuse(workload.model, workload.data)
+        except ConfigError:
+            return None
         share, where = work.eval_samples / num_evaluated, ", on synthetic samples of equal shape"
     step_s, eval_s = measure_steps(workload, data_dir, num_threads, matmul)
     return TimeEstimate(

@@ -1,6 +1,6 @@
 """HSTU as the harness knows it. Torch-free."""
 
-from reference_models.hstu.config import HSTUConfig, parse_model
+from reference_models.hstu.config import HSTUConfig, parse_model, sequence_shape
 from reference_models.hstu.costs import estimate_memory, list_matmuls, model_costs, phase_costs
 from reference_models.hstu.phases import LABELS
 from reference_models.spec import Costs, Implementation, ModelSpec, load_class
@@ -8,6 +8,7 @@ from reference_models.spec import Costs, Implementation, ModelSpec, load_class
 SPEC = ModelSpec(
     section=HSTUConfig,
     parse=parse_model,
+    refuse=sequence_shape,
     optimizers=("Adam",),
     implementations={
         "reference": Implementation(load=load_class("reference_models.hstu.reference:ReferenceWorkload")),

@@ -193,8 +193,8 @@ def blocks_alternate(subject: LogSubject) -> Iterator[Problem]:
 )
 def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
     """Block number i covers exactly samples i*n to (i+1)*n, n = global_batch_size * FLOOR(train_samples /
-    (global_batch_size * evaluations per epoch)); evaluations and run_stop are at its end. Only the last block
-    of an aborted run may be shorter."""
+    (global_batch_size * evaluations per epoch)); where the definition says when evaluation begins, the first block
+    lasts until then. Evaluations and run_stop are at its end. Only an aborted run's last block may be shorter."""
     benchmark, log = subject.benchmark, subject.log
     samples, batch = as_whole(log.value(keys.TRAIN_SAMPLES)), as_whole(log.value(keys.GLOBAL_BATCH_SIZE))
     stop = log.last(keys.RUN_STOP)
@@ -219,8 +219,8 @@ def counts_follow_schedule(subject: LogSubject) -> Iterator[Problem]:
             continue
         if key == keys.BLOCK_START:
             index += 1
-            first, last = last, last + size
-            block = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: size / samples}
+            first, last = last, last + size if index else benchmark.first_eval_samples(samples, batch)
+            block = {keys.FIRST_EPOCH_NUM: epoch_num(first), keys.EPOCH_COUNT: (last - first) / samples}
             expected, place = {keys.SAMPLES_COUNT: first, **block}, of_place(last)
         elif key == keys.BLOCK_STOP:
             reached = last
