@@ -20,12 +20,16 @@ from harness.calibration.table import (
 )
 from harness.config.catalog import load_entry
 from harness.config.seeds import reserved_seeds
-from reference_models.dlrm.spec import SPEC
+from reference_models.registry import find_model
 from rules.benchmarks.loader import Benchmark, load_benchmark, shipped_names
 from rules.records.calibration import CalibrationRecord
 from rules.records.codec import decode
 
-CALIBRATED = ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small")
+CALIBRATED = ("dlrm_tiny", "dlrm_small", "dlrm_dcnv2_small", "wukong_small")
+NUM_SEEDS = {"wukong_small": 40}
+"""By which a benchmark is confirmed; 60 where it is not listed."""
+MISSED = {"wukong_small": "ad"}
+"""Conditions that the best definition that was found does not meet: see its README."""
 FOLDER = load_benchmark("dlrm_tiny").path.parent
 
 
@@ -58,17 +62,21 @@ def check_table(
     train, default = benchmark.sections["train"], table.default
     assert default.global_batch_size == train["global_batch_size"]
     assert default.opt_base_learning_rate == train["opt_base_learning_rate"]
-    assert len(default.seeds) == len(set(default.seeds)) == len(default.converged) == 60
+    assert len(default.seeds) == len(set(default.seeds)) == len(default.converged)
+    assert len(default.seeds) == NUM_SEEDS.get(benchmark.name, 60)
     assert all(0 < epochs <= 1 for epochs in default.converged)
     mean = statistics.fmean(default.converged)
     assert MEAN_EPOCHS[0] <= mean <= MEAN_EPOCHS[1]
-    assert statistics.stdev(default.converged) <= MAX_VARIATION * mean
-    assert {baseline.model for baseline in table.baselines} == set(SPEC.baselines)
+    missed = MISSED.get(benchmark.name, "")
+    assert "a" in missed or statistics.stdev(default.converged) <= MAX_VARIATION * mean
+    assert {baseline.model for baseline in table.baselines} == set(find_model(benchmark.model).baselines)
     assert all(baseline.best_quality <= table.target - MIN_MARGIN for baseline in table.baselines)
     assert table.oracle_quality is not None and table.oracle_quality >= table.target + MIN_MARGIN
-    assert default.eval_share is not None and default.eval_share < MAX_EVAL_SHARE
+    assert default.eval_share is not None
+    assert "d" in missed or default.eval_share < MAX_EVAL_SHARE
     judged = judge_conditions(table.target, default, table.baselines, table.oracle_quality)
-    assert table.conditions == judged and all(condition.holds for condition in judged)
+    assert table.conditions == judged
+    assert "".join(condition.letter for condition in judged if not condition.holds) == missed
     assert None not in table.code_sha256
     for summary in table.batch_sizes:
         assert not set(summary.seeds) & set(table.tuning_seeds)
@@ -78,7 +86,7 @@ def check_table(
 
 
 def test_shipped_tables_hold_their_conditions() -> None:
-    confirmed = [name for name in CALIBRATED if load_benchmark(name).version > 1]
+    confirmed = [name for name in CALIBRATED if load_benchmark(name).version > 1 or name in NUM_SEEDS]
     tables = {path.name.partition(".")[0]: path for path in FOLDER.glob("*.calibration.json")}
     assert set(tables) == set(confirmed)
     for name in confirmed:
