@@ -5,12 +5,11 @@ from dataclasses import dataclass
 
 from harness.config.catalog import WorkloadConfig
 from harness.system.resources import Resources
+from reference_models.costs import AUC_BYTES_PER_SAMPLE
 from reference_models.process.errors import DeviceError
 
 PROCESS_BYTES = 300 << 20
 """Python with torch loaded, measured on Linux with the CPU build; tables and batches come on top."""
-LABEL_BYTES = 1
-"""Of an evaluation on a GPU, which sorts the scores, labels are the host's."""
 CONTEXT_BYTES = 600 << 20
 """CUDA's context, its libraries' code and workspaces, per process; assumed, not measured."""
 
@@ -43,8 +42,9 @@ def model_memory(
     ranks, implementation = workload.runtime.ranks, workload.implementation
     process_bytes = ranks * (PROCESS_BYTES + implementation.process_bytes)
     on_host = process_bytes + estimate.total_bytes
+    # Scores are sorted on the GPU or, by all but `optimized`, on the host: counted for both.
     if workload.runtime.device != "cpu":
-        on_host = process_bytes + eval_samples * LABEL_BYTES
+        on_host = process_bytes + eval_samples * AUC_BYTES_PER_SAMPLE
     host = MemoryNeed(
         of="host",
         needed_bytes=on_host,

@@ -19,6 +19,7 @@ from reference_models.fused.choice import MatmulChoice
 from reference_models.fused.kernel_check import kernel_problem
 from reference_models.fused.matmul import Matmuls
 from reference_models.training.device_data import HeldSplit, fits, hold
+from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.loop import check_batch
 from reference_models.training.phases import Enter, Phase, ignore_phase
 
@@ -191,6 +192,11 @@ class CUDAGraphWorkload(OptimizedWorkload):
             loss = model.train_on_tensors(self._to_device(batch), torch.tensor(rates, device=self._device))
         torch.cuda.current_stream(self._device).wait_stream(side)
         return loss
+
+    def evaluate(self) -> float:
+        """Compute the ROC AUC of the whole evaluation split by sorting on the device; the number is a CPU's."""
+        labels, scores = self._score()
+        return roc_auc_of_tensors(torch.from_numpy(labels).to(self._device), scores)
 
     @contextmanager
     def report_phases(self, enter: Enter) -> Iterator[None]:

@@ -18,7 +18,6 @@ from reference_models.data.registry import open_dataset
 from reference_models.data.store.dataset import Batch, ClickDataset, OpenedDataset
 from reference_models.process.errors import ConfigError, DatasetError, NotFiniteError
 from reference_models.process.world import World
-from reference_models.training.device_metrics import roc_auc_of_tensors
 from reference_models.training.devices import local_device, set_precision, use_device
 from reference_models.training.metrics import roc_auc
 from reference_models.training.optimizers import (
@@ -187,11 +186,7 @@ class TrainingLoop(ABC):
         return loss.detach()
 
     def evaluate(self) -> float:
-        """Compute the ROC AUC of the whole evaluation split, on a GPU by sorting there; the number is the same."""
-        labels, scores = self._score()
-        if self._device.type == "cuda":
-            return roc_auc_of_tensors(torch.from_numpy(labels).to(self._device), scores)
-        return roc_auc(labels, scores.numpy())
+        return self.evaluate_with(roc_auc)
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
         """Compute `metric` of the labels and logits of the whole evaluation split."""
@@ -199,7 +194,7 @@ class TrainingLoop(ABC):
         return metric(labels, scores.cpu().numpy())
 
     def _score(self) -> tuple[NDArray[np.bool_], torch.Tensor]:
-        """Return the labels and, on the device, the logits of the whole evaluation split."""
+        """Return the labels and, on the device, the logits of the whole evaluation split; of one process."""
         size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
         scores = torch.empty(size, device=self._device)
         labels = np.empty(size, dtype=bool)

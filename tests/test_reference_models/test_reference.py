@@ -168,3 +168,13 @@ def test_cuda_trains_like_the_cpu_from_the_same_weights(
         workload.train(50)
     assert cuda.evaluate() == pytest.approx(cpu.evaluate(), abs=tolerance)
     assert (cuda.peak_device_bytes() or 0) > 0
+
+
+def test_an_evaluation_is_what_several_ranks_replace(make_spec: MakeSpec) -> None:
+    """Ranks share it by `evaluate_with`; one that another method went around would wait for the others forever."""
+
+    class Sharing(ReferenceWorkload):
+        def evaluate_with(self, metric: Any) -> Any:
+            return metric(np.array([0, 1]), np.array([0.0, 0.0], dtype=np.float32))
+
+    assert Sharing(make_spec(), SingleProcess()).evaluate() == 0.5
