@@ -33,7 +33,7 @@ class ServedTables:
         fits = len(weight) <= _MAX_INT32 and self._device.type == "cpu"
         self._row_type = torch.int32 if fits else torch.int64
         sizes = torch.tensor(num_embeddings)
-        self._shifts = (sizes.cumsum(0) - sizes).to(self._device)
+        self._shifts = (sizes.cumsum(0) - sizes).to(self._device, self._row_type)
         self._plans: dict[int, torch.Tensor] = {}
 
     def read(self, indices: torch.Tensor) -> torch.Tensor:
@@ -49,18 +49,21 @@ class ServedTables:
         return sums
 
     def _merge_ids(self, indices: torch.Tensor) -> torch.Tensor:
-        """Rows of the one block, table by table, sample by sample within it, id by id within that."""
+        """Rows of the one block, table by table, sample by sample within it, id by id within that.
+
+        Ids are converted first, and shifted in place: in one call both took twice as long.
+        """
         num_samples, num_ids = indices.shape
         rows = torch.empty(indices.numel(), dtype=self._row_type, device=self._device)
         if len(set(self._multi_hot)) == 1:
             hot = self._multi_hot[0]
             by_table = indices.view(num_samples, num_ids // hot, hot).transpose(0, 1)
-            torch.add(by_table, self._shifts.view(-1, 1, 1), out=rows.view(-1, num_samples, hot))
+            rows.view(-1, num_samples, hot).copy_(by_table).add_(self._shifts.view(-1, 1, 1))
             return rows
         sizes = [num_samples * hot for hot in self._multi_hot]
         columns = torch.split(indices, list(self._multi_hot), dim=1)
         for ids, shift, place in zip(columns, self._shifts, torch.split(rows, sizes), strict=True):
-            torch.add(ids, shift, out=place.view(ids.shape))
+            place.view(ids.shape).copy_(ids).add_(shift)
         return rows
 
     def _starts(self, num_samples: int) -> torch.Tensor:

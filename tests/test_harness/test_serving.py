@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import serving_process
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
@@ -24,12 +25,15 @@ from harness.measure.serving import loadgen
 from harness.measure.serving.bound import Limit, model_bound
 from harness.measure.serving.crew import Line, Part, Query, split_query, start_crew
 from harness.measure.serving.loadgen import Trial, read_judgement, require_loadgen
+from harness.measure.serving.model import Served
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 from harness.measure.serving.rule import most_late, passing_share
 from harness.measure.serving.schedule import choose_schedule, draw_arrivals
 from harness.measure.serving.search import RESOLUTION, Tried, search_highest
 from harness.measure.serving.timing import TimedSize, choose_calls, fit_service, time_calls
+from reference_models.data.store.dataset import Batch
 from reference_models.process.errors import ConfigError
+from reference_models.serving.weight_bytes import ServedBytes
 from rules.benchmarks.loader import load_benchmark, read_toml, shipped_names, workload_names
 
 LIMIT = {"target_latency_ms": 25}
@@ -156,6 +160,31 @@ def test_service_times_between_and_beyond_what_was_timed() -> None:
     service = fit_service(timed, 40)
     assert service.by_items_s[[5, 10, 15, 20, 40]] == pytest.approx([1, 1, 1.5, 2, 4])
     assert sorted(service.factors) == pytest.approx([0.9, 1, 1, 1.1])
+
+
+class Summing:
+    """A servable that scores an item by its numbers, so that every item is known by its score."""
+
+    served_bytes, quality = ServedBytes(table_bytes=0, dense_bytes=0), staticmethod(lambda: None)
+
+    def queries(self, sizes: Sequence[int]) -> list[Batch]:
+        ends = np.cumsum(sizes)
+        return [
+            Batch(torch.arange(end - size, end).view(-1, 1).float(), torch.zeros(size, 1).long(), torch.zeros(size))
+            for end, size in zip(ends.tolist(), sizes, strict=True)
+        ]
+
+    def answer(self, batch: Batch) -> torch.Tensor:
+        return batch.dense.sum(1)
+
+
+@given(st.lists(st.integers(1, 9), min_size=1, max_size=5), st.integers(1, 9))
+def test_parts_of_queries_are_answered_as_the_items_that_they_hold(sizes: list[int], max_items: int) -> None:
+    model = Summing()
+    served = Served(servable=model, sizes=tuple(sizes), pool=tuple(model.queries(sizes)))
+    parts = [part for place, items in enumerate(sizes) for part in split_query(place, items, max_items)]
+    assert served.answer(parts).tolist() == list(range(sum(sizes)))
+    assert torch.cat([served.answer([part]) for part in parts]).tolist() == list(range(sum(sizes)))
 
 
 # LoadGen's rule
@@ -369,6 +398,30 @@ def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> No
         assert keys["generated_query_duration"] == pytest.approx(expected_ns, abs=keys["generated_query_count"] + 100)
         assert run["is_valid"] == (run["num_late"] <= (most_late(run["num_queries"], 0.5) or 0))
         assert {f"{run['folder']}/{name}" for name in (loadgen.DETAIL, loadgen.SUMMARY)} <= set(found["files"])
+
+
+@pytest.mark.long
+def test_a_constant_service_time_is_bounded_within_five_percent_by_loadgen_itself(tmp_path: Path) -> None:
+    """Of three calls the median, each against the truth of the service times that it had. A call says nothing of a
+    system that was so busy meanwhile that sleep took a tenth longer."""
+    service_s, limit_s, ratios = 0.005, 0.0625, []
+    for number in range(9):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = judge_alone(folder, service_s=service_s, target_latency_ms=limit_s * 1e3, queries="fixed:1")
+        took_s = np.array(found.get("took_s", [np.inf]))
+        if took_s.mean() > 1.1 * service_s:
+            continue
+        service = ServiceTimes(by_items_s=np.full(2, took_s.mean()), factors=took_s / took_s.mean())
+        traffic = draw_traffic(200_000, (1,), service, 0)
+        truth = model_bound(traffic, service, Workers(), Limit(seconds=limit_s, share=0.95)).rate
+        assert truth is not None
+        ratios.append(found["best"]["completed_per_s"] / truth)
+        if len(ratios) == 3:
+            break
+    if len(ratios) < 3:
+        pytest.skip("this system is too busy to keep a constant service time")
+    assert 0.95 <= np.median(ratios) <= 1.05, ratios
 
 
 def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:

@@ -84,7 +84,9 @@ class Bench:
         """Return the median latency that LoadGen sees of a system that does nothing, in seconds."""
         trial = self._trial("server", _OVERHEAD_RATE, _OVERHEAD_QUERIES, _OVERHEAD_S, self.seed)
         found = judge(lambda parts: None, self.sizes, Workers(), trial, self.folder / "overhead")
-        return found.latencies_s["50.00"]
+        overhead_s = found.latencies_s["50.00"]
+        self._say(f"LoadGen adds {overhead_s * 1e3:.3g} ms to a query")
+        return overhead_s
 
     def measure(self, world: World, name: str, overhead_s: float) -> Found | None:
         """Measure on every rank of `world`, at equal rates; what was found on rank 0. LoadGen's files are in `name`.
