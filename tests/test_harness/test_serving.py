@@ -245,11 +245,11 @@ def test_a_constant_service_time_is_bounded_within_five_percent_by_the_rule_of_l
     """Queries and arrivals as LoadGen draws them, judged by its rule; what a real run has besides is its overhead."""
     service = ServiceTimes(by_items_s=np.full(2, 0.002), factors=np.ones(1))
     limit, workers, num_queries = Limit(seconds=limit_s, share=0.95), Workers(), 2000
-    truth = model_bound(draw_traffic(400_000, (1,), service, 0), service, workers, limit).rate
+    truth = model_bound(draw_traffic(200_000, (1,), service, 0), service, workers, limit).rate
     assert truth is not None
     ratios = []
     for seed in range(8):
-        traffic = draw_traffic(100_000, (1,), service, seed)
+        traffic = draw_traffic(30_000, (1,), service, seed)
         modelled = model_bound(traffic, service, workers, limit, lambda rate: num_queries).rate
         assert modelled is not None
         chosen = choose_schedule(seed, num_queries, modelled, traffic, service, workers, limit)

@@ -34,7 +34,7 @@ allows three quarters of them, and finds the bound of a constant service time so
 RUN_S, RUN_MOST_S, RUN_LIMITS = 2.0, 5.0, 20
 """Of one LoadGen run at least, usually at most, and at least in limits: a queue that grows by a twentieth shows."""
 LONGEST_RUN_S = 40.0
-"""Of the lowest rate that is tried, where it takes so long to issue the fewest queries."""
+"""What the fewest queries take at the lowest rate that is tried, unless that is a fourth of the modelled one."""
 NUM_SIMULATED = 20_000
 NUM_SIMULATED_FAST = 200_000
 """Of one worker that takes one query after the other, which is simulated without a loop."""
@@ -125,7 +125,7 @@ class Bench:
 
         done: list[LoadGenRun] = []
         if self.serve.scenario == "server":
-            search_highest(attempt, slowest, least=min(slowest, self.min_queries / LONGEST_RUN_S))
+            search_highest(attempt, slowest, least=min(slowest / 4, self.min_queries / LONGEST_RUN_S))
         else:
             attempt(slowest * 1.2)
         if done:

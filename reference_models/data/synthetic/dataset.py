@@ -63,7 +63,8 @@ class SyntheticClicks:
             drawn = generator.random((self.num_samples, hot))
             indices[:, column : column + hot] = scatter(zipf_ranks(drawn, num_rows, self._exponent), num_rows)
             column += hot
-        dense = np.log1p(generator.exponential(size=(self.num_samples, self.num_dense)))
+        dense = generator.exponential(size=(self.num_samples, self.num_dense))
+        np.log1p(dense, out=dense)
         if self._is_planted:
             chances = 1 / (1 + np.exp(-planted_logits(dense, indices, self.multi_hot, self._seed[0])))
             labels = (generator.random(self.num_samples) < chances).astype(np.int64)
