@@ -1,30 +1,20 @@
-"""Serving: what [serve] says, service times, the search for the highest valid rate, LoadGen in its own processes."""
+"""Serving: what [serve] says, service times, the rule of LoadGen, the search for the highest valid rate."""
 
-import json
-import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import replace
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-import serving_process
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom
-from waiting import HANG_S
 
 from harness.config.run_config import Override, resolve
 from harness.config.serving import list_sizes, parse_serve
-from harness.foundation.errors import ExitCode, HarnessError
-from harness.measure.serving import loadgen
 from harness.measure.serving.bound import Limit, model_bound
-from harness.measure.serving.crew import Line, Part, Query, split_query, start_crew
-from harness.measure.serving.loadgen import Trial, read_judgement, require_loadgen
+from harness.measure.serving.crew import Part, split_query
 from harness.measure.serving.model import Served
 from harness.measure.serving.queue import ServiceTimes, Traffic, Workers, draw_traffic, simulate
 from harness.measure.serving.rule import most_late, passing_share
@@ -263,180 +253,3 @@ def test_a_constant_service_time_is_bounded_within_five_percent_by_the_rule_of_l
         tried = search_highest(attempt, modelled)
         ratios.append(max(each.rate for each in tried if each.is_valid) / truth)
     assert min(ratios) >= 0.95 and max(ratios) <= 1.05, ratios
-
-
-# LoadGen
-
-
-def test_without_loadgen_the_line_that_installs_it_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
-    with pytest.raises(HarnessError, match=r"pip install 'dlrmbench\[serve\]'") as refused:
-        require_loadgen()
-    assert refused.value.exit_code == ExitCode.USAGE
-
-
-def line_of(workers: Workers, *sizes: int) -> Line:
-    line = Line(workers)
-    for number, items in enumerate(sizes):
-        parts = split_query(number, items, workers.max_items)
-        line.put(Query(number, 0.0, len(parts)), parts)
-    line.close()
-    return line
-
-
-def test_a_worker_takes_what_is_there_up_to_a_full_call_and_leaves_the_end_to_others() -> None:
-    line = line_of(Workers(count=2, max_items=20), 8, 8, 8, 20)
-    taken = [[part.place for _, part in line.take()] for _ in range(5)]
-    assert taken == [[0, 1], [2], [3], [], []]
-
-
-def test_queries_are_calls_of_their_own_where_nothing_is_said() -> None:
-    line = line_of(Workers(), 8, 8)
-    assert [[part for _, part in line.take()] for _ in range(3)] == [[Part(0, 0, 8)], [Part(1, 0, 8)], []]
-
-
-def test_a_large_query_is_answered_with_its_last_part() -> None:
-    line = line_of(Workers(count=2, max_items=4), 10, 1)
-    calls = [line.take() for _ in range(4)]
-    assert [[(part.place, part.start, part.stop) for _, part in call] for call in calls] == [
-        [(0, 0, 4)], [(0, 4, 7)], [(0, 7, 10), (1, 0, 1)], [],
-    ]  # fmt: skip
-    assert [line.finish(calls[number]) for number in (2, 0, 1)] == [[1], [], [0]]
-
-
-@settings(max_examples=30, deadline=None)
-@given(st.lists(st.integers(1, 40), min_size=1, max_size=30), st.integers(1, 3), st.integers(1, 12))
-def test_a_crew_answers_every_item_once_and_every_query_once(sizes: list[int], count: int, max_items: int) -> None:
-    line, answered, done = line_of(Workers(count=count, max_items=max_items), *sizes), [], []
-    crew = start_crew(answered.append, line, count, done.extend, [])
-    for worker in crew:
-        worker.join(HANG_S)
-    assert all(sum(part.items for part in call) <= max_items for call in answered)
-    items = sorted((part.place, item) for call in answered for part in call for item in range(part.start, part.stop))
-    assert items == [(place, item) for place, size in enumerate(sizes) for item in range(size)]
-    assert sorted(done) == list(range(len(sizes)))
-
-
-TRIAL = Trial(
-    scenario="server", rate=100, limit_s=0.02, share=0.95, min_queries=100, min_duration_s=1, seed=1, schedule_seed=2
-)  # fmt: skip
-DETAIL = {
-    "generated_samples_per_query": 1,
-    "result_validity": "INVALID",
-    "result_perf_constraints_met": False,
-    "early_stopping_met": False,
-    "result_min_duration_met": True,
-    "result_query_count": 200,
-    "result_overlatency_query_count": 30,
-    "result_completed_samples_per_sec": 96.5,
-    "result_mean_latency_ns": 12_000_000,
-    "result_95.00_percentile_latency_ns": 31_000_000,
-}
-
-
-def write_detail(path: Path, content: dict[str, Any], more: str = "") -> Path:
-    lines = [f":::MLLOG {json.dumps({'key': key, 'value': value})}" for key, value in content.items()]
-    path.write_text("\n".join(["something else", *lines, more]), encoding="utf-8")
-    return path
-
-
-def test_a_judgement_is_read_with_its_reason(tmp_path: Path) -> None:
-    found = read_judgement(write_detail(tmp_path / "detail.txt", DETAIL), TRIAL)
-    assert not found.is_valid
-    assert found.reason == "too many queries were late; too few queries to be sure that enough are in time"
-    assert (found.num_queries, found.num_late, found.completed_per_s) == (200, 30, 96.5)
-    assert found.latencies_s == {"95.00": pytest.approx(0.031)}
-
-
-@pytest.mark.parametrize(
-    "more", (":::MLLOG {", ":::MLLOG 3", ':::MLLOG {"key": []}', ':::MLLOG {"key": {}, "value": 1}')
-)
-def test_a_damaged_log_of_loadgen_is_no_judgement(tmp_path: Path, more: str) -> None:
-    path = write_detail(tmp_path / "detail.txt", DETAIL, more)
-    with pytest.raises(HarnessError, match="LoadGen ended without a result") as refused:
-        read_judgement(path, TRIAL)
-    assert refused.value.exit_code == ExitCode.INCONCLUSIVE
-
-
-@pytest.mark.parametrize("missing", ("result_validity", "result_query_count", "result_mean_latency_ns"))
-def test_a_log_that_lacks_a_result_is_no_judgement(tmp_path: Path, missing: str) -> None:
-    content = {key: value for key, value in DETAIL.items() if key != missing}
-    with pytest.raises(HarnessError, match=f"LoadGen ended without a result.*{missing}"):
-        read_judgement(write_detail(tmp_path / "detail.txt", content), TRIAL)
-    with pytest.raises(HarnessError, match="LoadGen ended without a result"):
-        read_judgement(tmp_path / "nothing.txt", TRIAL)
-
-
-def judge_alone(folder: Path, **asked: Any) -> dict[str, Any]:
-    """What LoadGen finds of a system of constant service time, in a process of its own."""
-    if find_spec(loadgen.MODULE) is None:
-        pytest.skip("MLPerf LoadGen is not installed: the extra dlrmbench[serve]")
-    command = [sys.executable, serving_process.__file__, str(folder), json.dumps(asked)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, cwd=folder)
-    assert done.returncode == 0, done.stderr
-    found: dict[str, Any] = json.loads(done.stdout)
-    return found
-
-
-def read_keys(path: Path) -> dict[str, Any]:
-    entries = [json.loads(line.removeprefix(":::MLLOG ")) for line in path.read_text().splitlines()]
-    return {entry["key"]: entry["value"] for entry in entries}
-
-
-def test_loadgen_finds_a_valid_rate_and_its_files_are_kept(tmp_path: Path) -> None:
-    """Half of the queries within 100 ms of a service of 1 ms: at some rate so on any system under any load."""
-    (tmp_path / "audit.config").write_text("*.*.min_query_count = 100000000\n")
-    found = judge_alone(tmp_path, service_s=0.001, target_latency_ms=100, percentile=50, queries="fixed:1")
-    assert found["best"]["is_valid"] and found["best"]["reason"] is None
-    assert found["best"]["latency_s"] <= 0.1
-    assert found["best"]["completed_per_s"] == max(run["completed_per_s"] for run in found["runs"] if run["is_valid"])
-    assert all(run["num_queries"] >= 100 for run in found["runs"])
-    schedules = [read_keys(tmp_path / run["folder"] / loadgen.DETAIL) for run in found["runs"]]
-    for run, keys in zip(found["runs"], schedules, strict=True):
-        arrivals_s = draw_arrivals(keys["effective_schedule_rng_seed"], keys["generated_query_count"] + 1)
-        expected_ns = arrivals_s[-1] / run["asked_per_s"] * 1e9
-        assert keys["generated_query_duration"] == pytest.approx(expected_ns, abs=keys["generated_query_count"] + 100)
-        assert run["is_valid"] == (run["num_late"] <= (most_late(run["num_queries"], 0.5) or 0))
-        assert {f"{run['folder']}/{name}" for name in (loadgen.DETAIL, loadgen.SUMMARY)} <= set(found["files"])
-
-
-@pytest.mark.long
-def test_a_constant_service_time_is_bounded_within_five_percent_by_loadgen_itself(tmp_path: Path) -> None:
-    """Of three calls the median, each against the truth of the service times that it had. A call says nothing of a
-    system that was so busy meanwhile that sleep took a tenth longer."""
-    service_s, limit_s, ratios = 0.005, 0.0625, []
-    for number in range(9):
-        folder = tmp_path / str(number)
-        folder.mkdir()
-        found = judge_alone(folder, service_s=service_s, target_latency_ms=limit_s * 1e3, queries="fixed:1")
-        took_s = np.array(found.get("took_s", [np.inf]))
-        if took_s.mean() > 1.1 * service_s:
-            continue
-        service = ServiceTimes(by_items_s=np.full(2, took_s.mean()), factors=took_s / took_s.mean())
-        traffic = draw_traffic(200_000, (1,), service, 0)
-        truth = model_bound(traffic, service, Workers(), Limit(seconds=limit_s, share=0.95)).rate
-        assert truth is not None
-        ratios.append(found["best"]["completed_per_s"] / truth)
-        if len(ratios) == 3:
-            break
-    if len(ratios) < 3:
-        pytest.skip("this system is too busy to keep a constant service time")
-    assert 0.95 <= np.median(ratios) <= 1.05, ratios
-
-
-def test_a_limit_below_the_service_time_has_no_rate(tmp_path: Path) -> None:
-    found = judge_alone(tmp_path, service_s=0.05, target_latency_ms=20, queries="fixed:1")
-    assert found["exit_code"] == ExitCode.INCONCLUSIVE
-    assert "service alone takes 5" in found["error"] and "the limit is 20 ms" in found["error"]
-
-
-@pytest.mark.parametrize("scenario", ("offline", "single_stream"))
-def test_the_other_scenarios_are_one_run(tmp_path: Path, scenario: str) -> None:
-    found = judge_alone(tmp_path, service_s=0.002, scenario=scenario, queries="fixed:1")
-    assert len(found["runs"]) == 1 or "VALID" in found.get("error", "")
-    assert found["best"]["completed_per_s"] < 1 / 0.002
-
-
-def test_an_error_of_the_system_ends_the_measurement(tmp_path: Path) -> None:
-    found = judge_alone(tmp_path, service_s=0.001, fails=True, **LIMIT)
-    assert found == {"error": "the system is broken", "exit_code": None}
