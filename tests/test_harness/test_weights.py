@@ -355,7 +355,7 @@ def test_a_package_leaves_weights_out_and_says_so(kept_set: Path, tmp_path: Path
 
     found = list(left_out([kept_set], Tree(tmp_path, "ORG")))
     (weights,) = (item for item in found if "weights" in item.place)
-    assert weights.place == "extra/run_0/weights/" and "no submission" in weights.reason
+    assert weights.place == "extra/run_0/weights/" and "--weights packages" in weights.reason
     assert weights.num_files == len(list((kept_set / "extra/run_0/weights").iterdir()))
 
 
