@@ -28,7 +28,7 @@ from runner import (
 )
 from steps import STEPS
 from table import readme_section, terminal_table
-from waiting import HANG_S
+from waiting import HANG_S, has_ended, wait_until
 
 ROOT = Path(__file__).resolve().parents[1]
 SYSTEM = {"gpu": "Emulated <GPU> | 1", "driver": "1", "torch": "2"}
@@ -98,6 +98,27 @@ def test_a_child_that_is_left_behind_holds_up_nothing() -> None:
         limit_s=HANG_S,
     )
     assert end.exit_code == 0
+
+
+def test_a_step_ends_with_the_runner_that_was_killed(tmp_path: Path) -> None:
+    gpu, pid = str(ROOT / "tests" / "gpu"), tmp_path / "pid"
+    child = f"""
+        import os, pathlib, sys, time
+        sys.path.insert(0, {gpu!r})
+        from runner import end_with_parent
+        end_with_parent(0.05)
+        pathlib.Path({str(pid)!r} + "~").write_text(str(os.getpid()))
+        os.rename({str(pid)!r} + "~", {str(pid)!r})
+        time.sleep(600)
+    """
+    parent = f"import subprocess\nsubprocess.run({python(child)!r}, start_new_session=True)"
+    process = subprocess.Popen(python(parent))
+    try:
+        wait_until(pid.exists, "the step began")
+    finally:
+        process.kill()
+        process.wait()
+    wait_until(lambda: has_ended(int(pid.read_text())), "the step ended with the runner")
 
 
 def test_hostile_words_are_one_plain_line_each() -> None:

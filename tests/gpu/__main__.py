@@ -21,6 +21,7 @@ from packages import missing_packages, prepare_site
 from runner import (
     StepResult,
     count_failures,
+    end_with_parent,
     python_command,
     python_environment,
     read_results,
@@ -71,6 +72,7 @@ def show_table(options: argparse.Namespace) -> int:
 
 def run_one(name: str, findings: Path) -> int:
     """Run a step in this process."""
+    end_with_parent()
     for variable, value in BY_NAME[name].variables:
         os.environ.setdefault(variable, value)
     setting = Setting.of_this_system(findings.parent)

@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -89,6 +90,18 @@ def run_process(command: Sequence[str], *, environ: Mapping[str, str], cwd: Path
         pass
     process.stdout.close()
     return End(exit_code, bytes(kept))
+
+
+def end_with_parent(poll_s: float = 0.5) -> None:
+    """End this process and its group once its parent is gone: a step must not go on holding the GPU."""
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(poll_s)
+        os.killpg(0, signal.SIGKILL)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _read_into(kept: bytearray, pipe: int) -> bool:
