@@ -24,9 +24,10 @@ Floats = NDArray[np.float64]
 CONFIDENCE = 0.95
 MIN_SIZES = 4
 MIN_DECADES = 1.0
-MAX_EXPONENT = 5.0
+MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
+"""What is searched; below the first, which a decade changes by 0.2 %, an exponent is zero."""
 _RESAMPLES = 2000
-_EXPONENTS = np.concatenate([[0.0], np.geomspace(1e-3, MAX_EXPONENT, 700)])
+_EXPONENTS = np.concatenate([[0.0], np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 700)])
 _METHOD = "bootstrap over seeds"
 
 
@@ -94,6 +95,7 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
         exponents = _solve(cost / middle, resampled, is_bounded=False)[0]
         ends = np.quantile(exponents, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         low, high = min(float(ends[0]), float(exponent)), max(float(ends[1]), float(exponent))
+        low = 0.0 if low <= MIN_EXPONENT else low
         interval = Interval(low=low, high=high, confidence=CONFIDENCE, coverage=None, method=_METHOD)
     return PowerLaw(
         exponent=float(exponent),
