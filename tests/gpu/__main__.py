@@ -7,6 +7,7 @@ Steps run in their order, each in a process of its own and within its own limit;
 further call adds its steps to the file that is there. It needs torch, and no network: packages that are missing are
 taken from .whl/, which `make gpu-wheels` fills. Without a GPU every step is rehearsed as far as it can be: the table
 then says what would have been asked, and proves nothing. Exit code: how many claims were disproved and steps failed.
+What a GPU has proved is kept as tests/gpu/measured.json and makes README's section; a test holds both together.
 """
 
 import argparse
