@@ -78,7 +78,9 @@ class CUDAGraphStep:
         pool = self._slots[0].graph.pool() if self._slots else None
         self._model.enter = enter
         try:
-            with torch.cuda.graph(graph, pool=pool):
+            # Of this thread alone: one that reads ahead takes page-locked memory meanwhile, which the default forbids
+            # to every thread.
+            with torch.cuda.graph(graph, pool=pool, capture_error_mode="thread_local"):
                 loss = self._model.train_on_tensors(batch, self._rates)
                 enter(Phase.OTHER)
         finally:

@@ -132,7 +132,8 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
             return 1.0
 
     @contextmanager
-    def capture(graph: Graph, **options: object) -> Iterator[None]:
+    def capture(graph: Graph, *, pool: object = None, capture_error_mode: str = "global") -> Iterator[None]:
+        assert capture_error_mode == "thread_local", "a thread that reads ahead may take page-locked memory meanwhile"
         emulated.note("graph")
         emulated.graphs.append(graph)
         recorder = Recorder()
