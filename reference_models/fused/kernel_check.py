@@ -1,5 +1,10 @@
 """Whether Triton's kernels can be used on a device: they are launched, on an example, and held to the plain form."""
 
+import atexit
+import os
+import shutil
+import tempfile
+
 import torch
 
 from reference_models.fused.dense_kernels import cross_gradients, plain_cross_gradients
@@ -13,10 +18,12 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     """Say in a line why tables of width `dim` cannot be updated by kernels on `device`; None where they can.
 
     Not without Triton or the compiler that it needs, and not where an example with gradients of `dtype`, and 0, 1 or
-    `dim` sums of squares per row, ends in other numbers than the plain form's. Kernels are compiled by this.
+    `dim` sums of squares per row, ends in other numbers than the plain form's. Kernels are compiled by this, into
+    the folder of `keep_compiled_kernels`.
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
+    keep_compiled_kernels()
     try:
         import triton  # noqa: F401
     except ImportError as error:
@@ -28,6 +35,18 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     if not distance <= _TOLERANCE:
         return f"Triton's kernels differ from the plain form by {distance:.2g}, expected at most {_TOLERANCE:g}"
     return None
+
+
+def keep_compiled_kernels() -> None:
+    """Let Triton write to a temporary folder of this process, where TRITON_CACHE_DIR or TRITON_HOME names none.
+
+    By itself it writes to the user's home. A folder beside the data would be kept, but what is in it is run, and data
+    may come from others.
+    """
+    if not os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
+        folder = tempfile.mkdtemp(prefix="dlrmbench-kernels-")
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        os.environ["TRITON_CACHE_DIR"] = folder
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:

@@ -127,8 +127,29 @@ def test_fake_tensors_go_through_the_operator_and_stay_what_they_were(width: int
             )  # fmt: skip
 
 
+@pytest.mark.parametrize("variable", [None, "TRITON_CACHE_DIR", "TRITON_HOME"])
+def test_compiled_kernels_are_kept_out_of_the_home_folder(tmp_path: Path, variable: str | None) -> None:
+    """In a folder that goes with the process, but for one that the user names."""
+    code = (
+        "import os; from reference_models.fused.kernel_check import keep_compiled_kernels as keep; keep(); keep();"
+        "print(os.environ.get('TRITON_CACHE_DIR'), *os.listdir(os.environ['TMPDIR']))"
+    )
+    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
+    environ |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
+    environ |= {} if variable is None else {variable: "/mine"}
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, env=environ, check=True)
+    folder, *found = done.stdout.split()
+    if variable is None:
+        assert [Path(folder)] == [tmp_path / name for name in found]
+    else:
+        assert folder == ("/mine" if variable == "TRITON_CACHE_DIR" else "None") and found == []
+    assert [*tmp_path.iterdir()] == []
+
+
 def test_kernels_are_used_where_they_give_the_plain_forms_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     gpu = torch.device("cuda", 0)
+    monkeypatch.setenv("TRITON_CACHE_DIR", "unused")
     monkeypatch.setitem(sys.modules, "triton", object())
     for distance, problem in ((1e-7, None), (1.0, "differ from the plain form by 1"), (float("nan"), "by nan")):
         monkeypatch.setattr(kernel_check, "example_distance", lambda *args, found=distance: found)
