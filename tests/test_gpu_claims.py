@@ -5,11 +5,13 @@ import json
 import math
 import os
 import re
+import runpy
 import subprocess
 import sys
 import textwrap
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -276,6 +278,21 @@ def test_every_claim_is_judged_by_its_step_and_every_step_is_there() -> None:
     assert [each.name for each in STEPS][:5] == ["facts", "tests", "kernels", "throughput", "run"]
     assert sum(each.limit_s for each in STEPS[:5]) < 570, "what decides the next work fits into ten minutes at worst"
     assert len({claim.name for claim in CLAIMS}) == len({claim.sentence for claim in CLAIMS}) == len(CLAIMS)
+
+
+def test_the_figures_of_a_step_asked_for_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    found = replace(leave_out("facts", "", SYSTEM), ended="done", figures={"peak_gb": 1 / 3, "cuda": "13", "j": None})
+    command = SimpleNamespace(**runpy.run_path(str(ROOT / "tests" / "gpu" / "__main__.py"), run_name="command"))
+    command.report(found)
+    assert capsys.readouterr().err == "facts: done, 0 s\n"
+    command.report(found, has_figures=True)
+    assert capsys.readouterr().err == "facts: done, 0 s\n  peak_gb: 0.333333\n  cuda: 13\n  j: not known\n"
+
+
+def test_children_share_compiled_kernels_below_the_build_folder(tmp_path: Path) -> None:
+    assert python_environment(ROOT, tmp_path / "site", {})["TRITON_CACHE_DIR"] == str(tmp_path / "kernels")
+    chosen = python_environment(ROOT, tmp_path / "site", {"TRITON_CACHE_DIR": "/mine"})
+    assert chosen["TRITON_CACHE_DIR"] == "/mine"
 
 
 def test_children_import_the_checkout_before_all_else(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ import importlib
 import json
 import os
 import sys
+from functools import partial
 from pathlib import Path
 
 from findings import Findings
@@ -41,9 +42,12 @@ SITE = ROOT / "build" / "gpu" / "site"
 
 def parse() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python tests/gpu", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+        prog="python tests/gpu",
+        description=__doc__,
+        epilog="\n".join(["steps:", *(f"  {step.name:12s}{step.title}" for step in STEPS)]),
+        formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("steps", nargs="*", metavar="STEP", help=f"these alone, of {', '.join(BY_NAME)}")
+    parser.add_argument("steps", nargs="*", metavar="STEP", help="these alone, and all of their figures")
     parser.add_argument("--out", type=Path, default=OUT, help="the JSON (default: build/gpu/gpu.json)")
     parser.add_argument("--within", type=float, default=570.0, metavar="SECONDS", help="all together (570)")
     parser.add_argument("--table", nargs="+", type=Path, metavar="FILE", help="join files and print their table")
@@ -94,9 +98,12 @@ def describe_system(environ: dict[str, str]) -> dict[str, str]:
     return described if isinstance(described, dict) else {"problem": "torch could not be asked"}
 
 
-def report(result: StepResult) -> None:
+def report(result: StepResult, *, has_figures: bool = False) -> None:
     print(f"{result.step}: {result.ended}, {result.duration_s:.0f} s{': ' + result.why if result.why else ''}",
           file=sys.stderr, flush=True)  # fmt: skip
+    for name, value in result.figures.items() if has_figures else ():
+        text = f"{value:.6g}" if isinstance(value, float) else "not known" if value is None else value
+        print(f"  {name}: {text}", file=sys.stderr, flush=True)
     if result.ended not in ("done", "left out"):
         print("\n".join(f"  | {line}" for line in result.last_words.splitlines()), file=sys.stderr, flush=True)
 
@@ -138,7 +145,7 @@ def main() -> int:
         within_s=options.within if is_gpu else 4 * options.within,
         before=before,
         why_left_out=too_small,
-        on_result=report,
+        on_result=partial(report, has_figures=bool(options.steps)),
     )
     print(terminal_table(results))
     print(f"\n{options.out}")

@@ -256,9 +256,13 @@ def count_failures(results: Mapping[str, Mapping[str, Any]], steps: Sequence[str
 
 
 def python_environment(root: Path, site: Path, environ: Mapping[str, str]) -> dict[str, str]:
-    """Return `environ` in which children import the checkout and what was unpacked for it, and nothing else new."""
+    """Return `environ` in which children import the checkout and what was unpacked for it, and nothing else new.
+
+    Steps share the kernels that Triton compiles; `environ` may name another folder for them.
+    """
     paths = [str(root), str(site), str(root / "tests" / "builders")]
     return {
+        "TRITON_CACHE_DIR": str(site.parent / "kernels"),
         **environ,
         "PYTHONPATH": os.pathsep.join([*paths, *filter(None, [environ.get("PYTHONPATH")])]),
         "PYTHONUNBUFFERED": "1",
