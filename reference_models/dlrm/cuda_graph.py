@@ -242,7 +242,9 @@ class CUDAGraphWorkload(OptimizedWorkload):
         return self._held.get(name)
 
     def _to_device(self, batch: Batch) -> Batch:
-        parts = (batch.dense, batch.indices, batch.labels)
+        # Ids of the captured step's type, so that warming up loads the kernels that it launches.
+        indices = batch.indices.int() if self._has_int32_ids(self._data.train) else batch.indices
+        parts = (batch.dense, indices, batch.labels)
         return Batch(*(part.to(self._device, non_blocking=True) for part in parts))
 
     def _read(self, split: ClickDataset, name: str, start: int, stop: int) -> Batch:

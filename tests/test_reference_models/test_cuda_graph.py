@@ -18,11 +18,14 @@ from harness.measure.profile.steps import Timeline, split_replay
 from reference_models.config.sections import parse_runtime
 from reference_models.costs import PhaseCosts
 from reference_models.data.registry import parse_data
+from reference_models.data.store.dataset import Batch
 from reference_models.dlrm.cuda_graph import NUM_SLOTS, CUDAGraphWorkload
+from reference_models.dlrm.fused_step import FusedDLRM
 from reference_models.dlrm.reference import ReferenceWorkload
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.process.errors import DatasetError
 from reference_models.process.world import SingleProcess
+from reference_models.training.loop import WARM_UP_STEPS
 from reference_models.training.phases import Phase, TimesReplay
 from reference_models.training.read_ahead import read_ahead
 from reference_models.training.workload import WorkloadSpec
@@ -47,6 +50,21 @@ def build_graph(spec: WorkloadSpec) -> CUDAGraphWorkload:
     workload = CUDAGraphWorkload(spec, SingleProcess())
     workload.build()
     return workload
+
+
+def test_the_warm_up_is_of_the_captured_types(
+    gpu: EmulatedCUDA, make_spec: MakeSpec, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen = []
+    train = FusedDLRM.train_on_tensors
+
+    def watched(model: FusedDLRM, batch: Batch, rates: torch.Tensor) -> torch.Tensor:
+        seen.append((batch.dense.dtype, batch.indices.dtype, batch.labels.dtype))
+        return train(model, batch, rates)
+
+    monkeypatch.setattr(FusedDLRM, "train_on_tensors", watched)
+    build_graph(make_spec(runtime={"device": "cuda"}))
+    assert seen == [(torch.float32, torch.int32, torch.float32)] * (WARM_UP_STEPS + NUM_SLOTS)
 
 
 @pytest.mark.parametrize("model", MODELS)
