@@ -124,7 +124,7 @@ def test_a_step_ends_with_the_runner_that_was_killed(tmp_path: Path) -> None:
 
 
 def test_hostile_words_are_one_plain_line_each() -> None:
-    found = step(f"print({HOSTILE!r} * 3)\nos.write(1, b'\\xff\\xfe' * 50_000 + b'\\nlast')\nsys.exit(7)")
+    found = step(f"print({HOSTILE!r} * 3, flush=True)\nos.write(1, b'\\xff\\xfe' * 50_000 + b'\\nlast')\nsys.exit(7)")
     assert found["why"] == "exit code 7: last"
     assert len(found["last_words"]) < 4000
     assert all(line.isprintable() for line in found["last_words"].splitlines())

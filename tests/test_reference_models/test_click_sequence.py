@@ -15,7 +15,8 @@ from reference_models.data.registry import open_dataset
 from reference_models.data.store.store import verify
 from reference_models.hstu.config import SequenceShape
 from reference_models.hstu.sequences import SequenceLog
-from reference_models.process.errors import ConfigError, DatasetError
+from reference_models.process.errors import DatasetError
+from rules.errors import DefinitionError
 
 SHAPE = SequenceShape(num_past=12, num_candidates=4)
 
@@ -145,5 +146,5 @@ def test_rows_that_cannot_be_are_named(
     ],
 )
 def test_definitions_that_make_no_log_are_refused(changed: dict[str, Any], message: str) -> None:
-    with pytest.raises(ConfigError, match=message):
-        build_teacher(small_workload(**changed).data)
+    with pytest.raises(DefinitionError, match=message):
+        small_workload(**changed)
