@@ -1,9 +1,10 @@
 """Whether Triton's kernels can be used on a device: they are launched, on an example, and held to the plain form."""
 
-import atexit
 import os
-import shutil
+import stat
 import tempfile
+from contextlib import suppress
+from pathlib import Path
 
 import torch
 
@@ -38,15 +39,20 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
 
 
 def keep_compiled_kernels() -> None:
-    """Let Triton write to a temporary folder of this process, where TRITON_CACHE_DIR or TRITON_HOME names none.
+    """Let Triton write to this user's own temporary folder, where TRITON_CACHE_DIR or TRITON_HOME names none.
 
-    By itself it writes to the user's home. A folder beside the data would be kept, but what is in it is run, and data
-    may come from others.
+    By itself it writes to the user's home. What is in the folder is run: so it is not one beside the data, which may
+    come from others, nor one that another user made or may write to.
     """
-    if not os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
-        folder = tempfile.mkdtemp(prefix="dlrmbench-kernels-")
-        atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        os.environ["TRITON_CACHE_DIR"] = folder
+    if os.environ.keys() & {"TRITON_CACHE_DIR", "TRITON_HOME"}:
+        return
+    folder = Path(tempfile.gettempdir()) / f"dlrmbench-kernels-{os.getuid()}"
+    with suppress(FileExistsError):
+        folder.mkdir(mode=0o700)
+    found = folder.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.getuid() or found.st_mode & 0o022:
+        folder = Path(tempfile.mkdtemp(prefix="dlrmbench-kernels-"))
+    os.environ["TRITON_CACHE_DIR"] = str(folder)
 
 
 def example_distance(device: torch.device, dim: int, state_size: int, dtype: torch.dtype) -> float:

@@ -5,6 +5,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from waiting import HANG_S
 
 from reference_models.data.registry import parse_data
 from reference_models.fused import kernel_check
-from reference_models.fused.kernel_check import kernel_problem
+from reference_models.fused.kernel_check import keep_compiled_kernels, kernel_problem
 from reference_models.fused.merged_embedding import MergedEmbedding
 from reference_models.fused.sorted_update import BLOCK, Runs, find_runs, num_edges, update_bytes, update_sorted
 from rules.benchmarks.loader import load_benchmark
@@ -127,24 +128,50 @@ def test_fake_tensors_go_through_the_operator_and_stay_what_they_were(width: int
             )  # fmt: skip
 
 
-@pytest.mark.parametrize("variable", [None, "TRITON_CACHE_DIR", "TRITON_HOME"])
-def test_compiled_kernels_are_kept_out_of_the_home_folder(tmp_path: Path, variable: str | None) -> None:
-    """In a folder that goes with the process, but for one that the user names."""
-    code = (
-        "import os; from reference_models.fused.kernel_check import keep_compiled_kernels as keep; keep(); keep();"
-        "print(os.environ.get('TRITON_CACHE_DIR'), *os.listdir(os.environ['TMPDIR']))"
-    )
-    environ = {name: value for name, value in os.environ.items() if not name.startswith("TRITON_")}
-    environ |= {"TMPDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parents[2])}
-    environ |= {} if variable is None else {variable: "/mine"}
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=HANG_S, env=environ, check=True)
-    folder, *found = done.stdout.split()
-    if variable is None:
-        assert [Path(folder)] == [tmp_path / name for name in found]
+@pytest.fixture
+def temporary(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A system's temporary folder, for a process without Triton's variables."""
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path))
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    for variable in ("TRITON_CACHE_DIR", "TRITON_HOME"):
+        monkeypatch.setenv(variable, "")  # so that it is as before afterwards
+        monkeypatch.delenv(variable)
+    return tmp_path
+
+
+def test_compiled_kernels_are_kept_in_one_folder_of_this_user_alone(temporary: Path) -> None:
+    for _ in range(2):
+        keep_compiled_kernels()
+        (folder,) = temporary.iterdir()
+        assert os.environ.pop("TRITON_CACHE_DIR") == str(folder)
+        assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("variable", ["TRITON_CACHE_DIR", "TRITON_HOME"])
+def test_the_folder_that_the_user_names_for_kernels_is_used(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, variable: str
+) -> None:
+    monkeypatch.setenv(variable, "mine")
+    keep_compiled_kernels()
+    assert {name: os.environ[name] for name in os.environ if name.startswith("TRITON_")} == {variable: "mine"}
+    assert [*temporary.iterdir()] == []
+
+
+@pytest.mark.parametrize("planted", ["link", "writable", "file"])
+def test_kernels_are_not_run_from_a_folder_that_others_may_fill(temporary: Path, planted: str) -> None:
+    name = temporary / f"dlrmbench-kernels-{os.getuid()}"
+    if planted == "link":
+        (temporary / "theirs").mkdir(mode=0o700)
+        name.symlink_to(temporary / "theirs")
+    elif planted == "writable":
+        name.mkdir()
+        name.chmod(0o777)
     else:
-        assert folder == ("/mine" if variable == "TRITON_CACHE_DIR" else "None") and found == []
-    assert [*tmp_path.iterdir()] == []
+        name.write_text("")
+    keep_compiled_kernels()
+    folder = Path(os.environ["TRITON_CACHE_DIR"])
+    assert folder.parent == temporary and folder not in (name, temporary / "theirs")
+    assert folder.stat().st_mode & 0o777 == 0o700
 
 
 def test_kernels_are_used_where_they_give_the_plain_forms_numbers_alone(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,6 +51,7 @@ def samples_to_converge(course: Course) -> float:
     return after - (high - target) / (high - low) * (after - before) if high >= target else math.inf
 
 
+@pytest.mark.long
 def test_pairs_end_within_one_evaluation_of_one_another(data_root: Path, tmp_path: Path) -> None:
     entry = load_entry("dlrm_tiny")
     train, batch_size = entry.workload.data.train_samples or 0, entry.workload.train.global_batch_size
