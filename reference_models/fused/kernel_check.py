@@ -24,12 +24,12 @@ def kernel_problem(device: torch.device, dim: int, state_size: int, dtype: torch
     """
     if device.type != "cuda":
         return f"Triton's kernels are for CUDA, not for {device.type}"
-    keep_compiled_kernels()
     try:
         import triton  # noqa: F401
     except ImportError as error:
         return f"Triton cannot be imported: {error}"
     try:
+        keep_compiled_kernels()
         distance = example_distance(device, dim, state_size, dtype)
     except Exception as error:  # whatever a compiler, a driver or a kernel raises
         return f"Triton's kernels do not run here: {type(error).__name__}: {(str(error).splitlines() or [''])[0]}"
