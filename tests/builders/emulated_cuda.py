@@ -173,6 +173,8 @@ def emulate_cuda(monkeypatch: pytest.MonkeyPatch, num_gpus: int) -> Iterator[Emu
         monkeypatch.setattr(torch.cuda, name, value)
     monkeypatch.setattr(torch.Tensor, "pin_memory", lambda self, *args: self.clone())
     empty = torch.empty
+    with torch.device("cpu"):  # As a context it keeps the functions that it first meets, for all tests of a process.
+        empty(0)
     monkeypatch.setattr(torch, "empty", lambda *size, pin_memory=False, **options: empty(*size, **options))
     with emulated:
         yield emulated
