@@ -60,6 +60,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     type=click.Choice(["click_log", "click_sequence", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
+@click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
 @click.option("--target", type=float, help="AUC to reach.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
 def init(
@@ -68,6 +69,7 @@ def init(
     name: str | None,
     title: str | None,
     kind: str | None,
+    data_of: str | None,
     target: float | None,
     assignments: tuple[str, ...],
 ) -> None:
@@ -83,14 +85,24 @@ def init(
         raise click.UsageError(f"{path}: expected a file name that ends in .toml.")
     if path.exists():
         raise click.UsageError(f"{path}: is there already. Nothing is overwritten; choose another file.")
-    if not (like or kind or name or title or target or assignments) and _is_terminal():
+    if not (like or kind or name or title or data_of or target or assignments) and _is_terminal():
         kind = click.prompt("Data", type=click.Choice([*LIKE]), default="click_log", err=True)
         name = click.prompt("Name", default=path.stem, err=True)
         title = click.prompt("Title", default="", err=True) or None
         target = click.prompt("Target AUC", type=float, default=0.8, err=True)
     overrides = [read_set_option(text) for text in assignments]
+    if data_of is not None:
+        if kind is not None:
+            raise click.UsageError("--data-of is data already; leave --kind out.")
+        kind = load_data(data_of).kind
     text = begin_definition(
-        path, like or LIKE[kind or "click_log"], name or path.stem, title=title, target=target, overrides=overrides
+        path,
+        like or LIKE.get(kind or "", LIKE["click_log"]),
+        name or path.stem,
+        title=title,
+        target=target,
+        overrides=overrides,
+        data_of=data_of,
     )
     write_text(path, text)
     shown = shlex.quote(str(path) if "/" in str(path) else f"./{path}")

@@ -38,17 +38,26 @@ _RULES = {
     "closed": 'What a closed run may choose, by mllog key: "free", the value that it must have, one_of, or bounds.',
     "open": "The same for the Open division.",
 }
+_SIZES = {"train_samples", "eval_samples"}
 _SPLIT, _NUM_DAYS = "data.parameters.split", "data.parameters.num_days"
 _WIDTH = 116
 
 
 def begin_definition(
-    path: Path, like: str, name: str, *, title: str | None, target: float | None, overrides: Sequence[Override]
+    path: Path,
+    like: str,
+    name: str,
+    *,
+    title: str | None,
+    target: float | None,
+    overrides: Sequence[Override],
+    data_of: str | None = None,
 ) -> str:
     """Return a definition's text: `like` with another name, title, target and `overrides`; `path` is for messages.
 
-    What the other definition said of its own history is left out, its data's digest where [data] changes. Raises
-    ConfigError or DefinitionError for what no definition may hold, such as the name of a shipped one.
+    `data_of` is a benchmark whose dataset it shares. What the other definition said of its own history is left out,
+    its data's digest where [data] changes. Raises ConfigError or DefinitionError for what no definition may hold,
+    such as the name of a shipped one.
     """
     original = load_benchmark(like)
     tables = deepcopy(read_toml(original.path))
@@ -56,6 +65,8 @@ def begin_definition(
         "name": name, "version": 1, "title": title or f"Like {original.name}: {original.title}", "description": "",
         "status": "own", "model": original.model, "notes": [],
     }  # fmt: skip
+    if data_of is not None:
+        _share_data(tables, data_of)
     if target is not None:
         tables.setdefault("quality", {})["target"] = target
     for given in overrides:
@@ -78,6 +89,24 @@ def begin_definition(
         _PARAMETERS[data.kind](data)
     refuse_shipped_name(benchmark)
     return render_definition(tables)
+
+
+def _share_data(tables: dict[str, Any], data_of: str) -> None:
+    """Put the other definition's [data] in place of this one's, with its digest, and what rules say of its size."""
+    other = read_toml(load_benchmark(data_of).path)
+    data = deepcopy(other["data"])
+    if data["kind"] not in LIKE:
+        raise ConfigError(
+            f"--data-of {data_of}: data.kind is {data['kind']!r}, which is no dataset. Name a benchmark."
+        )
+    tables["data"] = data
+    for section in _RULES:
+        for key in _SIZES & tables.get(section, {}).keys():
+            value = data.get(key, other.get(section, {}).get(key))
+            if value is None:
+                del tables[section][key]
+            else:
+                tables[section][key] = value
 
 
 def render_definition(tables: Mapping[str, Any]) -> str:

@@ -50,6 +50,38 @@ def test_what_closed_allows_is_kept_whatever_its_form(command: Call, tmp_path: P
     assert read_toml(tmp_path / "mine.toml")["closed"] == tables["closed"]
 
 
+def test_another_model_is_put_on_the_data_of_a_benchmark(command: Call, tmp_path: Path) -> None:
+    path, wukong = tmp_path / "mine.toml", read_toml(load_benchmark("wukong_small").path)
+    code, _, err = command("init", path, "--like", "dlrm_small", "--data-of", "wukong_small")
+    assert code == 0, err
+    made = read_toml(path)
+    assert made["data"] == wukong["data"] and made["data"]["sha256"]
+    assert made["model"] == read_toml(load_benchmark("dlrm_small").path)["model"]
+    for key in ("train_samples", "eval_samples"):
+        assert made["closed"][key] == wukong["closed"][key]
+    assert load_entry(path).workload.data == load_entry("wukong_small").workload.data
+    code, _, err = command("init", tmp_path / "files.toml", "--like", "dlrm_small", "--data-of", "dlrm_kaggle")
+    assert code == 0, err
+    assert "train_samples" not in read_toml(tmp_path / "files.toml")["closed"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--data-of", "rm2_deeprecsys"), "data.kind is 'made_up', which is no dataset"),
+        (("--data-of", "nope"), "unknown benchmark 'nope'"),
+        (("--data-of", "dlrm_tiny", "--kind", "criteo"), "leave --kind out"),
+        (("--like", "dlrmv4_small", "--data-of", "dlrm_tiny"), "expected 'click_sequence'"),
+    ],
+)
+def test_data_that_cannot_be_shared_is_refused(
+    arguments: tuple[str, ...], words: str, command: Call, tmp_path: Path
+) -> None:
+    code, _, err = command("init", tmp_path / "mine.toml", *arguments)
+    assert code == 2 and words in err
+    assert not (tmp_path / "mine.toml").exists()
+
+
 @pytest.mark.parametrize("kind", LIKE)
 def test_every_key_is_explained_and_what_is_left_out_is_a_comment(kind: str, command: Call, tmp_path: Path) -> None:
     path = tmp_path / "mine.toml"
