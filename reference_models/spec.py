@@ -90,6 +90,8 @@ class ModelSpec:
     """What train.opt_name may be."""
     width_keys: Collection[str] = ()
     """Keys of [model], shorthands among them, whose values may be written 512-256 or 512^3 on the command line."""
+    scaling_axis: str = ""
+    """What --axis of a sweep makes sizes of it a decade of training FLOP apart, as a scaling law needs."""
     implementations: Mapping[str, Implementation]
     """"reference" is what calibration trains."""
     costs: Costs

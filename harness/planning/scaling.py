@@ -15,8 +15,9 @@ def refuse_unfittable(workloads: Sequence[WorkloadConfig]) -> None:
     # FLOP do not depend on the tables' rows, which may be known to prepared data alone.
     flop = [each.costs([1] * each.data.num_sparse).training_flop_per_sample for each in workloads]
     if (why := why_no_law([float(value) for value in flop])) is not None:
+        axis = workloads[0].model_spec.scaling_axis if workloads else ""
+        such_as = f", such as --axis {axis}" if axis else ""
         raise HarnessError(
-            f"--fit: no scaling law can be fitted to {why} (per sample). Give --axis more values of what makes "
-            "the model larger.",
+            f"--fit: no scaling law can be fitted to {why} (per sample). Vary what makes the model larger{such_as}.",
             ExitCode.INCONCLUSIVE,
         )

@@ -80,6 +80,7 @@ SPEC = ModelSpec(
     parse=parse_model,
     follow=follow,
     width_keys=(*_MLPS, _BOTH_MLPS),
+    scaling_axis="model.mlp=8,64,512,2048",
     implementations={
         "reference": Implementation(load=load_class("reference_models.dlrm.reference:ReferenceWorkload")),
         "optimized": Implementation(load=_load_optimized, chooses_matmul=True, gpu_step_bytes=graph_step_bytes),

@@ -10,6 +10,7 @@ SPEC = ModelSpec(
     parse=parse_model,
     refuse=sequence_shape,
     optimizers=("Adam",),
+    scaling_axis="model.num_layers=1,2,4,16",
     implementations={
         "reference": Implementation(load=load_class("reference_models.hstu.reference:ReferenceWorkload")),
         "optimized": Implementation(load=load_class("reference_models.hstu.optimized:OptimizedWorkload")),

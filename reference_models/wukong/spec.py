@@ -18,6 +18,7 @@ SPEC = ModelSpec(
     parse=parse_model,
     follow=follow,
     width_keys=("bottom_mlp", "fmb_mlp", "top_mlp"),
+    scaling_axis="model.width=2,4,8,16",
     implementations={
         "reference": Implementation(load=load_class("reference_models.wukong.reference:WukongWorkload")),
         "optimized": Implementation(load=_load_optimized, chooses_matmul=True),

@@ -12,8 +12,13 @@ from records_builder import quality_content, quality_process
 from sweep_builder import FastWorkers, stamps
 
 from harness.cli import cli
+from harness.config.catalog import has_implementation, load_entry
 from harness.foundation.errors import ExitCode, exit_code_of
+from harness.measure.kinds import find_kind
+from harness.planning.scaling import refuse_unfittable
+from harness.run_sets.sweep import resolve_sweep
 from reports.comparison.sweep import read_sweep_facts
+from rules.benchmarks.loader import load_benchmark, shipped_names
 
 Run = Callable[..., Result]
 WIDTHS = {8: 1e9, 32: 3e9, 128: 1e10, 512: 5e10}
@@ -83,7 +88,11 @@ def test_the_law_is_in_json(run: Run) -> None:
         (("--axis", AXIS, "--fit"), 2, "--fit is of --quality SAMPLES"),
         (("--axis", AXIS, "--throughput", "5", "--fit"), 2, "--fit is of --quality SAMPLES"),
         (("--axis", "model.mlp=8,64,512", "--quality", "1000", "--fit"), 7, "3 different amounts of training FLOP"),
-        (("--axis", "model.mlp=8,9,10,11", "--quality", "1000", "--fit"), 7, "decades, at least 1 is needed"),
+        (
+            ("--axis", "model.mlp=8,9,10,11", "--quality", "1000", "--fit"),
+            7,
+            "decades, at least 1 is needed (per sample). Vary what makes the model larger, such as --axis model.mlp=",
+        ),
         (
             ("--axis", "train.opt_base_learning_rate=0.01,0.02,0.03,0.04", "--quality", "1000", "--fit"),
             7,
@@ -98,6 +107,15 @@ def test_what_has_no_law_is_refused_before_anything_is_trained(
     assert done.exit_code == code or exit_code_of(done.exception) == code  # type: ignore[arg-type]
     assert words in done.output + str(done.exception)
     assert not (tmp_path / "out").exists() and not workers.launches
+
+
+@pytest.mark.parametrize("name", shipped_names())
+def test_the_sizes_that_are_named_have_a_law(name: str) -> None:
+    entry = load_entry(name) if has_implementation(load_benchmark(name)) else None
+    if entry is None or not (axis := entry.workload.model_spec.scaling_axis) or entry.benchmark.status == "official":
+        return
+    _, _, made = resolve_sweep(find_kind("quality"), name, [], [axis], None)
+    refuse_unfittable([config.workload for _, config in made])
 
 
 def test_a_law_that_lost_a_size_is_inconclusive(run: Run, workers: FastWorkers) -> None:
