@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from reports.facts.measured_sets import MeasuredSet
-from reports.statistics.power_law import PowerLaw, fit_power_law, why_no_law
+from reports.statistics.power_law import Floats, PowerLaw, fit_power_law, values_at, why_no_law
 from rules.records.measured.quality import QualityRecord
 
 
@@ -24,13 +24,43 @@ class Size:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LawData:
+    """What laws must have in common to be matched: the data, the samples trained on, and those evaluated on."""
+
+    dataset_sha256: str | None
+    num_samples: int
+    eval_samples: int
+
+    def why_unlike(self, other: "LawData") -> str:
+        """Say in what the two differ, this one's first; nothing where they can be matched."""
+        if self.dataset_sha256 is None or other.dataset_sha256 is None:
+            return "its dataset is not on record"
+        if self.dataset_sha256 != other.dataset_sha256:
+            return "other data"
+        if self.num_samples != other.num_samples:
+            return f"{self.num_samples:,} training samples, not {other.num_samples:,}"
+        if self.eval_samples != other.eval_samples:
+            return f"{self.eval_samples:,} evaluation samples, not {other.eval_samples:,}"
+        return ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class ScalingLaw:
-    """What was fitted to which sizes; or `why_not`. Laws with the same `data` are on one chart."""
+    """What was fitted to which sizes; or `why_not`. Laws whose `data` are alike are on one chart.
+
+    `seed` is of the bootstrap, `data` None where nothing was measured.
+    """
 
     sizes: tuple[Size, ...]
     fitted: PowerLaw | None
     why_not: str
-    data: tuple[object, ...]
+    data: LawData | None
+    seed: int
+
+    def resampled_at(self, compute: float) -> Floats | None:
+        """Return the law's values at so many FLOP, one per resample of its seeds; None with one seed."""
+        flop, entropies = [size.training_flop for size in self.sizes], [size.entropies for size in self.sizes]
+        return values_at(compute, flop, entropies, self.seed)
 
 
 def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed: int) -> ScalingLaw:
@@ -55,10 +85,21 @@ def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed
     most = max((len(size.entropies) for size in sizes), default=0)
     sizes = sorted((size for size in sizes if len(size.entropies) == most), key=lambda size: size.training_flop)
     flop = [size.training_flop for size in sizes]
-    why_not = why_no_law(flop)
+    data = [_data_of(record) for _, record in known]
+    unlike = [other.why_unlike(data[0]) for other in data[1:] if other != data[0]]
+    why_not = f"its configurations differ by more than size ({unlike[0]})" if unlike else why_no_law(flop)
     return ScalingLaw(
         sizes=tuple(sizes),
         fitted=fit_power_law(flop, [size.entropies for size in sizes], seed) if why_not is None else None,
         why_not=why_not or "",
-        data=(known[0][1].dataset_sha256, known[0][1].eval_samples) if known else (),
+        data=data[0] if data else None,
+        seed=seed,
+    )
+
+
+def _data_of(record: QualityRecord) -> LawData:
+    return LawData(
+        dataset_sha256=record.dataset_sha256,
+        num_samples=record.processes[0].num_samples,
+        eval_samples=record.eval_samples,
     )

@@ -28,7 +28,7 @@ MIN_EXPONENT, MAX_EXPONENT = 1e-3, 5.0
 """What is searched; below the first, which a decade changes by 0.2 %, an exponent is zero."""
 _RESAMPLES = 2000
 _EXPONENTS = np.concatenate([[0.0], np.geomspace(MIN_EXPONENT, MAX_EXPONENT, 700)])
-_METHOD = "bootstrap over seeds"
+METHOD = "bootstrap over seeds"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,21 +82,14 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
     cost = np.array(compute, dtype=np.float64)
     middle = math.exp(float(np.log(cost).mean()))
     num_sizes, num_seeds = observed.shape
-    means = observed.mean(axis=1)
-    exponent, factor, floor = (part[0] for part in _solve(cost / middle, means[None, :]))
+    exponent, factor, floor = (part[0] for part in _solve(cost / middle, observed.mean(axis=1)[None, :]))
     interval = None
     if num_seeds > 1:
-        scale = math.sqrt(num_seeds / (num_seeds - 1))
-        high = (1 + CONFIDENCE) / 2
-        scale *= float(student_quantile(num_seeds - 1, high)) / NormalDist().inv_cdf(high)
-        deviations = scale * (observed - means[:, None])
-        drawn = np.random.default_rng(seed).integers(0, num_seeds, (_RESAMPLES, num_seeds))
-        resampled = means + deviations[:, drawn].mean(axis=2).T
-        exponents = _solve(cost / middle, resampled, is_bounded=False)[0]
+        exponents = _solve(cost / middle, _resampled(observed, seed), is_bounded=False)[0]
         ends = np.quantile(exponents, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])
         low, high = min(float(ends[0]), float(exponent)), max(float(ends[1]), float(exponent))
         low = 0.0 if low <= MIN_EXPONENT else low
-        interval = Interval(low=low, high=high, confidence=CONFIDENCE, coverage=None, method=_METHOD)
+        interval = Interval(low=low, high=high, confidence=CONFIDENCE, coverage=None, method=METHOD)
     return PowerLaw(
         exponent=float(exponent),
         interval=interval,
@@ -107,6 +100,29 @@ def fit_power_law(compute: Sequence[float], values: Sequence[Sequence[float]], s
         low=float(cost.min()),
         high=float(cost.max()),
     )
+
+
+def values_at(at: float, compute: Sequence[float], values: Sequence[Sequence[float]], seed: int) -> Floats | None:
+    """Return what the laws fitted to resamples of `values` [size][seed] say at C = `at`; None with one seed.
+
+    Of two models with resamples of their own, quantiles of the differences are an interval of the difference.
+    """
+    observed = np.array(values, dtype=np.float64)
+    if observed.shape[1] < 2:
+        return None
+    _, factors, floors = _solve(np.array(compute) / at, _resampled(observed, seed), is_bounded=False)
+    return np.asarray(factors + floors)
+
+
+def _resampled(observed: Floats, seed: int) -> Floats:
+    """Draw means of seeds [resample, size], of values [size, seed]."""
+    num_seeds, high = observed.shape[1], (1 + CONFIDENCE) / 2
+    scale = math.sqrt(num_seeds / (num_seeds - 1))
+    scale *= float(student_quantile(num_seeds - 1, high)) / NormalDist().inv_cdf(high)
+    means = observed.mean(axis=1)
+    deviations = scale * (observed - means[:, None])
+    drawn = np.random.default_rng(seed).integers(0, num_seeds, (_RESAMPLES, num_seeds))
+    return np.asarray(means + deviations[:, drawn].mean(axis=2).T)
 
 
 def _solve(cost: Floats, values: Floats, *, is_bounded: bool = True) -> tuple[Floats, Floats, Floats]:

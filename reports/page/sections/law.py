@@ -1,15 +1,37 @@
 """Scaling laws of the page: models of several sizes on one chart, and what the laws say where their ranges meet."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from reports.charts.law import LawDot, LawSeries, law_figure
 from reports.comparison.sweep import SweepFacts
 from reports.document.blocks import Block, Chart, Prose, numeric, table_of
 from reports.document.page import PageSection
 from reports.facts.scaling_law import ScalingLaw, Size
-from reports.statistics.power_law import MAX_EXPONENT, PowerLaw
-from reports.text.formatting import MISSING, interval, plural, printable
+from reports.statistics.power_law import CONFIDENCE, MAX_EXPONENT, PowerLaw
+from reports.text.formatting import MISSING, distinct_labels, interval, plural, printable, si, with_unit
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Named:
+    """A law with the name of its sweep's model, which no other has."""
+
+    name: str
+    law: ScalingLaw
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Match:
+    """Laws at so much computing: the value of each by its name, the best first, and the interval of how far each
+    other is above the best; None where one has one seed."""
+
+    compute: float
+    values: Mapping[str, float]
+    gaps: Mapping[str, tuple[float, float] | None]
+
 
 FORMULA = "normalised entropy = a·C^−b + c"
 
@@ -53,20 +75,39 @@ def law_record(law: ScalingLaw | None) -> dict[str, object]:
 
 
 def law_sections(sweeps: Sequence[SweepFacts]) -> tuple[PageSection, ...]:
-    """Make a section per dataset; the sweeps on one dataset, of one model each, share its chart."""
-    found: dict[tuple[object, ...], list[tuple[str, ScalingLaw]]] = {}
-    for sweep in sweeps:
-        if sweep.law is not None and sweep.law.sizes:
-            found.setdefault(sweep.law.data, []).append((_name(sweep), sweep.law))
-    return tuple(_section(laws, f"law{number}") for number, laws in enumerate(found.values(), start=1))
+    """Make a section per dataset and number of samples; the sweeps alike in these, of one model each, share its
+    chart, and each section says which others it lacks and why."""
+    groups: list[list[_Named]] = []
+    for named in _named([sweep for sweep in sweeps if sweep.law is not None and sweep.law.sizes]):
+        found = next((group for group in groups if not _why_apart(named, group[0])), None)
+        if found is None:
+            groups.append([named])
+        else:
+            found.append(named)
+    return tuple(
+        _section(
+            laws,
+            [(other.name, _why_apart(other, laws[0])) for group in groups if group is not laws for other in group],
+            f"law{number}",
+            is_only=len(groups) == 1,
+        )
+        for number, laws in enumerate(groups, start=1)
+    )
 
 
-def _section(laws: Sequence[tuple[str, ScalingLaw]], id_: str) -> PageSection:
+def _why_apart(law: _Named, other: _Named) -> str:
+    assert law.law.data is not None and other.law.data is not None
+    return law.law.data.why_unlike(other.law.data)
+
+
+def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str, *, is_only: bool) -> PageSection:
     title = "Quality over training FLOP"
-    lead = _lead(laws)
+    match = _match(laws)
+    lead = _lead(laws, match)
     series = [
-        LawSeries(name=name, dots=tuple(map(_dot, law.sizes)), law=law.fitted.at if law.fitted else None)
-        for name, law in laws
+        LawSeries(name=_key(law), dots=tuple(map(_dot, law.law.sizes)), law=fitted.at if fitted else None)
+        for law in laws
+        for fitted in (law.law.fitted,)
     ]
     chart = Chart(
         figure=law_figure(series, id_=f"{id_}-chart", title=title, description=f"{title}. {lead}"),
@@ -74,39 +115,71 @@ def _section(laws: Sequence[tuple[str, ScalingLaw]], id_: str) -> PageSection:
         lead=lead,
         table_note="The tables of sizes and laws have the numbers.",
     )
-    blocks: tuple[Block, ...] = (chart, *_law_table(laws, id_), _size_table(laws, id_))
-    notes = [f"{name}: {law_words(law)}" for name, law in laws if law.fitted is None]
-    notes += [f"{name}:{words}" for name, law in laws if law.fitted and (words := _warning(law.fitted))]
+    blocks: tuple[Block, ...] = (
+        chart,
+        *_law_table(laws, id_),
+        *_match_table(match, id_),
+        _size_table(laws, id_),
+    )
+    notes = [f"{law.name}: {law_words(law.law)}" for law in laws if law.law.fitted is None]
+    notes += [f"{law.name}:{words}" for law in laws if law.law.fitted and (words := _warning(law.law.fitted))]
+    notes += [f"{name} is on a chart of its own: {why}." for name, why in others]
     notes.append(
         "Quality is measured, after the same number of samples; FLOP are computed, of matrix products, two per "
         "multiply-add; the law is fitted, and says nothing beyond its range."
     )
+    names = "" if is_only else f": {', '.join(law.name for law in laws)}"
     return PageSection(
         id=id_,
-        heading="Scaling laws",
+        heading=f"Scaling laws{names}",
         name="Scaling laws",
         blocks=(*blocks, *(Prose(text=n, kind="note") for n in notes)),
     )
 
 
-def _lead(laws: Sequence[tuple[str, ScalingLaw]]) -> str:
-    """Say which model is the best at the most computing that all have, or what the one law is."""
-    fitted = [(name, law.fitted) for name, law in laws if law.fitted is not None]
+def _match(laws: Sequence[_Named]) -> _Match | None:
+    """Compare fitted laws where the smallest of their ranges ends; None of one law, or where ranges do not meet.
+
+    The best is compared with each other; intervals are 95 % for all of them together (Bonferroni). Sweeps of one base
+    seed draw the same seeds.
+    """
+    fitted = [(law, law.law.fitted) for law in laws if law.law.fitted is not None]
     if len(fitted) < 2:
-        return law_words(laws[0][1])
-    low, high = max(law.low for _, law in fitted), min(law.high for _, law in fitted)
-    if low > high:
+        return None
+    compute = min(found.high for _, found in fitted)
+    if max(found.low for _, found in fitted) > compute:
+        return None
+    ranked = sorted(fitted, key=lambda pair: pair[1].at(compute))
+    best, drawn = ranked[0][0], {law.name: law.law.resampled_at(compute) for law, _ in fitted}
+    share = (1 - CONFIDENCE) / (len(ranked) - 1) / 2
+    gaps: dict[str, tuple[float, float] | None] = {}
+    for law, _ in ranked[1:]:
+        mine, its = drawn[best.name], drawn[law.name]
+        ends = None if mine is None or its is None else np.quantile(its - mine, [share, 1 - share])
+        gaps[law.name] = None if ends is None else (float(ends[0]), float(ends[1]))
+    return _Match(compute=compute, values={law.name: found.at(compute) for law, found in ranked}, gaps=gaps)
+
+
+def _lead(laws: Sequence[_Named], match: _Match | None) -> str:
+    """Say which model is the best at the most computing that all have, or what the one law is."""
+    if sum(law.law.fitted is not None for law in laws) < 2:
+        return law_words(laws[0].law)
+    if match is None:
         return "The sizes of these models share no range of training FLOP, so nothing is matched."
-    ranked = sorted((law.at(high), name) for name, law in fitted)
-    words = ", ".join(f"{name} {value:.4f}" for value, name in ranked)
+    (best, _), *others = match.values.items()
+    words = ", ".join(f"{name} {value:.4f}" for name, value in match.values.items())
+    worse = [name for name, _ in others if (gap := match.gaps[name]) and gap[0] > 0]
+    alike = [name for name, _ in others if name not in worse]
+    verdict = f" Worse than {best}: {', '.join(worse)}." if worse else ""
+    verdict += f" No difference from {best} is shown: {', '.join(alike)}." if alike else ""
     return (
-        f"At {high:.2g} training FLOP, the most that all of them reach, the laws say: {words} (fitted; lower is "
-        "better)."
+        f"At {_flop(match.compute)} of training, the most that all of them reach, the laws say: {words} (normalised "
+        f"entropy, fitted; lower is better).{verdict}"
     )
 
 
-def _law_table(laws: Sequence[tuple[str, ScalingLaw]], id_: str) -> tuple[Block, ...]:
-    rows = [(name, law.fitted) for name, law in laws if law.fitted is not None]
+def _law_table(laws: Sequence[_Named], id_: str) -> tuple[Block, ...]:
+    rows = [(law.name, law.law.fitted) for law in laws if law.law.fitted is not None]
     if not rows:
         return ()
     columns = (
@@ -117,13 +190,26 @@ def _law_table(laws: Sequence[tuple[str, ScalingLaw]], id_: str) -> tuple[Block,
         (numeric("Floor c", "fitted"), lambda row: f"{row[1].floor:.4f}"),
         (numeric("Sizes"), lambda row: str(row[1].num_sizes)),
         (numeric("Seeds"), lambda row: str(row[1].num_seeds)),
-        (numeric("Decades", "of training FLOP"), lambda row: f"{row[1].decades:.2f}"),
+        (numeric("Range of C", "computed"), lambda row: _range(row[1])),
+        (numeric("Decades", "of C"), lambda row: f"{row[1].decades:.2f}"),
     )
     return (table_of(rows, columns, id_=f"{id_}-laws", caption=f"Fitted: {FORMULA}"),)
 
 
-def _size_table(laws: Sequence[tuple[str, ScalingLaw]], id_: str) -> Block:
-    rows = [(name, size, law.fitted) for name, law in laws for size in law.sizes]
+def _match_table(match: _Match | None, id_: str) -> tuple[Block, ...]:
+    if match is None:
+        return ()
+    columns = (
+        ("Model", lambda name: name),
+        (numeric("Normalised entropy", "by the law, fitted"), lambda name: f"{match.values[name]:.4f}"),
+        (numeric("Above the best", "95 % interval, of all together"), lambda name: _gap(match, name)),
+    )
+    caption = f"At matched FLOP: {_flop(match.compute)} of training"
+    return (table_of(match.values, columns, id_=f"{id_}-matched", caption=caption),)
+
+
+def _size_table(laws: Sequence[_Named], id_: str) -> Block:
+    rows = [(law.name, size, law.law.fitted) for law in laws for size in law.law.sizes]
     columns = (
         ("Model", lambda row: row[0]),
         ("Size", lambda row: printable(row[1].label, 80)),
@@ -143,10 +229,38 @@ def _dot(size: Size) -> LawDot:
     return LawDot(x=size.training_flop, y=size.entropy, seeds=size.entropies, hint=hint)
 
 
-def _name(sweep: SweepFacts) -> str:
-    """Name a sweep as what it measured, 'wukong_small_quality' without its ending."""
-    names = {row.measured.benchmark for row in sweep.rows if row.measured and row.measured.benchmark}
-    return printable(min(names).removesuffix("_quality") if len(names) == 1 else sweep.name, 60)
+def _named(sweeps: Sequence[SweepFacts]) -> list[_Named]:
+    """Name each sweep as what it measured, 'wukong_small_quality' without its ending; by its own name where that is
+    not one, with a number where several share it."""
+    names = []
+    for sweep in sweeps:
+        measured = {row.measured.benchmark for row in sweep.rows if row.measured and row.measured.benchmark}
+        names.append(min(measured).removesuffix("_quality") if len(measured) == 1 else sweep.name)
+    labels = distinct_labels(printable(name, 60) for name in names)
+    return [_Named(name=name, law=sweep.law) for name, sweep in zip(labels, sweeps, strict=True) if sweep.law]
+
+
+def _key(named: _Named) -> str:
+    """Say in the legend what was fitted: 'wukong_small: b 0.120 (0.050 – 0.310), C 4.93 GFLOP – 56.8 GFLOP'."""
+    if (fitted := named.law.fitted) is None:
+        return f"{named.name}: no law"
+    ends = f" ({_ends(fitted)})" if fitted.interval else ""
+    return f"{named.name}: b {fitted.exponent:.3f}{ends}, C {_range(fitted)}"
+
+
+def _range(fitted: PowerLaw) -> str:
+    return interval(_flop(fitted.low), _flop(fitted.high))
+
+
+def _flop(value: float) -> str:
+    return with_unit(si(value), "FLOP")
+
+
+def _gap(match: _Match, name: str) -> str:
+    if name not in match.gaps:
+        return "the best"
+    gap = match.gaps[name]
+    return MISSING if gap is None else interval(f"{gap[0]:+.4f}", f"{gap[1]:+.4f}")
 
 
 def _ends(fitted: PowerLaw) -> str:
