@@ -54,10 +54,10 @@ def run(
     """Train a benchmark to its target `runs` times, judge, score and report; returns the set's folder below `output`.
 
     `benchmark` is a name or the path of a definition, dlrm_small by default, `settings` such as {"runtime.threads":
-    2}; `throughput` measures samples/s over so many steps instead, `quality` AUC and log loss after so many samples,
-    both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train is known to
-    that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of --matmul. The
-    page is `report.html` in the folder. `resume` completes an interrupted set.
+    2}; `throughput` measures samples/s over so many steps instead, `quality` AUC (or accuracy) and log loss after so
+    many samples, both in at least 5 processes. `until` adds runs, to `max_runs` at most, until the mean time to train
+    is known to that fraction, such as 0.03; `keep_weights` keeps what each run ends with; `matmul` is a file as of
+    --matmul. The page is `report.html` in the folder. `resume` completes an interrupted set.
 
     With the folder of a set as `beside`, its configuration is measured again, by the interpreter `python` where that
     is given, and in turns with it the new one: that configuration with `settings`, or `benchmark` with them. The

@@ -86,6 +86,8 @@ class ModelSpec:
     """[model] with what follows from its `changed` keys where any shape may be measured, shorthands written out."""
     refuse: Callable[[Any, DataConfig], object] = lambda model, data: None
     """Raises ConfigError for a configuration and data that do not fit together."""
+    metric: str = "roc_auc"
+    """What its workloads' `evaluate` computes: the quality.metric of its definitions, one of `metrics.METRICS`."""
     optimizers: Collection[str] = ("sgd", "adagrad", "rowwise_adagrad")
     """What train.opt_name may be."""
     width_keys: Collection[str] = ()

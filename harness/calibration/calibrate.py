@@ -161,6 +161,7 @@ def calibrate(
         version=definition.version,
         definition_sha256=definition.definition_sha256,
         target=target,
+        metric=definition.quality.metric,
         created_utc=f"{datetime.now(UTC):%Y-%m-%dT%H:%M:%SZ}",
         platform=describe_platform(),
         code_sha256=tuple(sorted(codes, key=str)),
@@ -190,14 +191,14 @@ def _baseline_rates(entry: Entry) -> list[float]:
 
 
 def measure_oracle(entry: Entry) -> float | None:
-    """Measure the teacher's own AUC on the evaluation split, the best of any model; None without a teacher."""
+    """Measure the teacher's own quality on the evaluation split, the best of any model; None without a teacher."""
     data = entry.workload.data
     if data.kind not in GENERATED:
         return None
-    from reference_models.training.metrics import roc_auc
+    from reference_models.training.metrics import METRICS
 
-    probabilities, labels = find_generator(data.kind).oracle_scores(data, "eval")
-    return roc_auc(labels != 0, probabilities.astype(np.float32))
+    scores, labels = find_generator(data.kind).oracle_scores(data, "eval")
+    return METRICS[entry.benchmark.quality.metric].value(labels, scores.astype(np.float32))
 
 
 def write_calibration(folder: Path, entry: Entry, calibration: CalibrationRecord) -> tuple[Path, Path, Path]:

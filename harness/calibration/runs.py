@@ -38,7 +38,7 @@ class CalibrationRun:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class CalibrationResult:
-    """What one epoch showed. `qualities[i]` is the AUC at `samples_counts[i]` trained samples."""
+    """What one epoch showed. `qualities[i]` is what the benchmark measures at `samples_counts[i]` trained samples."""
 
     run: CalibrationRun
     samples_counts: tuple[int, ...]

@@ -17,6 +17,7 @@ from rules.records.calibration import (
     TuningRow,
     variation,
 )
+from rules.records.metrics import METRICS
 
 MEAN_EPOCHS = (0.5, 0.85)
 MAX_VARIATION = 0.05
@@ -24,7 +25,7 @@ MIN_SEEDS = 40
 """Of condition (a): 20 seeds know a coefficient of variation to a sixth of itself only, 40 to a ninth."""
 MAX_EVAL_SHARE = 0.15
 MIN_MARGIN = 0.01
-"""In AUC, of the target above simpler models and of the oracle above the target."""
+"""In the benchmark's metric, of the target above simpler models and of the oracle above the target."""
 _DEMANDS = {
     "a": f"every seed of at least {MIN_SEEDS}, within one epoch, at {MEAN_EPOCHS[0]:.2f} to {MEAN_EPOCHS[1]:.2f} of "
     f"it on average, with a coefficient of variation of at most {100 * MAX_VARIATION:g} %",
@@ -34,7 +35,7 @@ _DEMANDS = {
     "d": f"less than {100 * MAX_EVAL_SHARE:g} %; fewer evaluations or evaluation samples take less",
 }
 _BATCH_SIZE_COLUMNS = (
-    "batch size", "learning rate", "seeds", "reached", "mean epochs", "min to max", "CV", "final AUC, mean (min)",
+    "batch size", "learning rate", "seeds", "reached", "mean epochs", "min to max", "CV", "final {}, mean (min)",
     "eval share", "epoch, 1 thread",
 )  # fmt: skip
 
@@ -232,7 +233,9 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
 
 def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
     """Show conditions, batch sizes, baselines, curve, tuning."""
-    default = calibration.default
+    default, metric = calibration.default, METRICS[calibration.metric]
+    label, size = metric.label, calibration.default_batch_size
+    columns = tuple(name.format(label) for name in _BATCH_SIZE_COLUMNS)
     marks: Mapping[bool | None, str] = {True: "holds", False: "does not hold", None: "not measured"}
     heading = f"{calibration.benchmark} version {calibration.version}: target {calibration.target:g}"
     baselines = [
@@ -267,9 +270,9 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
             )
         ),
         *([Prose(text=calibration.proposal.reason)] if calibration.proposal is not None else []),
-        text_table(_BATCH_SIZE_COLUMNS, map(_batch_size_row, calibration.batch_sizes), numbers=_BATCH_SIZE_COLUMNS),
+        text_table(columns, map(_batch_size_row, calibration.batch_sizes), numbers=columns),
         text_table(
-            ("model", "best AUC in the epoch", "at learning rate", "learning rates tried"),
+            ("model", f"best {label} in the epoch", "at learning rate", "learning rates tried"),
             [
                 *baselines,
                 ("reference", f"{max(default.final_qualities):.4f}", f"{default.opt_base_learning_rate:g}", None),
@@ -280,12 +283,12 @@ def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:
             ("epoch", "mean", "stdev"),
             curve,
             numbers=("epoch", "mean", "stdev"),
-            caption=f"AUC over {len(default.seeds)} seeds at batch size {calibration.default_batch_size}:",
+            caption=f"{metric.capital} over {len(default.seeds)} seeds at batch size {size}:",
         ),
         text_table(
-            ("batch size", "learning rate", "mean epochs", "final AUC"),
+            ("batch size", "learning rate", "mean epochs", f"final {label}"),
             tuning,
-            numbers=("batch size", "learning rate", "mean epochs", "final AUC"),
+            numbers=("batch size", "learning rate", "mean epochs", f"final {label}"),
             caption="Tuning (other seeds than above):",
         ),
     )

@@ -100,6 +100,7 @@ def calibrate(
         _show_result(
             part,
             result,
+            entry.benchmark.metric.label,
             f"at most {left} left" + (f", about {duration(60 * math.ceil(left_s / 60))}" if left else ""),
         )
 
@@ -114,10 +115,10 @@ def calibrate(
     click.echo(f"written to {output}", err=True)
 
 
-def _show_result(part: str, result: "CalibrationResult", left: str) -> None:
+def _show_result(part: str, result: "CalibrationResult", metric: str, left: str) -> None:
     run = result.run
     click.echo(
         f"{part}: {run.model}, batch size {run.global_batch_size}, learning rate {run.opt_base_learning_rate:g}, "
-        f"seed {run.seed}: AUC {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left}",
+        f"seed {run.seed}: {metric} {result.final_quality:.4f} after {result.train_s + result.eval_s:.1f} s; {left}",
         err=True,
     )

@@ -88,10 +88,10 @@ def compare(
     BASE and NEW are directories of results of anyone's, measurements of 'run --throughput' or '--quality', names of
     sets in the results folder, or files of 'report --format json' (FILE:NAME is one of several). NEW may be
     several. Verdicts are 'faster', 'slower', 'below the smallest effect' (a difference that is certainly smaller),
-    'no difference shown' and 'inconclusive'; quality is compared by differences of AUC and is 'better' or 'worse'. A
-    regression is a slower time to train, or an inconclusive one with a slower factor while neither convergence nor
-    throughput is faster, or a worse quality. Runs that share seeds are compared in pairs; where each pair converges
-    after as many samples, it is 'identical'.
+    'no difference shown' and 'inconclusive'; quality is compared by differences of AUC, or of what else a benchmark
+    measures, and is 'better' or 'worse'. A regression is a slower time to train, or an inconclusive one with a slower
+    factor while neither convergence nor throughput is faster, or a worse quality. Runs that share seeds are compared
+    in pairs; where each pair converges after as many samples, it is 'identical'.
 
     Systems drift. Of sets that were measured one after the other, a difference in speed or time counts where it
     exceeds what drift may do between sets: by at least three sets of one configuration and code that repeat each

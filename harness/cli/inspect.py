@@ -61,7 +61,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")
-@click.option("--target", type=float, help="AUC to reach.")
+@click.option("--target", type=float, help="Quality to reach.")
 @click.option("--set", "assignments", multiple=True, metavar="SECTION.KEY=VALUE", help="One value; repeatable.")
 def init(
     path: Path,
@@ -89,7 +89,7 @@ def init(
         kind = click.prompt("Data", type=click.Choice([*LIKE]), default="click_log", err=True)
         name = click.prompt("Name", default=path.stem, err=True)
         title = click.prompt("Title", default="", err=True) or None
-        target = click.prompt("Target AUC", type=float, default=0.8, err=True)
+        target = click.prompt("Target quality", type=float, default=0.8, err=True)
     overrides = [read_set_option(text) for text in assignments]
     if data_of is not None:
         if kind is not None:

@@ -199,10 +199,10 @@ def run(
                 "note: no submitter is given (--submitter), so this set cannot be packaged as a submission.", err=True
             )
         asked = plural(runs, "run") if until is None else f"{runs} to {until.max_runs} runs"
-        threads = plural(prepared.num_threads, "thread")
+        threads, problem = plural(prepared.num_threads, "thread"), config.benchmark
         ranks = config.workload.runtime.ranks
         click.echo(
-            f"{config.benchmark.name}: {asked} to AUC {config.benchmark.quality.target:g} on "
+            f"{problem.name}: {asked} to {problem.metric.label} {problem.quality.target:g} on "
             f"{config.workload.runtime.device}, {threads if ranks == 1 else f'{ranks} ranks of {threads}'}, in "
             f"{run_set.folder}",
             err=True,

@@ -151,6 +151,11 @@ def parse_workload(
         if train.opt_name not in spec.optimizers:
             hint = did_you_mean(train.opt_name, [*spec.optimizers])
             raise ConfigError(f"train.opt_name is {train.opt_name!r}, which this model does not train with.{hint}")
+        quality = benchmark.stated_quality
+        if quality is not None and quality.metric != spec.metric:
+            raise ConfigError(
+                f"quality.metric is {quality.metric!r}, but model {benchmark.model!r} is measured by {spec.metric!r}."
+            )
         workload = WorkloadConfig(
             model_name=model or benchmark.model,
             model=spec.parse(sections["model"]),

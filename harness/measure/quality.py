@@ -14,10 +14,11 @@ from harness.system.energy import EnergyMeter, join_ranks
 from reference_models.data.registry import open_dataset
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import World
-from reference_models.training.metrics import measure_quality
+from reference_models.training.metrics import METRICS
 from reference_models.training.workload import EvaluatesMetrics
 from rules.records.codec import VERSION, convert
 from rules.records.measured.quality import QualityRecord
+from rules.records.metrics import metric_of
 
 SHARES = (1 / 4, 1 / 2, 1)
 """Of the steps, after which the whole evaluation split is evaluated."""
@@ -44,6 +45,7 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
     workload.build()
     clock = Clock(workload.synchronize)
     num_steps = job.num_samples // workload.global_batch_size
+    metric, member = METRICS[config.model_spec.metric], metric_of(config.model_spec.metric).member
     meter.start()
     done, num_samples, train_s = 0, 0, 0.0
     evaluations: list[dict[str, Any]] = []
@@ -52,9 +54,9 @@ def train_and_evaluate(job: QualityJob, world: World, on_event: OnEvent) -> Qual
         num_samples += train_steps(workload.train, until - done)
         done, train_s = until, train_s + clock.elapsed_s() - start_s
         start_s = clock.elapsed_s()
-        metrics = asdict(workload.evaluate_with(measure_quality))
+        metrics = asdict(workload.evaluate_with(metric.measure))
         evaluations.append({"samples_count": num_samples, "duration_s": clock.elapsed_s() - start_s, **metrics})
-        on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics["auc"]})
+        on_event({"event": "eval", "epoch_num": num_samples / workload.train_samples, "quality": metrics[member]})
     energy = join_ranks(world, meter.stop())
     refuse_other_data(workload, dataset, world, on_event)
     process = describe_process(workload, world, started, energy)

@@ -28,11 +28,9 @@ from reference_models.training.workload import HoldsWeights, MeasuresTraffic, Wo
 from rules.benchmarks.loader import Benchmark
 from rules.logs import keys
 from rules.records.codec import VERSION, convert
+from rules.records.metrics import ROC_AUC
 from rules.records.run import RunRecord
 
-NOT_LEARNING_BELOW = 0.55
-"""AUC under which a run is given up from its second evaluation on, if no evaluation before reached it either: where
-evaluations lie few steps apart, one may fall far and the run go on to its target."""
 _PROGRESS_EVERY_S = 0.5
 EXCHANGE_STEPS = 5
 """Pairs of steps after a run of several ranks, for counting their traffic."""
@@ -123,7 +121,7 @@ def run_once(
                     run.succeed()
                     return run
                 best = max(best, quality)
-                if index >= 1 and best < NOT_LEARNING_BELOW:
+                if index >= 1 and best < benchmark.metric.not_learning_below:
                     raise _GiveUp("not_learning")
                 monitor.check_deadline()
             run.reason = "max_epochs"
@@ -300,6 +298,7 @@ def describe_run(
         keys.DEFINITION_SHA256: benchmark.definition_sha256,
         keys.DATASET_SHA256: dataset_sha256,
         keys.QUALITY_TARGET: benchmark.quality.target,
+        keys.QUALITY_METRIC: None if benchmark.quality.metric == ROC_AUC else benchmark.quality.metric,
         keys.SEED: spec.seed,
         keys.IMPLEMENTATION: implementation,
     }

@@ -308,7 +308,7 @@ def plan_blocks(made: Plan, num_runs: int) -> tuple[Block, ...]:
     benchmark = made.config.benchmark
     rows: list[tuple[str, str, str]] = [
         ("runs", str(num_runs), f"{benchmark.score.num_runs} make a score"),
-        ("quality target", f"AUC {benchmark.quality.target:g}", "definition"),
+        ("quality target", f"{benchmark.metric.label} {benchmark.quality.target:g}", "definition"),
         ("dataset", str(made.data_dir), "ready" if made.data_problem is None else "not there yet"),
     ]
     if made.schedule is not None:

@@ -85,8 +85,7 @@ def _train(world: ProcessGroup, job: TrainingJob, prepared: Prepared, *, quiet: 
     job = replace(job, data_dir=str(prepared.data_dir.resolve()))
     benchmark, workload = job.parse()
     agree(world, job, workload)
-    quality = benchmark.quality
-    progress = RunProgress(f"run {job.run_index}", quality.max_epochs, quality.target, quiet=quiet)
+    progress = RunProgress(f"run {job.run_index}", benchmark.quality, quiet=quiet)
     with _quiet_libraries():
         record = measure(KIND, job, world, progress.on_event)
     return record.status if isinstance(record, RunRecord) else ""

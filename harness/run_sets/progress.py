@@ -6,16 +6,17 @@ from typing import Any, TextIO
 
 from harness.foundation.status_line import StatusLine
 from reference_models.config.sections import DataConfig
+from rules.benchmarks.loader import Quality
+from rules.records.metrics import METRICS
 
 
 class RunProgress:
-    """What one run prints while it trains; it ends at the latest after `max_epochs`."""
+    """What one run prints while it trains; it ends at the latest after `quality.max_epochs`."""
 
-    def __init__(
-        self, label: str, max_epochs: float, target: float, *, quiet: bool = False, stream: TextIO | None = None
-    ) -> None:
+    def __init__(self, label: str, quality: Quality, *, quiet: bool = False, stream: TextIO | None = None) -> None:
         self._line = StatusLine(quiet=quiet, stream=stream)
-        self._label, self._max_epochs, self._target = label, max_epochs, target
+        self._label, self._max_epochs, self._target = label, quality.max_epochs, quality.target
+        self._metric = METRICS[quality.metric].label
         self._max_samples = 1
         self._quality: float | None = None
         self._samples, self._samples_per_s = 0, 0.0
@@ -47,7 +48,7 @@ class RunProgress:
         eta = "" if rest_s is None else f", at most {rest_s:.0f} s more"
         return (
             f"{self._label}: {self._line.bar(share)}{share:4.0%} of the samples, "
-            f"{self._samples_per_s:,.0f} samples/s, AUC {quality} (target {self._target:g}){eta}"
+            f"{self._samples_per_s:,.0f} samples/s, {self._metric} {quality} (target {self._target:g}){eta}"
         )
 
 

@@ -32,6 +32,7 @@ from harness.system.software import spin_variables
 from harness.system.submission import LOGGED_STATUS, UNSPECIFIED, Given
 from rules.benchmarks.loader import Benchmark, parse_benchmark, read_toml
 from rules.records.codec import VERSION, convert
+from rules.records.metrics import Metric
 from rules.records.run import RunRecord
 from rules.records.run_set import ChoiceRecord, RunSetRecord, UntilRecord
 
@@ -233,7 +234,7 @@ def _run(
 ) -> None:
     attempt = run_set.new_attempt(index)
     label = f"run {index + 1} of {record.num_runs}"
-    progress = RunProgress(label, benchmark.quality.max_epochs, benchmark.quality.target, quiet=quiet)
+    progress = RunProgress(label, benchmark.quality, quiet=quiet)
     try:
         job = make_training_job(run_set, record, index, attempt)
         end = launch_job(KIND, job, record, progress.on_event, interpreter)
@@ -252,7 +253,7 @@ def _run(
             code,
         )
     ended = read_record(attempt / "run.json", RunRecord)
-    progress.finish(_describe_end(ended))
+    progress.finish(_describe_end(ended, benchmark.metric))
     if lost := explain_lost_weights(ended):
         raise HarnessError(f"{label} {lost} Complete the set with: {command}", lost_code(ended))
 
@@ -329,9 +330,9 @@ def lost_code(ended: RunRecord) -> ExitCode:
     return ExitCode(code) if code in set(ExitCode) else ExitCode.RESOURCES
 
 
-def _describe_end(record: RunRecord) -> str:
+def _describe_end(record: RunRecord, metric: Metric) -> str:
     last = record.evaluations[-1] if record.evaluations else None
-    quality = "no evaluation" if last is None else f"AUC {last.quality:.5f}"
+    quality = "no evaluation" if last is None else f"{metric.label} {last.quality:.5f}"
     samples = f"{0 if last is None else last.samples_count:,} samples"
     if record.status == "success":
         return f"target met, {quality} after {samples}"

@@ -1,8 +1,10 @@
-"""What an evaluation says of its scores: the exact area under the ROC curve, log loss and normalised entropy."""
+"""What an evaluation says of its scores: the exact area under the ROC curve or the accuracy, log loss and normalised
+entropy. `METRICS` has a line per metric that a definition may name."""
 
 import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import NoReturn
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -105,3 +107,56 @@ def _twice_pairs_won(keys: NDArray[np.uint64]) -> int:
     positives = np.diff(positives_up_to, prepend=0)
     negatives_below = np.concatenate([[0], negatives_up_to[:-1]])
     return int(np.dot(positives, negatives_below + negatives_up_to))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClassMetrics:
+    """Of one evaluation of several tasks, each with its classes: means over samples and tasks."""
+
+    accuracy: float
+    log_loss: float
+    """In nats."""
+    normalised_entropy: float
+    """Log loss over the entropy of the classes' shares: what those shares alone lose."""
+
+
+def accuracy(labels: NDArray[np.integer], scores: NDArray[np.float32]) -> float:
+    """Compute how often the highest of `scores` [N, T, K] is that of the class `labels` [N, T], over all N x T.
+
+    Of equal scores the first counts. Raises NotFiniteError for scores that are not finite.
+    """
+    if labels.shape != scores.shape[:-1] or scores.ndim != 3 or not labels.size:
+        raise ValueError(f"labels have shape {labels.shape}, scores {scores.shape}: expected [N, T] and [N, T, K]")
+    if not np.isfinite(scores).all():
+        refuse_scores(int(np.count_nonzero(~np.isfinite(scores))), scores.size)
+    return int(np.count_nonzero(scores.argmax(-1) == labels)) / labels.size
+
+
+def measure_classes(labels: NDArray[np.integer], logits: NDArray[np.float32]) -> ClassMetrics:
+    """Compute all metrics of `logits` [N, T, K] for classes `labels` [N, T]; raises as `accuracy` does."""
+    found = accuracy(labels, logits)
+    wide = logits.astype(np.float64)
+    wide -= wide.max(-1, keepdims=True)
+    log_shares = wide - np.log(np.exp(wide).sum(-1, keepdims=True))
+    loss = -float(np.take_along_axis(log_shares, labels[..., None].astype(np.int64), -1).mean())
+    shares = [np.bincount(task, minlength=logits.shape[-1]) / len(task) for task in labels.T.astype(np.int64)]
+    entropy = -sum(float(share[share > 0] @ np.log(share[share > 0])) for share in shares) / len(shares)
+    if entropy == 0:
+        raise DatasetError(f"all {len(labels)} evaluation samples are of one class. Check the evaluation split.")
+    return ClassMetrics(accuracy=found, log_loss=loss, normalised_entropy=loss / entropy)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Metric:
+    """How a metric is computed of the labels and logits of the whole evaluation split."""
+
+    value: Callable[[NDArray[Any], NDArray[np.float32]], float]
+    measure: Callable[[NDArray[Any], NDArray[np.float32]], QualityMetrics | ClassMetrics]
+    """The value, and what is recorded beside it."""
+
+
+METRICS: Mapping[str, Metric] = {
+    "roc_auc": Metric(value=roc_auc, measure=measure_quality),
+    "accuracy": Metric(value=accuracy, measure=measure_classes),
+}
+"""By the name that a definition gives as quality.metric."""

@@ -68,7 +68,10 @@ class Workload(Protocol):
         """
 
     def evaluate(self) -> float:
-        """Compute the ROC AUC over the whole evaluation split. Raises NotFiniteError when a score is not finite."""
+        """Compute the model's metric, such as the ROC AUC, over the whole evaluation split.
+
+        Raises NotFiniteError when a score is not finite.
+        """
 
     def synchronize(self) -> None:
         """Wait until the device has finished all work that was asked of it."""
@@ -81,10 +84,11 @@ class Workload(Protocol):
 
 
 class EvaluatesMetrics(Workload, Protocol):
-    """A workload whose evaluation can be judged by other metrics than ROC AUC."""
+    """A workload whose evaluation can be judged by other metrics than its own."""
 
     def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
-        """Compute `metric` of the labels [N] and logits [N] of the whole evaluation split; the same on every rank."""
+        """Compute `metric` of the labels and logits of the whole evaluation split, as `metrics.METRICS` takes them;
+        the same on every rank."""
 
 
 @runtime_checkable

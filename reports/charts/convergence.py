@@ -31,11 +31,14 @@ def convergence_figure(
     target: float | None,
     x_name: str,
     *,
+    metric: str,
     names: Mapping[int, str],
     same_as: str | None = None,
     **caption: Unpack[figure.Caption],
 ) -> figure.Figure:
-    """Draw one line per run; `names` are those of the configurations by their hue, where several are drawn.
+    """Draw one line per run of a `metric`, such as 'ROC AUC'.
+
+    `names` are those of the configurations by their hue, where several are drawn.
 
     `same_as` is the id of another figure on the page whose curves, in px, are these: over the samples instead of
     the epoch only the axis differs.
@@ -59,7 +62,7 @@ def convergence_figure(
         axes = (
             svg.x_axis(x, _TOP - 8, y.start, x_name, most=11 if width > 600 else 5),
             svg.y_axis(y, x.start, x.stop, most=7),
-            svg.text(0, 12, "ROC AUC on the held-out split", class_="axis"),
+            svg.text(0, 12, f"{metric} on the held-out split", class_="axis"),
         )
         marks = _plot(lines, target, x, y, f"{id_}-clip", width, axes, [curves])
         if target is not None:

@@ -61,7 +61,7 @@ def why_refused(base: Side, new: Side) -> str | None:
 def _why_other_measurement(base: Side, new: Side) -> str | None:
     """Measurements may differ in whatever is being varied, but not in what is measured."""
     of_base, of_new = dict(base.settings), dict(new.settings)
-    for name, words in _ALIKE.get(base.kind, ()):
+    for name, words in _ALIKE.get(base.kind.partition(".")[0], ()):
         if name in of_base and name in of_new and of_base[name] != of_new[name]:
             return words.format(of_base[name], of_new[name])
     # Two measurements may well learn the same; none takes the same time as another.

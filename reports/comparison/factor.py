@@ -61,10 +61,14 @@ def factors_of(kind: str) -> tuple[str, ...]:
 
 
 def factor_of(name: str) -> Factor:
-    """The factor of that name, or the quantity that the kind of measurement of that name compares."""
+    """The factor of that name, or the quantity that the kind of measurement of that name compares.
+
+    'quality.accuracy' is what some files of a kind compare instead.
+    """
     if name in FACTORS:
         return FACTORS[name]
-    measure = KINDS[name].MEASURE
+    kind, _, member = name.partition(".")
+    measure = KINDS[kind].OTHER_MEASURES[member] if member else KINDS[kind].MEASURE
     is_ratio, is_more_better = measure.scale == "ratio", measure.direction == "higher"
     return Factor(
         unit=measure.unit,

@@ -16,11 +16,14 @@ from rules.errors import DefinitionError, InputError
 from rules.judge.sets import judge_set
 from rules.records.codec import Damage, decode
 from rules.records.kinds import IN_PROCESSES
+from rules.records.metrics import METRICS
 from rules.records.run_set import RunSetRecord
 from rules.tree.inventory import take_inventory
 from rules.tree.result_set import ResultSet
 
 _RECORD = Path("extra") / "run_set.json"
+_MEANS = ("queries_per_s", *(metric.member for metric in METRICS.values()))
+"""What kinds compare and a set is told by."""
 _MOMENT = re.compile(r"(.+)-\d{8}T\d{6}Z(?:-\d+)?")
 
 
@@ -92,13 +95,13 @@ def _measured(path: Path, kind: str, known: Mapping[str, Any]) -> PastSet:
             return PastSet(**known, kind="broken", problem=problems[0])
         return PastSet(**known, kind=kind, num_done=0, problem="not finished")
     summary = log_summary(measured.rates) if measured.counts_samples else None
+    means: dict[str, Any] = {name: measured.mean(name) for name in _MEANS if name == measured.measure.value}
     return PastSet(
         **known,
         kind=kind,
         num_done=len(measured.values),
         throughput_samples_per_s=summary.geometric_mean if summary else None,
-        auc=measured.mean("auc") if measured.measure.value == "auc" else None,
-        queries_per_s=measured.mean("queries_per_s") if measured.measure.value == "queries_per_s" else None,
+        **means,
     )
 
 

@@ -48,11 +48,11 @@ def _own_reach(logs: NDArray[np.float64] | None) -> float:
 
 def measured_noise(measured: MeasuredSet, band: Band = ASSUMED) -> Smallest | None:
     """What a measurement's processes are worth in a comparison with as many like them; quality does not drift."""
-    min_effect = factor_of(measured.kind).min_effect
+    min_effect = factor_of(measured.compared).min_effect
     if measured.measure.scale == "ratio":
         rates, step = (measured.rates, measured.clock_step) if measured.counts_samples else (measured.values, 0.0)
-        own = _own_reach(compared_values(measured_side(measured).samples, measured.kind))
-        width = math.expm1(max(band.width(measured.kind), own))
+        own = _own_reach(compared_values(measured_side(measured).samples, measured.compared))
+        width = math.expm1(max(band.width(measured.compared), own))
         return noise_of_rates(rates, min_effect=min_effect, band=width, step=step)
     return noise_of_values(measured.values, min_effect=min_effect)
 

@@ -293,6 +293,7 @@ class PastSet(Row, kw_only=True, frozen=True):
         Positive, meaning("geometric mean over runs that converged, or over the processes of a measurement")
     ] = None
     auc: Annotated[Share, meaning("mean over the processes of a measurement of quality")] = None
+    accuracy: Annotated[Share, meaning("likewise, where that is the benchmark's metric")] = None
     queries_per_s: Annotated[Positive, meaning("mean over the processes of a measurement of serving")] = None
     harness_version: Text = None
     commit: Annotated[Text, meaning("first 12 characters; a + says that files were changed")] = None

@@ -105,7 +105,7 @@ def effect_text(min_effect: float, factor: FactorComparison) -> str:
 
 
 def difference_text(value: float) -> str:
-    """'+0.00123', five decimals as AUCs have them."""
+    """'+0.00123', five decimals as qualities have them."""
     return f"{value:+.5f}".replace("-", "−")
 
 

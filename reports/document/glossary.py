@@ -5,6 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 
 from reports.document.blocks import Fact
 from reports.facts.facts import Standing
+from rules.records.metrics import METRICS, ROC_AUC, Metric
 
 _TERMS = {
     "Run": "One training from new weights to the quality target, in a process of its own.",
@@ -14,7 +15,7 @@ _TERMS = {
     "be the dropped slowest; with more there is no score.",
     "Interval": "Where the geometric mean of no end of runs plausibly is: Student's t on the logarithms. Times and "
     "samples end at an evaluation; their intervals are at least as wide as that grid asks.",
-    "Quality": "ROC AUC on the held-out split: the probability that a clicked sample is ranked above another.",
+    "Quality": METRICS[ROC_AUC].meaning,
     "Epochs to converge": "Fraction of the training data that was seen when the target was met.",
     "Smoothed samples": "Samples to converge by a line through the last evaluations: on no grid, with less luck, "
     "not scored.",
@@ -52,9 +53,11 @@ _SERVING_TERMS = {
 }
 
 
-def page_glossary(*, is_trained: bool, is_served: bool) -> tuple[Fact, ...]:
-    """What the words on a page mean: those of training, of serving, or both."""
+def page_glossary(*, is_trained: bool, is_served: bool, metrics: Collection[Metric] = ()) -> tuple[Fact, ...]:
+    """What the words on a page mean: those of training, of serving, or both; quality is what `metrics` measure."""
     terms = (_TERMS if is_trained or not is_served else {}) | (_SERVING_TERMS if is_served else {})
+    if "Quality" in terms and metrics:
+        terms["Quality"] = " ".join(dict.fromkeys(metric.meaning for metric in metrics))
     return tuple(Fact(name=name, value=registered(value)) for name, value in terms.items())
 
 

@@ -24,6 +24,7 @@ from rules.checks.verdict import Verdict
 from rules.judge.checker import judge_levels
 from rules.judge.sets import judge_sets
 from rules.official.opinion import OnProgress
+from rules.records.metrics import Metric, metric_of
 from rules.records.run import RunRecord
 from rules.records.run_set import UntilRecord
 from rules.scoring.results import BenchmarkResult, RunResult
@@ -109,6 +110,11 @@ class SetFacts:
     @property
     def benchmark(self) -> str:
         return printable(self.result.benchmark) if self.result.benchmark else "unnamed benchmark"
+
+    @property
+    def metric(self) -> Metric:
+        """What its evaluations measure."""
+        return metric_of(self.result.metric)
 
     @property
     def converged(self) -> tuple[RunFacts, ...]:

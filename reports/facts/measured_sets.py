@@ -10,6 +10,7 @@ from reports.facts.sides import HARDWARE, Sample, Side
 from reports.statistics.intervals import LogSummary, log_summary
 from reports.text.formatting import epoch_ms, printable
 from rules.errors import InputError
+from rules.records.codec import Damage
 from rules.records.kinds import KINDS
 from rules.records.measure import Measure, Measurement
 from rules.records.measured.throughput import ModelCosts
@@ -40,7 +41,12 @@ class MeasuredSet:
 
     @property
     def measure(self) -> Measure:
-        return self.record.MEASURE
+        return self.record.measure
+
+    @property
+    def compared(self) -> str:
+        """The name of what is compared: the kind, or where its files may measure several things 'kind.member'."""
+        return self.kind if self.measure is self.record.MEASURE else f"{self.kind}.{self.measure.value}"
 
     @property
     def processes(self) -> tuple[Any, ...]:
@@ -117,7 +123,16 @@ def find_measured(folder: Path, kind: str, problems: list[str]) -> MeasuredSet |
     record = read_record(folder / "extra" / f"{kind}.json", KINDS[kind], problems)
     if record is None:
         return None
-    return MeasuredSet(folder=folder, kind=kind, record=record, run_set=read_run_set(folder, problems))
+    measured = MeasuredSet(folder=folder, kind=kind, record=record, run_set=read_run_set(folder, problems))
+    name = measured.measure.value
+    lacking = next((at for at, process in enumerate(measured.processes) if getattr(process, name) is None), None)
+    if lacking is not None:
+        expected = f"{measured.measure.name} of every process"
+        problems.append(
+            str(Damage(path=measured.path, member=f"processes[{lacking}].{name}", found="nothing", expected=expected))
+        )
+        return None
+    return measured
 
 
 def read_measured(folder: Path, kind: str) -> MeasuredSet:
@@ -142,7 +157,7 @@ def measured_side(measured: MeasuredSet) -> Side:
         named["num_samples"] = getattr(measured.processes[0], "num_samples", None)
     return Side(
         label=measured.label,
-        kind=measured.kind,
+        kind=measured.compared,
         status="own",
         benchmark=measured.benchmark,
         samples=tuple(_sample(measured, index) for index in range(len(measured.processes))),
@@ -166,10 +181,10 @@ def _sample(measured: MeasuredSet, index: int) -> Sample:
     seed, process = seeds[index] if index < len(seeds) else None, measured.processes[index]
     value, steps = measured.values[index], {}
     if measured.counts_samples:
-        value, steps = measured.rates[index], {measured.kind: _clock_step(process)}
+        value, steps = measured.rates[index], {measured.compared: _clock_step(process)}
     return Sample(
         seed=seed,
-        values={measured.kind: value},
+        values={measured.compared: value},
         steps=steps,
         started_ms=epoch_ms(getattr(process, "started_utc", None)),
         stopped_ms=epoch_ms(getattr(process, "ended_utc", None)),

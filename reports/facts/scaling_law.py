@@ -10,12 +10,14 @@ from rules.records.measured.quality import QualityRecord
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Size:
-    """One size of a model: training FLOP, computed, and normalised entropy and AUC of each seed, measured."""
+    """One size of a model: training FLOP, computed, and normalised entropy and quality of each seed, measured."""
 
     label: str
     training_flop: float
     entropies: tuple[float, ...]
-    aucs: tuple[float, ...]
+    qualities: tuple[float, ...]
+    quality_name: str
+    """'AUC', or what else the benchmark measures."""
 
     @property
     def entropy(self) -> float:
@@ -78,7 +80,8 @@ def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed
             label=label,
             training_flop=float(record.processes[0].training_flop),
             entropies=tuple(process.normalised_entropy for process in record.processes),
-            aucs=tuple(process.auc for process in record.processes),
+            qualities=tuple(getattr(process, record.measure.value) for process in record.processes),
+            quality_name=record.measure.name,
         )
         for label, record in known
     ]

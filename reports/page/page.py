@@ -64,7 +64,11 @@ def build_page(
         badges=tuple(badge(facts) for facts in sets) if len(sets) == 1 else (),
         tags=tags(groups[0]) if len(groups) == 1 else (),
         groups=views,
-        glossary=page_glossary(is_trained=bool(sets) or not _only_serves(gathered), is_served=_serves(gathered)),
+        glossary=page_glossary(
+            is_trained=bool(sets) or not _only_serves(gathered),
+            is_served=_serves(gathered),
+            metrics=[facts.metric for facts in sets],
+        ),
         rules=rule_index(sets),
         footnotes=footnotes([facts.standing for facts in sets]),
         colophon=f"Written by dlrmbench {_version()} on {moment}. One file, no network, no tracking.",

@@ -95,7 +95,7 @@ def document_from(content: Any, source: str) -> ReportDocument:
 
 
 def _problems(document: ReportDocument) -> Iterator[str]:
-    """What no type says: labels and runs given twice, lists that do not fit, an AUC that is none."""
+    """What no type says: labels and runs given twice, lists that do not fit, a quality that is none."""
     labels: set[str] = set()
     for index, configuration in enumerate(document.configurations):
         place = f"configurations[{index}]"

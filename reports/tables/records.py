@@ -74,7 +74,9 @@ class RunRow(Row, kw_only=True, frozen=True):
     samples_to_converge: Annotated[TrainedSamples, meaning("trained until the last evaluation")] = None
     epochs_to_converge: Annotated[Epochs, meaning("the same, in passes over the training data")] = None
     throughput_samples_per_s: Annotated[SamplesPerSecond, meaning("samples_to_converge over train_s")] = None
-    final_quality: Annotated[Number, meaning("of the last evaluation; AUC for benchmarks defined here")] = None
+    final_quality: Annotated[
+        Number, meaning("of the last evaluation; the AUC, or what else the definition measures")
+    ] = None
     quality_target: Annotated[Number, meaning("what final_quality must reach")] = None
     num_evaluations: Annotated[Tally, meaning("evaluations in the log")] = None
     global_batch_size: Annotated[Samples, meaning("samples per optimizer step, all ranks together")] = None
@@ -165,7 +167,7 @@ class EvaluationRow(Row, kw_only=True, frozen=True):
     epoch_num: Annotated[Epoch, meaning("passes over the training data, as logged")] = None
     samples_count: Annotated[Samples, meaning("samples trained, as logged")] = None
     elapsed_s: Annotated[Seconds, meaning("since run_start")] = None
-    quality: Annotated[Number, meaning("eval_accuracy; AUC for benchmarks defined here")] = None
+    quality: Annotated[Number, meaning("eval_accuracy; the AUC, or what else the definition measures")] = None
     path: Annotated[str, meaning("the log's file")]
 
 
@@ -254,7 +256,7 @@ class RunMember(RunRow, kw_only=True, frozen=True):
     evaluations: EvaluationLists
 
 
-_AUC_LIMITS = {
+_QUALITY_LIMITS = {
     "properties": {
         "final_quality": {"type": ["number", "null"], "minimum": 0, "maximum": 1},
         "evaluations": {"properties": {"quality": {"items": {"minimum": 0, "maximum": 1}}}},
@@ -269,7 +271,7 @@ class SetMember(SetRow, kw_only=True, frozen=True):
 
     @property
     def is_defined(self) -> bool:
-        """Whether its quality is known to be an AUC: what a benchmark of unknown definition measures is not."""
+        """Whether its quality is known to be from 0 to 1: what a benchmark of unknown definition measures is not."""
         return self.status != "unknown"
 
 
@@ -283,7 +285,7 @@ class ReportDocument(Row, kw_only=True, frozen=True):
             Meta(
                 extra_json_schema={
                     "if": {"properties": {"status": {"enum": ["own", "official"]}}},
-                    "then": {"allOf": [_AUC_LIMITS, {"properties": {"runs": {"items": _AUC_LIMITS}}}]},
+                    "then": {"allOf": [_QUALITY_LIMITS, {"properties": {"runs": {"items": _QUALITY_LIMITS}}}]},
                 }
             ),
         ],

@@ -74,7 +74,7 @@ def count(value: float | None) -> str:
 
 
 def quality(value: float | None) -> str:
-    """ROC AUC with five decimals, as targets are written: '0.80275'."""
+    """A quality with five decimals, as targets are written: '0.80275'."""
     return _decimal(value, 5)
 
 

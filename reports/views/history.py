@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from reports.comparison.records import PastSet
 from reports.document.blocks import Block, Column, Prose, numeric, text_table
 from reports.text.formatting import MISSING, duration, epoch_ms, si, utc
+from rules.records.metrics import METRICS
 
 _COLUMNS = (
     "when (UTC)",
@@ -34,7 +35,7 @@ def _row(past: PastSet) -> tuple[str, ...]:
     done, total = ("-" if number is None else str(number) for number in (past.num_done, past.num_runs))
     code = " ".join(word for word in (past.harness_version, past.commit, past.code and f"({past.code})") if word)
     made_by = (
-        "" if past.auc is None else f"AUC {past.auc:.5f}",
+        *(f"{m.label} {value:.5f}" for m in METRICS.values() if (value := getattr(past, m.member)) is not None),
         "" if past.queries_per_s is None else f"{si(past.queries_per_s)} queries/s",
         f"on {past.system}" if past.system else "",
         f"by dlrmbench {code}" if code else "",

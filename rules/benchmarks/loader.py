@@ -24,6 +24,7 @@ from rules.benchmarks.toml_file import read_toml as read_toml
 from rules.errors import DefinitionError, did_you_mean
 from rules.logs.log import as_whole
 from rules.records.codec import Count, PositiveCount, say_expected
+from rules.records.metrics import METRICS, Metric, MetricName
 
 SCHEMA_VERSION = 1
 _FOLDER = Path(__file__).parent
@@ -51,8 +52,9 @@ class FirstEval:
 class Quality:
     """When a run has reached its goal, and how often it may look."""
 
-    metric: Literal["roc_auc"]
-    """What an evaluation measures: the exact area under the ROC curve."""
+    metric: MetricName
+    """What an evaluation measures: `roc_auc`, the exact area under the ROC curve, or `accuracy`, the share of samples
+    whose most likely class is the right one, the mean over tasks. The model must measure it."""
     target: Annotated[float, Meta(ge=0.5, le=1, description="a number from 0.5 to 1")]
     """The quality at which a run ends; `dlrmbench calibrate` finds one."""
     evals_per_epoch: PositiveCount
@@ -127,6 +129,11 @@ class Benchmark(Head):
         if self.stated_quality is None:
             raise self._no_target()
         return self.stated_quality
+
+    @property
+    def metric(self) -> Metric:
+        """What an evaluation measures."""
+        return METRICS[self.quality.metric]
 
     @property
     def score(self) -> Score:

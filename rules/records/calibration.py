@@ -9,6 +9,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from rules.records.codec import Count, Document, PositiveAmount, PositiveCount, Record, Sha256, Share
+from rules.records.metrics import ROC_AUC, MetricName
 
 Epochs = Annotated[float, Meta(gt=0)]
 
@@ -92,6 +93,8 @@ class CalibrationRecord(Document, frozen=True, kw_only=True):
     version: PositiveCount
     definition_sha256: Sha256
     target: Share
+    metric: MetricName = ROC_AUC
+    """What all qualities here are."""
     created_utc: str
     platform: str
     code_sha256: tuple[Sha256 | None, ...]

@@ -1,5 +1,6 @@
 """What a kind of measurement measures, so that reports can show and compare it without knowing the kind."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any, ClassVar, Literal
 
@@ -56,10 +57,17 @@ class Measurement(Document, frozen=True, kw_only=True):
     """The record of a kind of measurement."""
 
     MEASURE: ClassVar[Measure]
+    OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = {}
+    """What files of the kind may have measured instead, by the member of `Measure.value`."""
 
     code: CodeRecord | None = None
     """Set by the harness for every kind, in one place. None in files of versions 1 and 2, for an attempt that was cut
     off, and where the processes of one measurement ran different code."""
+
+    @property
+    def measure(self) -> Measure:
+        """Return what this file measured."""
+        return self.MEASURE
 
     def repetitions(self) -> tuple[Any, ...]:
         """Return what a comparison takes as its sample: the record itself, where it does not hold several."""

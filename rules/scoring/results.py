@@ -111,6 +111,8 @@ class BenchmarkResult:
     num_runs_scored: int
     """The first so many of `runs`: all, except of a longer set of an own benchmark."""
     num_runs_dropped: int
+    metric: str
+    """What its evaluations measure, as quality.metric names it."""
     energy_j: float | None
     """Olympic mean of the energy that files in power/ measured, over the same runs; not normalised."""
 

@@ -8,6 +8,7 @@ from rules.benchmarks.loader import Benchmark, list_versions, shipped_versions
 from rules.logs import keys
 from rules.logs.log import as_number
 from rules.logs.text import plural, printable
+from rules.records.metrics import ROC_AUC
 from rules.scoring.energy import SetPower, olympic_energy_j
 from rules.scoring.rcp import judge_convergence
 from rules.scoring.results import BenchmarkResult, RunResult, olympic_mean
@@ -57,6 +58,7 @@ def score_runs(
         round=round_name,
         num_runs_scored=len(scored),
         num_runs_dropped=drop,
+        metric=benchmark.quality.metric if benchmark is not None else ROC_AUC,
         energy_j=olympic_energy_j(power, (*dropped, *range(len(scored), len(runs))))
         if power is not None and dropped
         else None,

@@ -21,6 +21,8 @@ from harness.foundation.errors import ExitCode, exit_code_of, message_of
 from harness.foundation.status_line import StatusLine
 from harness.launch.process import WorkerEnd, explain_end, remove_empty_cache
 from harness.run_sets.progress import RunProgress
+from rules.benchmarks.loader import Quality
+from rules.records.metrics import MetricName
 from rules.records.run_set import PreflightCheck
 
 Run = Callable[..., Result]
@@ -96,13 +98,16 @@ def test_what_is_interrupted_says_how_it_is_completed(
     )
 
 
-def test_progress_does_not_round_a_miss_to_the_target(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("metric", "label"), [("roc_auc", "AUC"), ("accuracy", "accuracy")])
+def test_progress_does_not_round_a_miss_to_the_target(
+    monkeypatch: pytest.MonkeyPatch, metric: MetricName, label: str
+) -> None:
     shown: list[str] = []
     monkeypatch.setattr(StatusLine, "show", lambda line, text: shown.append(text))
-    progress = RunProgress("run 1 of 1", 1.0, 0.905)
+    progress = RunProgress("run 1 of 1", Quality(metric=metric, target=0.905, evals_per_epoch=20, max_epochs=1.0))
     progress.on_event({"event": "start", "train_samples": 1000})
     progress.on_event({"event": "eval", "quality": 0.90496})
-    assert "AUC 0.90496 (target 0.905)" in shown[-1]
+    assert f"{label} 0.90496 (target 0.905)" in shown[-1]
 
 
 def test_a_set_that_cannot_be_packaged_says_so_before_it_is_run(run: Run) -> None:

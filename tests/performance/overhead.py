@@ -74,7 +74,7 @@ def share_inside(entry: Entry, folder: Path, log_path: Path, seed: int) -> tuple
 
     clock = Clock()
     with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()):
-        progress = RunProgress("run 1", quality.max_epochs, quality.target, quiet=False)
+        progress = RunProgress("run 1", quality, quiet=False)
         monitor = Monitor(clock, None, on_event=on_event)
         monitor.send("start", run_index=0, train_samples=entry.workload.data.train_samples)
         run_once(workload, entry.benchmark, {}, RunLogWriter(log_path, clock), clock, monitor)

@@ -49,7 +49,7 @@ def test_editors_show_what_each_key_means() -> None:
         ("benchmark.version", 0, "benchmark.version is 0, expected a whole number of at least 1"),
         ("benchmark.notes", "one", "benchmark.notes is 'one', expected a list"),
         ("quality.target", 1.5, "quality.target is 1.5, expected a number from 0.5 to 1"),
-        ("quality.metric", "accuracy", "quality.metric is 'accuracy', expected 'roc_auc'"),
+        ("quality.metric", "f1", "quality.metric is 'f1', expected 'roc_auc' or 'accuracy'"),
         ("quality.binds_open", 1, "quality.binds_open is 1, expected true or false"),
         ("quality.first_eval", {"slope": 1, "offset": 0, "divisor": 0}, "quality.first_eval.divisor is 0"),
         ("quality.taget", 0.8, "unknown key 'taget' in [quality]. Did you mean 'target'"),

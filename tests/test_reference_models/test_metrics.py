@@ -11,7 +11,15 @@ from sklearn.metrics import roc_auc_score
 
 from reference_models.process.errors import DatasetError, NotFiniteError
 from reference_models.training.device_metrics import roc_auc_of_tensors
-from reference_models.training.metrics import log_loss, measure_quality, roc_auc
+from reference_models.training.metrics import (
+    METRICS,
+    accuracy,
+    log_loss,
+    measure_classes,
+    measure_quality,
+    roc_auc,
+)
+from rules.records import metrics
 
 FLOATS = st.floats(width=32, allow_nan=False, allow_infinity=False)
 
@@ -145,3 +153,35 @@ def test_tensors_are_refused_as_arrays_are() -> None:
         roc_auc_of_tensors(labels | True, torch.tensor([0.0, 1.0]))
     with pytest.raises(ValueError, match="expected float32"):
         roc_auc_of_tensors(labels, torch.tensor([0.0, 1.0, 2.0]))
+
+
+def test_accuracy_counts_the_highest_score_of_every_task_alike() -> None:
+    generator = np.random.default_rng(0)
+    labels, logits = generator.integers(0, 5, (400, 3)), generator.normal(size=(400, 3, 5)).astype(np.float32)
+    found = measure_classes(labels, logits)
+    tasks = [np.mean(logits[:, task].argmax(1) == labels[:, task]) for task in range(3)]
+    assert found.accuracy == accuracy(labels, logits) == pytest.approx(np.mean(tasks), abs=1e-15)
+    expected = torch.nn.functional.cross_entropy(
+        torch.from_numpy(logits).double().flatten(0, 1), torch.from_numpy(labels).flatten()
+    )
+    assert found.log_loss == pytest.approx(float(expected), abs=1e-12)
+    assert accuracy(labels, np.eye(5, dtype=np.float32)[labels]) == 1.0
+
+
+def test_classes_shares_alone_have_a_normalised_entropy_of_one() -> None:
+    labels = np.array([[0], [0], [0], [1]])
+    logits = np.broadcast_to(np.log(np.array([0.75, 0.25], np.float32)), (4, 1, 2))
+    assert measure_classes(labels, logits).normalised_entropy == pytest.approx(1, abs=1e-7)
+    with pytest.raises(DatasetError, match="of one class"):
+        measure_classes(np.zeros((4, 1), int), logits)
+
+
+def test_accuracy_refuses_what_it_cannot_count() -> None:
+    with pytest.raises(NotFiniteError, match="1 of 4"):
+        accuracy(np.zeros((2, 1), int), np.array([[[0.0, 1.0]], [[np.inf, 0.0]]], np.float32))
+    with pytest.raises(ValueError, match=r"expected \[N, T\]"):
+        accuracy(np.zeros(2, int), np.zeros((2, 2), np.float32))
+
+
+def test_names_of_metrics_are_those_of_definitions() -> None:
+    assert tuple(METRICS) == tuple(metrics.METRICS)

@@ -52,7 +52,7 @@ def runs(*strips: RunStrip) -> Figure:
 
 
 def convergence(*lines: QualityLine, target: float | None = 0.7) -> Figure:
-    return convergence_figure(lines, target, "epoch", names={}, **ABOUT)
+    return convergence_figure(lines, target, "epoch", metric="ROC AUC", names={}, **ABOUT)
 
 
 def blocks(*lines: tuple[tuple[float, float], ...]) -> Figure:

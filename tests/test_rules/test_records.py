@@ -250,7 +250,7 @@ def test_a_missing_member_is_named_and_an_unknown_one_is_ignored(
             assert name in (
                 "code", "link_sent_bytes", "link_bytes_per_s", "placement", "kernel", "keep_weights", "weights",
                     "read_data", "with_fit",
-                "started_utc", "ended_utc", "num_ranks", "device", "rank", "batch_items",
+                "started_utc", "ended_utc", "num_ranks", "device", "rank", "batch_items", "auc", "accuracy", "metric",
             )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ _KINDS = {
     "quality": (
         "num_samples",
         "SAMPLES",
-        "Measure AUC and log loss after SAMPLES in at least 5 processes instead; any key may vary.",
+        "Measure quality and log loss after SAMPLES in at least 5 processes instead; any key may vary.",
     ),
 }
 """By kind, which is also the option's name: the member of its job that the option gives, its unit, and its help."""

@@ -24,8 +24,8 @@ def measure_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
 
     def on_process(index: int, measured: "Measurement") -> None:
         if not quiet:
-            value = getattr(measured.repetitions()[0], measured.MEASURE.value)
-            name, text = measured.MEASURE.name, in_unit(value, measured.MEASURE.unit)
+            value = getattr(measured.repetitions()[0], measured.measure.value)
+            name, text = measured.measure.name, in_unit(value, measured.measure.unit)
             click.echo(f"process {index + 1}: {text if text[-1].isalpha() else f'{name} {text}'}", err=True)
 
     run_set, record = open_run_set(folder)

@@ -73,7 +73,7 @@ def assumptions(num_runs: int, bands: Sequence[Band]) -> str:
 
 def measured_assumptions(measured: MeasuredSet, band: Band = ASSUMED) -> str:
     """As `assumptions`, of the processes of a measurement; also where they are too few."""
-    number, factor = len(measured.values), factor_of(measured.kind)
+    number, factor = len(measured.values), factor_of(measured.compared)
     if number < MIN_RUNS:
         return f"A verdict takes at least {MIN_RUNS} processes on each side."
     is_ratio = factor.is_ratio

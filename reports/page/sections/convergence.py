@@ -99,7 +99,7 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
     if hidden > 0:
         lead += f" The first {MAX_LINES} runs are drawn; {hidden} more are in the table of all runs."
     names = {hue_number(p, group): facts.label for p, facts in enumerate(group)} if len(group) > 1 else {}
-    title = "Quality over the training"
+    title, metric = "Quality over the training", group[0].metric.title
 
     def figure(x: _X, x_name: str, drawn_id: str, same_as: str | None = None) -> Figure:
         is_first = drawn_id == id_ and len(group) == 1
@@ -109,7 +109,8 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
             x_name,
             id_=drawn_id,
             title=title,
-            description=f"ROC AUC at each evaluation over the {x_name}, one line per run. {lead}",
+            description=f"{metric} at each evaluation over the {x_name}, one line per run. {lead}",
+            metric=metric,
             names=names,
             same_as=same_as,
         )
@@ -126,7 +127,7 @@ def convergence_chart(group: Sequence[SetFacts], id_: str) -> Chart | None:
         figure=views[0][1],
         lead=lead,
         table=evaluations_table(
-            [entry.line(_epoch) for entry in drawn], [_name(entry, group) for entry in drawn], f"{id_}-table"
+            [entry.line(_epoch) for entry in drawn], [_name(entry, group) for entry in drawn], metric, f"{id_}-table"
         ),
         views=tuple(views),
         series=tuple(names.items()) if len(names) > 1 else (),
@@ -139,10 +140,12 @@ def _name(entry: _Drawn, group: Sequence[SetFacts]) -> str:
 
 def _hint(entry: _Drawn) -> str:
     last = entry.run.result.evaluations[-1]
-    return f"run {entry.run.label}: AUC {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
+    return (
+        f"run {entry.run.label}: {entry.facts.metric.label} {quality(last.quality)} at epoch {epochs(last.epoch_num)}"
+    )
 
 
-def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: str) -> Table:
+def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], metric: str, id_: str) -> Table:
     """One row per run: there are more evaluations than fit beside each other, but they read like the lines."""
     most = max((len(line.points) for line in lines), default=0)
     heads = _heads(lines, min(most, MAX_ROWS))
@@ -160,7 +163,7 @@ def evaluations_table(lines: Sequence[QualityLine], names: Sequence[str], id_: s
         ("Run", *(numeric(head) for head in heads)),
         rows,
         id_=id_,
-        caption="ROC AUC at each evaluation, one row per run",
+        caption=f"{metric} at each evaluation, one row per run",
         style="evaluations",
     )
 
@@ -177,7 +180,7 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     drawn = _drawn(group)
     if not drawn:
         return ()
-    target, lead = _target(group), _lead(drawn, _target(group))
+    target, lead, metric = _target(group), _lead(drawn, _target(group)), group[0].metric.title
     shown = detailed(group)
     runs: dict[int, list[_Drawn]] = {facts.index: [] for facts in shown}
     for entry in drawn:
@@ -192,12 +195,12 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
     drawings = [
         small_convergence(
             lines[facts.index], target, domain, name=name, id_=f"{id_}-quality-{facts.index}",
-            description=f"ROC AUC over the epoch. {_lead(runs[facts.index], target)}",
+            description=f"{metric} over the epoch. {_lead(runs[facts.index], target)}",
         )
         for facts, name in zip(shown, names, strict=True)
         if lines[facts.index]
     ]  # fmt: skip
-    lead = f"ROC AUC over the fraction of the epoch, one line per run, all on the same scales. {lead}"
+    lead = f"{metric} over the fraction of the epoch, one line per run, all on the same scales. {lead}"
     lead = f"{lead} {detail_words(group)}".rstrip()
     blocks: list[Block] = [Prose(text=lead), Multiples(drawings=tuple(drawings[:MAX_MULTIPLES]))]
     if len(drawings) > MAX_MULTIPLES:
@@ -210,6 +213,7 @@ def _multiples(group: Sequence[SetFacts], id_: str) -> tuple[Block, ...]:
                 evaluations_table(
                     lines[facts.index],
                     [f"run {entry.run.label}" for entry in runs[facts.index]],
+                    metric,
                     f"{id_}-quality-{facts.index}-table",
                 ),
             ),

@@ -219,7 +219,10 @@ def _size_table(laws: Sequence[_Named], id_: str) -> Block:
             numeric("By the law", "fitted"),
             lambda row: f"{row[2].at(row[1].training_flop):.5f}" if row[2] else MISSING,
         ),
-        (numeric("AUC", "measured, mean over seeds"), lambda row: f"{math.fsum(row[1].aucs) / len(row[1].aucs):.5f}"),
+        (
+            numeric(" or ".join(sorted({row[1].quality_name for row in rows})), "measured, mean over seeds"),
+            lambda row: f"{math.fsum(row[1].qualities) / len(row[1].qualities):.5f}",
+        ),
     )
     return table_of(rows, columns, id_=f"{id_}-sizes", caption="Sizes of the models", is_sortable=True)
 

@@ -36,13 +36,14 @@ from reports.text.formatting import (
 from rules.records.kinds import KINDS
 from rules.records.measure import Column as MeasureColumn
 from rules.records.measure import Measure
+from rules.records.metrics import METRICS
 
 MAX_SENTENCES = 24
 _SHOWN_BELOW = {"serve": ("times_alone", "auc")}
 """By kind: columns that tables of its own have."""
 _WORDS: dict[str | None, Callable[[float], str]] = {
     None: lambda value: count(value) if value == int(value) else f"{value:.5f}",
-    "auc": lambda value: f"{value:.5f}",
+    **{metric.member: "{:.5f}".format for metric in METRICS.values()},
     "nat": lambda value: f"{value:.5f}",
     "s": duration,
     "B": num_bytes,
@@ -52,7 +53,9 @@ _WORDS: dict[str | None, Callable[[float], str]] = {
 def measure_of(sweep: SweepFacts) -> Measure | None:
     """What the kind of a sweep measures; None for runs to a target, and for throughput."""
     record = None if sweep.mode == "throughput" else KINDS.get(sweep.mode)
-    return record.MEASURE if record is not None else None
+    if record is None:
+        return None
+    return next((row.measured.measure for row in sweep.rows if row.measured is not None), record.MEASURE)
 
 
 def in_unit(value: float | None, unit: str | None) -> str:
@@ -141,8 +144,8 @@ def measured_sections(measured: Sequence[MeasuredSet]) -> tuple[PageSection, ...
     """Make a section per kind, in the order of what was measured, with a row per measurement."""
     kinds: dict[str, list[MeasuredSet]] = {}
     for found in measured:
-        kinds.setdefault(found.kind, []).append(found)
-    return tuple(_section(kind, found) for kind, found in kinds.items())
+        kinds.setdefault(found.compared, []).append(found)
+    return tuple(_section(found[0].kind, found) for found in kinds.values())
 
 
 def _section(kind: str, measured: Sequence[MeasuredSet]) -> PageSection:

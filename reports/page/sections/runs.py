@@ -172,7 +172,7 @@ def runs_table(sets: Sequence[SetFacts], id_: str) -> Table:
                 numeric("Samples", "smoothed; not scored") if has_smoothed else None,
                 _of_run(lambda run: count(smoothed_samples(run.result))),
             ),
-            (numeric("Final AUC"), _of_run(lambda run: quality(run.result.final_quality))),
+            (numeric(f"Final {sets[0].metric.label}"), _of_run(lambda run: quality(run.result.final_quality))),
             (numeric("Samples/s"), _of_run(lambda run: throughput(run.result.throughput_samples_per_s))),
             (numeric("Evaluation", unit.name), _of_run(lambda run: unit.number(run.result.eval_s))),
             (numeric("Init", "s, untimed"), _of_run(lambda run: SECONDS.number(run.result.init_s))),

@@ -79,7 +79,7 @@ def badge(facts: SetFacts) -> Badge:
 def headline(facts: SetFacts) -> str:
     """The result in one sentence; one that the rules reject says so."""
     target = facts.first_run.quality_target if facts.first_run else None
-    goal = f" to AUC {quality(target)}" if target is not None else ""
+    goal = f" to {facts.metric.label} {quality(target)}" if target is not None else ""
     rejected = ("INVALID by the rules",) if facts.verdict.outcome == "invalid" else ()
     if facts.result.score_s is not None and math.isfinite(facts.result.score_s):
         score = column_unit([facts]).text(facts.result.score_s)
@@ -141,8 +141,10 @@ def key_numbers(facts: SetFacts) -> tuple[Fact, ...]:
     finals = [run.final_quality for run in converged if run.final_quality is not None]
     reached = quality(sum(finals) / len(finals)) if finals else MISSING
     target = facts.first_run.quality_target if facts.first_run else None
-    goal = f"mean of final AUCs; target {quality(target)}" if target is not None else "no target known"
-    numbers.append(Fact(name="Quality reached", value=reached, unit="ROC AUC", note=goal))
+    goal = (
+        f"mean of final {facts.metric.plural}; target {quality(target)}" if target is not None else "no target known"
+    )
+    numbers.append(Fact(name="Quality reached", value=reached, unit=facts.metric.title, note=goal))
     needed = facts.result.num_runs_required
     counts = f"{len(converged)} / {needed if needed is not None else len(facts.runs)}"
     unit = "reached the target" if needed is None else "converged / needed"
@@ -214,7 +216,7 @@ def verdict_table(group: Sequence[SetFacts], id_: str, comparisons: Sequence[Com
                     text=throughput(entry[1].throughput_samples_per_s), sub=_spread(entry[1].throughput_cv)
                 ),
             ),
-            (numeric("Final AUC", "mean"), lambda entry: quality(entry[1].final_quality)),
+            (numeric(f"Final {group[0].metric.label}", "mean"), lambda entry: quality(entry[1].final_quality)),
             (numeric("Runs", "converged / needed"), lambda entry: _runs_cell(entry[1])),
             ("RCP", lambda entry: _rcp_cell(entry[0])),
             (

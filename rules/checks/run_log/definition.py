@@ -55,8 +55,8 @@ def benchmark_is_known(subject: LogSubject) -> Iterator[Problem]:
     requires={"ST101", "ST110"},
 )
 def definition_matches(subject: LogSubject) -> Iterator[Problem]:
-    """benchmark_version, definition_sha256, quality_target and dataset_sha256 are those of the definition.
-    Another version, target or dataset is another problem and is never compared."""
+    """benchmark_version, definition_sha256, quality_target, quality_metric and dataset_sha256 are those of the
+    definition. Another version, target, metric or dataset is another problem and is never compared."""
     benchmark, log = subject.benchmark, subject.log
     if benchmark is None:
         return
@@ -64,6 +64,7 @@ def definition_matches(subject: LogSubject) -> Iterator[Problem]:
         keys.BENCHMARK_VERSION: benchmark.version,
         keys.DEFINITION_SHA256: benchmark.definition_sha256,
         keys.QUALITY_TARGET: benchmark.quality.target,
+        keys.QUALITY_METRIC: benchmark.quality.metric,
     }
     pinned = benchmark.sections.get("data", {}).get("sha256")
     if isinstance(pinned, str):

@@ -1,5 +1,6 @@
 """extra/quality.json: what is learnt from a fixed number of samples, one entry per fresh process; no score."""
 
+from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar
 
 from msgspec import Meta
@@ -7,6 +8,7 @@ from msgspec import Meta
 from rules.records.codec import Amount, Count, PositiveCount, Record, Share
 from rules.records.measure import Column, Measure, Measurement
 from rules.records.measured.throughput import ModelCosts
+from rules.records.metrics import METRICS, ROC_AUC, Metric
 from rules.records.run import EnergyRecord, RankRecord
 
 
@@ -14,7 +16,10 @@ class QualityEvaluation(Record, frozen=True, kw_only=True):
     """One evaluation of the whole split after `samples_count` samples."""
 
     samples_count: PositiveCount
-    auc: Share
+    auc: Share | None = None
+    """Where the benchmark's metric is the ROC AUC."""
+    accuracy: Share | None = None
+    """Where it is the accuracy, the mean over tasks."""
     log_loss: Annotated[float, Meta(ge=0, description="Mean over samples, in nats.")]
     normalised_entropy: Annotated[
         float, Meta(ge=0, description="Log loss over the entropy of the split's base rate, as torchrec defines it.")
@@ -39,9 +44,14 @@ class QualityProcess(Record, frozen=True, kw_only=True):
     ended_utc: str | None = None
 
     @property
-    def auc(self) -> float:
-        """After all samples."""
+    def auc(self) -> float | None:
+        """After all samples; None where another metric was measured."""
         return self.evaluations[-1].auc
+
+    @property
+    def accuracy(self) -> float | None:
+        """After all samples, the mean over tasks; None where another metric was measured."""
+        return self.evaluations[-1].accuracy
 
     @property
     def log_loss(self) -> float:
@@ -54,19 +64,17 @@ class QualityProcess(Record, frozen=True, kw_only=True):
         return self.evaluations[-1].normalised_entropy
 
 
-class QualityRecord(Measurement, frozen=True, kw_only=True):
-    """ROC AUC, log loss and normalised entropy after a fixed number of samples, measured in fresh processes."""
-
-    MEASURE: ClassVar[Measure] = Measure(
+def _measure(metric: Metric) -> Measure:
+    return Measure(
         title="Quality",
-        value="auc",
-        unit="auc",
+        value=metric.member,
+        unit=metric.member,
         scale="difference",
         direction="higher",
         min_effect=0.001,
         columns=(
             Column(member="num_samples", title="Samples", unit=None),
-            Column(member="auc", title="AUC", unit="auc"),
+            Column(member=metric.member, title=metric.capital, unit=metric.member),
             Column(member="log_loss", title="Log loss", unit="nat"),
             Column(member="normalised_entropy", title="Normalised entropy", unit=None),
             Column(member="training_flop", title="Training FLOP", unit="FLOP"),
@@ -75,11 +83,27 @@ class QualityRecord(Measurement, frozen=True, kw_only=True):
         ),
     )
 
+
+_MEASURES: Mapping[str, Measure] = {metric.member: _measure(metric) for metric in METRICS.values()}
+
+
+class QualityRecord(Measurement, frozen=True, kw_only=True):
+    """The benchmark's metric, log loss and normalised entropy after a fixed number of samples, measured in fresh
+    processes."""
+
+    MEASURE: ClassVar[Measure] = _MEASURES[METRICS[ROC_AUC].member]
+    OTHER_MEASURES: ClassVar[Mapping[str, Measure]] = _MEASURES
+
     data_kind: str
     dataset_sha256: str | None
     eval_samples: PositiveCount
     computed: ModelCosts
     processes: Annotated[tuple[QualityProcess, ...], Meta(min_length=1)]
+
+    @property
+    def measure(self) -> Measure:
+        """Return the measure of the metric that its first process has, ROC AUC where it has both."""
+        return _MEASURES["accuracy"] if self.processes[0].auc is None else self.MEASURE
 
     def repetitions(self) -> tuple[QualityProcess, ...]:
         """What a comparison takes as its sample."""
