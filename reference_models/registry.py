@@ -207,15 +207,24 @@ def build_servable(model: str, spec: WorkloadSpec, weights: Weights | None = Non
     return serve(spec, weights)
 
 
-def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
-    """Raise ConfigError for a model that cannot be served, or not so on that device. Imports no torch."""
+def require_servable(model: str) -> None:
+    """Raise ConfigError for a model that is trained alone. Imports no torch."""
     if find_model(model).serve is None:
         raise _cannot_serve(model)
+
+
+def refuse_impossible_serving(model: str, runtime: RuntimeConfig) -> None:
+    """Raise ConfigError for a model that cannot be served, or not so on that device. Imports no torch."""
+    require_servable(model)
     servable.refuse_impossible_serving(runtime)
 
 
 def _cannot_serve(model: str) -> ConfigError:
-    return ConfigError(f"model {label_of(model)!r} cannot be served: its ModelSpec has no `serve`. Train it instead.")
+    served = ", ".join(name for name in MODELS if find_model(name).serve is not None)
+    return ConfigError(
+        f"model {label_of(model)!r} cannot be served: its ModelSpec has no `serve`. Train it, 'dlrmbench run', or "
+        f"serve a benchmark of {served}."
+    )
 
 
 def refuse_impossible_runtime(model: str, train: TrainConfig, runtime: RuntimeConfig) -> None:

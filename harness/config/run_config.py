@@ -18,7 +18,7 @@ from harness.config.synthetic import refuse_reshaped_data, use_synthetic_data
 from harness.system.submission import Given, check_field
 from reference_models.config.sections import TRAIN_SECTIONS, RuntimeConfig
 from reference_models.process.errors import ConfigError, did_you_mean
-from reference_models.registry import find_model, is_model, parse_place, pin_code
+from reference_models.registry import find_model, is_model, parse_place, pin_code, require_servable
 from rules.benchmarks.loader import (
     Benchmark,
     canonical_sha256,
@@ -143,9 +143,10 @@ def resolve(
         table[key] = override.value
         before = f"{sources[override.key]}, " if override != given_override and override.key in sources else ""
         sources[override.key] = before + override.source
-    if is_served:
-        parse_serve(tables.setdefault(SERVE, {}))
     _pin_code(original, tables, sources)
+    if is_served:
+        _refuse_unserved(original.model, tables)
+        parse_serve(tables.setdefault(SERVE, {}))
     if derived_suffix is not None:
         _follow(original.model, tables, sources)
         (refuse_reshaped_data if needs_labels else use_synthetic_data)(tables, sources)
@@ -177,6 +178,13 @@ def _pin_code(original: Benchmark, tables: dict[str, Any], sources: Mapping[str,
             refuse_model_file(original, given)
         runtime[key] = pin_code(given)
     tables["runtime"] = runtime
+
+
+def _refuse_unserved(name: str, tables: Mapping[str, Any]) -> None:
+    """Raise ConfigError for a model that is trained alone, before anything is said of how it should be served."""
+    file = tables["runtime"].get(MODEL_KEY)
+    if file or is_model(name):
+        require_servable(file or name)
 
 
 def _follow(name: str, tables: dict[str, Any], sources: dict[str, str]) -> None:

@@ -24,10 +24,12 @@ from harness.packaging.sets import (
 )
 from harness.packaging.tree import LeftOut, Tree, files_below, is_plain_file, left_out
 from harness.system.resources import free_disk_bytes
+from reference_models.registry import find_model, is_model
 from reports.document.blocks import Block, Prose, text_table
 from reports.text.formatting import num_bytes, plural
 from rules.benchmarks.loader import load_benchmark
 from rules.checks.verdict import Verdict, relocate
+from rules.errors import DefinitionError
 from rules.judge.checker import check_paths
 from rules.logs.text import printable
 from rules.tree.result_set import POWER_FOLDER, real_path
@@ -231,8 +233,20 @@ def package_blocks(made: Package) -> tuple[Block, ...]:
     if made.weights.num_runs:
         of = plural(made.weights.num_runs, "run")
         size = f"Weights of {of} are in it, {num_bytes(made.weights.num_bytes)}"
-        blocks.append(Prose(text=f"{size}: 'dlrmbench serve BENCHMARK --weights {made.folder}' serves them."))
+        served = [packaged.benchmark for packaged in made.sets if _answers_queries(packaged)]
+        which = "them" if len(served) == len(made.sets) else f"those of {', '.join(served)}"
+        how = f": 'dlrmbench serve BENCHMARK --weights {made.folder}' serves {which}" if served else ""
+        blocks.append(Prose(text=f"{size}{how}."))
     if made.left_out:
         rows = [(item.place, item.num_files, item.reason) for item in made.left_out]
         blocks.append(text_table(("place", "files", "reason"), rows, numbers=("files",), caption="left out:"))
     return tuple(blocks)
+
+
+def _answers_queries(packaged: PackagedSet) -> bool:
+    """Whether the set's model is one that can be served; whose definition cannot be read is not named."""
+    try:
+        model = load_benchmark(packaged.unshipped_definition or packaged.benchmark).model
+    except DefinitionError:
+        return False
+    return is_model(model) and find_model(model).serve is not None

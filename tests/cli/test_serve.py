@@ -97,6 +97,17 @@ def test_what_cannot_be_asked_is_refused(run: Run, tmp_path: Path, arguments: tu
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.parametrize("name", ("wukong_small", "dlrmv4_small"))
+@pytest.mark.parametrize("words", (("serve",), ("sweep", "--serve", "--axis", "serve.batch=1,2")))
+def test_a_model_that_is_trained_alone_is_refused_before_anything_is_asked(
+    words: tuple[str, ...], name: str, run: Run, tmp_path: Path
+) -> None:
+    done = CliRunner().invoke(cli, [words[0], name, *words[1:], "-o", str(tmp_path / "out")])
+    assert exit_code_of(done.exception or Exception()) == ExitCode.USAGE
+    assert "cannot be served" in str(done.exception) and "serve a benchmark of dlrm" in str(done.exception)
+    assert "\n" not in str(done.exception) and not (tmp_path / "out").exists()
+
+
 def test_without_loadgen_nothing_is_made(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loadgen, "find_spec", lambda name: None)
     for words in (("serve",), ("sweep", "--serve", "--axis", "serve.batch=1,2")):

@@ -1,6 +1,7 @@
 """A package keeps the records of its runs, which the rules hold its logs against, and on request their weights."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -85,7 +86,11 @@ def test_weights_are_packaged_on_request_and_read_back_from_it(tmp_path: Path) -
     assert any("--weights packages" in item.reason for item in plain.left_out)
     made = package([source], tmp_path / "out", weights=True)
     assert made.weights.num_runs == 2 and made.weights.num_bytes == 2 * (128 + 24 + 128 + 12)
-    assert "Weights of 2 runs are in it, 584 B" in render_markdown(package_blocks(made))
+    said = render_markdown(package_blocks(made))
+    assert "Weights of 2 runs are in it, 584 B" in said and "serves them" in said
+    trained_alone = replace(made, sets=tuple(replace(packaged, benchmark="wukong_small") for packaged in made.sets))
+    said = render_markdown(package_blocks(trained_alone))
+    assert "Weights of 2 runs are in it, 584 B" in said and "serves" not in said
     sums = (tmp_path / "out" / SUMS_FILE).read_text()
     assert sums.count(".npy") == 4 and sums.count("weights/manifest.json") == 2
     moved = (tmp_path / "out").rename(tmp_path / "unpacked")
