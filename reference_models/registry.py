@@ -32,6 +32,7 @@ MODELS: Mapping[str, str] = {
     "dlrm": "reference_models.dlrm.spec",
     "wukong": "reference_models.wukong.spec",
     "hstu": "reference_models.hstu.spec",
+    "d2nn": "reference_models.d2nn.spec",
 }
 """Modules that hold a `SPEC`, by the name that a definition gives as benchmark.model."""
 MODEL_GROUP, IMPLEMENTATION_GROUP = "dlrmbench.models", "dlrmbench.implementations"

@@ -57,7 +57,7 @@ def show_(benchmark: str, model: str | None, form: str) -> None:
 @click.option("--title", help="One line for people.")
 @click.option(
     "--kind",
-    type=click.Choice(["click_log", "click_sequence", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
+    type=click.Choice(["click_log", "click_sequence", "patterns", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]),
     help="Generated, text in Criteo's form, or MLPerf's files.",
 )
 @click.option("--data-of", metavar="BENCHMARK", help="Benchmark or definition whose dataset it shares.")

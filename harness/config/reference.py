@@ -21,6 +21,7 @@ from reference_models.config.sections import AdagradSection, AdamSection, Runtim
 from reference_models.data.click_log.teacher import TeacherConfig
 from reference_models.data.click_sequence.teacher import SequenceParameters
 from reference_models.data.criteo.tsv import PrepareParameters
+from reference_models.data.patterns.teacher import PatternParameters
 from reference_models.data.registry import DataSection
 from reference_models.data.synthetic.config import SyntheticSection
 from reference_models.registry import MODELS, find_model
@@ -46,6 +47,7 @@ SECTIONS: tuple[tuple[str, str, type[Any]], ...] = (
     ("data", "in files", DataSection),
     ("data.parameters", "of `click_log`", TeacherConfig),
     ("data.parameters", "of `click_sequence`", SequenceParameters),
+    ("data.parameters", "of `patterns`", PatternParameters),
     ("data.parameters", "of `criteo`", PrepareParameters),
     ("data", "held in memory", SyntheticSection),
     ("train", "with Adagrad", AdagradSection),

@@ -15,6 +15,7 @@ from reference_models.config.sections import DataConfig
 from reference_models.data.click_log.teacher import parse_teacher
 from reference_models.data.click_sequence.teacher import parse_parameters as parse_sequences
 from reference_models.data.criteo.tsv import parse_parameters
+from reference_models.data.patterns.teacher import parse_parameters as parse_patterns
 from reference_models.process.errors import ConfigError, did_you_mean
 from reference_models.registry import MODELS
 from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchmark, read_toml
@@ -22,6 +23,7 @@ from rules.benchmarks.loader import SCHEMA_VERSION, load_benchmark, parse_benchm
 LIKE: Mapping[str, str] = {
     "click_log": "dlrm_small",
     "click_sequence": "dlrmv4_small",
+    "patterns": "d2nn_small",
     "criteo": "dlrm_kaggle",
     "mlperf_one_hot": "dlrm",
     "mlperf_multi_hot": "dlrm_dcnv2",
@@ -30,6 +32,7 @@ LIKE: Mapping[str, str] = {
 _PARAMETERS: Mapping[str, Callable[[DataConfig], object]] = {
     "click_log": parse_teacher,
     "click_sequence": parse_sequences,
+    "patterns": parse_patterns,
     "criteo": parse_parameters,
 }
 """Kinds of data with [data.parameters], each with what refuses wrong ones."""

@@ -31,7 +31,7 @@ class TrainSection:
     eval_batch_size: PositiveCount | None = None
     """Samples that are evaluated at a time; the larger of the batch size and 16384 where it is left out."""
     opt_name: str
-    """The optimizer: `adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu`."""
+    """`adagrad` per element, `rowwise_adagrad` per row of a table, `sgd`, or `Adam` with `hstu` and `d2nn`."""
     opt_base_learning_rate: Amount
     """The learning rate before warm-up and decay."""
 

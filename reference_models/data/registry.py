@@ -17,6 +17,7 @@ from reference_models.process.errors import ConfigError, did_you_mean
 GENERATED: Mapping[str, str] = {
     "click_log": "reference_models.data.click_log",
     "click_sequence": "reference_models.data.click_sequence",
+    "patterns": "reference_models.data.patterns",
 }
 """Kinds of data that are made here, and the modules that make them, each a `Generator`."""
 DATA_KINDS = (*GENERATED, "criteo", "mlperf_one_hot", "mlperf_multi_hot", *SYNTHETIC_KINDS)
@@ -27,9 +28,9 @@ DEFAULT_ROOT = Path("data")
 class DataSection:
     """[data] of a dataset in files. Sizes may come from the files themselves."""
 
-    kind: Literal["click_log", "click_sequence", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
-    """`click_log` and `click_sequence` are generated, `criteo` prepared from text in Criteo's form, the others are
-    MLPerf's own files."""
+    kind: Literal["click_log", "click_sequence", "patterns", "criteo", "mlperf_one_hot", "mlperf_multi_hot"]
+    """`click_log`, `click_sequence` and `patterns` are generated, `criteo` prepared from text in Criteo's form, the
+    others are MLPerf's own files."""
     name: str
     """The dataset's name, in the name of its folder."""
     train_samples: PositiveCount | None = None
@@ -59,7 +60,8 @@ class Generator(Protocol):
         """Make both splits in `folder`; returns dataset_sha256. The bytes depend on `data` alone."""
 
     def oracle_scores(self, data: DataConfig, split: str) -> tuple[Any, Any]:
-        """Return (probability, label) of every sample of a split: float64 [N], uint8 [N]."""
+        """Return (score, label) of every sample of a split, as its metric takes them: float64 [N] and uint8 [N], or
+        float64 [N, T, K] and int64 [N, T] of classes. No model can do better."""
 
 
 def find_generator(kind: str) -> Generator:

@@ -25,6 +25,7 @@ from reports.page.sections.rules import rule_index
 from reports.page.sections.sweep import sweep_section
 from reports.page.sections.verdict import badge, headline, tags
 from reports.text.formatting import plural, printable
+from rules.records.metrics import Metric, metric_of_member
 from rules.scoring.comparable import problem_of, why_not_comparable
 from rules.tree.others import count_others
 
@@ -67,7 +68,7 @@ def build_page(
         glossary=page_glossary(
             is_trained=bool(sets) or not _only_serves(gathered),
             is_served=_serves(gathered),
-            metrics=[facts.metric for facts in sets],
+            metrics=_metrics(gathered),
         ),
         rules=rule_index(sets),
         footnotes=footnotes([facts.standing for facts in sets]),
@@ -110,6 +111,13 @@ def _kinds(gathered: Gathered) -> set[str]:
 
 def _serves(gathered: Gathered) -> bool:
     return bool(_kinds(gathered) & {"serve", "queue"})
+
+
+def _metrics(gathered: Gathered) -> list[Metric]:
+    """What the sets and the measurements of quality on the page measure."""
+    members = [found.measure.value for found in gathered.all_measured]
+    of_measured = [metric for member in members if (metric := metric_of_member(member)) is not None]
+    return [*(facts.metric for facts in gathered.sets), *of_measured]
 
 
 def _only_serves(gathered: Gathered) -> bool:

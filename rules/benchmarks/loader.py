@@ -102,7 +102,7 @@ class Head:
     status: Literal["own", "official", "workload"] = "own"
     """`own` for yours; `workload` is a shape for throughput alone, without `[quality]`, `[score]` and `[closed]`."""
     model: str
-    """Which model trains; `dlrm` is DLRM and DLRM-DCNv2, `wukong` is Wukong; others come by entry point."""
+    """Which model trains: `dlrm` (DLRM and DLRM-DCNv2), `wukong`, `hstu` (DLRMv4), `d2nn`; others by entry point."""
     rounds: tuple[str, ...] = ()
     """MLPerf Training rounds that have this definition; none for your own."""
     notes: tuple[str, ...] = ()

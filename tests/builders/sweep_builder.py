@@ -145,7 +145,7 @@ def _train(spec: Mapping[str, Any], folder: Path) -> None:
     run_spec, clock = TrainingJob(**values, folder=str(folder)), TickingClock()
     log = RunLogWriter(folder / "log.txt", clock)
     log.event(keys.CACHE_CLEAR, True, {"method": "scripted"})
-    describe = describe_run(run_spec, benchmark, data["sha256"], "scripted")
+    describe = describe_run(run_spec, benchmark, data.get("sha256"), "scripted")
     try:
         run_once(workload, benchmark, describe, log, clock, Monitor(clock, run_spec.timeout_s))
     finally:

@@ -1,0 +1,45 @@
+"""Models that a calibrated target must be out of reach of: none can do what shared masks and intensities do."""
+
+from typing import Any
+
+import torch
+from torch import nn
+
+from reference_models.d2nn.config import refuse_data
+from reference_models.d2nn.model import D2NN
+from reference_models.d2nn.reference import ReferenceWorkload
+from reference_models.data.patterns.teacher import PatternShape
+
+
+class Linear(nn.Module):
+    """A linear classifier of the pixels for each task, to which classes whose mean is grey are alike."""
+
+    def __init__(self, shape: PatternShape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.layer = nn.Linear(shape.side**2, shape.num_tasks * shape.num_classes)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Compute the logits [B, T, K] of patterns [B, P]."""
+        logits: torch.Tensor = self.layer(pixels).unflatten(1, (self.shape.num_tasks, self.shape.num_classes))
+        return logits
+
+
+class LinearWorkload(ReferenceWorkload):
+    """Trains a linear classifier of each task."""
+
+    name = "linear"
+
+    def _make_model(self) -> nn.Module:
+        return Linear(refuse_data(self._spec.model, self._spec.data))
+
+
+class UntrainedSharedWorkload(ReferenceWorkload):
+    """Trains the tasks' own masks alone: the shared ones stay as they began, which is nearly free space."""
+
+    name = "untrained_shared"
+
+    def _make_model(self) -> Any:
+        model = D2NN(self._spec.model, refuse_data(self._spec.model, self._spec.data))
+        model.shared.requires_grad_(False)
+        return model

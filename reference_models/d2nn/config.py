@@ -1,0 +1,77 @@
+"""Torch-free configuration of an optical network: the grid, the masks, the light."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from reference_models.config.records import PositiveCount, read_section
+from reference_models.config.sections import DataConfig
+from reference_models.data.patterns.teacher import KIND, PatternShape, pattern_shape
+from reference_models.data.synthetic.config import SYNTHETIC_KINDS
+from reference_models.process.errors import ConfigError
+
+Length = Annotated[float, Meta(gt=0)]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class D2NNConfig:
+    """Masks and light of an optical network. Lengths are in millimetres; only their ratios matter."""
+
+    grid: Annotated[int, Meta(ge=4, le=1024)]
+    """Cells of a mask along each side."""
+    num_shared_masks: Annotated[int, Meta(ge=0, le=64)]
+    """Masks that the light of all tasks passes; with 0 each task has a network of its own."""
+    num_task_masks: PositiveCount
+    """Masks behind them, of each task its own."""
+    wavelength_mm: Length
+    """Of the light."""
+    pitch_mm: Length
+    """Width of a cell; more than the wavelength over the square root of 2."""
+    distance_mm: Length
+    """From the pattern to the first mask, from mask to mask, and from the last one to the detectors."""
+    mask_noise: Annotated[float, Meta(ge=0, le=10)] = 0.0
+    """Standard deviation, in radians, of the errors of every mask's cells, drawn anew for each batch."""
+
+
+def parse_model(table: Mapping[str, Any]) -> D2NNConfig:
+    """Read [model]. Raises ConfigError naming the field."""
+    model = read_section("model", table, D2NNConfig)
+    least = model.wavelength_mm / math.sqrt(2)
+    if model.pitch_mm <= least:
+        raise ConfigError(
+            f"model.pitch_mm is {model.pitch_mm:g}, expected more than {least:.4g} (wavelength_mm / sqrt(2)): on a "
+            "finer grid the highest frequencies do not travel, and their light vanishes. Widen the cells, or shorten "
+            "the wavelength."
+        )
+    return model
+
+
+def refuse_data(model: D2NNConfig, data: DataConfig) -> PatternShape:
+    """Return the patterns' shape. Raises ConfigError for data that has none, or that the grid cannot show."""
+    if data.kind != KIND and data.kind not in SYNTHETIC_KINDS:
+        raise ConfigError(f"data.kind is {data.kind!r}, expected {KIND!r}: an optical network is shown patterns.")
+    shape = pattern_shape(data)
+    if model.grid % shape.side:
+        raise ConfigError(
+            f"model.grid is {model.grid}, expected a multiple of {shape.side}, the pixels along a pattern's side."
+        )
+    if columns(shape.num_classes) * 2 > model.grid:
+        raise ConfigError(
+            f"model.grid is {model.grid}, expected at least {columns(shape.num_classes) * 2}: {shape.num_classes} "
+            "detectors with a space between them."
+        )
+    return shape
+
+
+def columns(num_classes: int) -> int:
+    """Return how many detectors stand side by side in their square arrangement."""
+    return math.isqrt(num_classes - 1) + 1
+
+
+def num_propagations(model: D2NNConfig, num_tasks: int) -> tuple[int, int]:
+    """Return how often light travels from plane to plane: all tasks together, and behind a mask that is trained."""
+    behind = model.num_shared_masks + num_tasks * model.num_task_masks
+    return behind + 1, behind

@@ -1,0 +1,111 @@
+"""A diffractive optical network (Lin et al., 2018) of several tasks (Li et al., 2021), in plain PyTorch.
+
+A pattern is the phase of a plane wave. The wave travels from plane to plane by the angular spectrum method, as in
+free space; at each plane a mask shifts its phase, cell by cell, by what training has found. The first masks are
+shared by all tasks, the last ones are each task's own. Behind them light falls on detectors, one per class: the class
+is the detector with the most light, and its share of all detected light is its probability.
+"""
+
+import math
+
+import torch
+from torch import nn
+
+from reference_models.d2nn.config import D2NNConfig, columns
+from reference_models.d2nn.phases import Phase
+from reference_models.data.patterns.teacher import PatternShape
+from reference_models.training.phases import Enter, ignore_phase
+
+INITIAL_PHASE = 0.3
+"""Standard deviation of the masks' phases before training, in radians: nearly free space, from which all seeds rise
+alike."""
+LEAST_LIGHT = 1e-20
+"""So that a dark detector has a logarithm."""
+
+
+def transfer_function(grid: int, pitch: float, wavelength: float, distance: float) -> torch.Tensor:
+    """Compute what travelling does to each plane wave: exp(2 pi i z sqrt(1/lambda^2 - f^2)), complex128 [grid, grid].
+
+    Frequencies are in torch.fft's order. Where f exceeds 1/lambda waves vanish with distance.
+    """
+    frequency = torch.fft.fftfreq(grid, pitch, dtype=torch.float64)
+    squared = 1 / wavelength**2 - frequency.unsqueeze(1) ** 2 - frequency**2
+    along = torch.sqrt(squared.to(torch.complex128))
+    return torch.exp(2j * math.pi * distance * along)
+
+
+def propagate(field: torch.Tensor, transfer: torch.Tensor) -> torch.Tensor:
+    """Let fields complex [..., n, n] travel; the grid's edges meet, so that no light is lost."""
+    travelled: torch.Tensor = torch.fft.ifft2(torch.fft.fft2(field) * transfer)
+    return travelled
+
+
+def make_detectors(grid: int, num_classes: int) -> torch.Tensor:
+    """Make the classes' squares, float [grid * grid, K]: half as wide as their cells, in rows of equal cells."""
+    side = columns(num_classes)
+    cell, rows = grid // side, -(-num_classes // side)
+    row_height, width = grid // rows, cell // 2
+    detectors = torch.zeros(num_classes, grid, grid)
+    for number in range(num_classes):
+        row, column = divmod(number, side)
+        top, left = row * row_height + (row_height - width) // 2, column * cell + (cell - width) // 2
+        detectors[number, top : top + width, left : left + width] = 1
+    return detectors.flatten(1).T.contiguous()
+
+
+class D2NN(nn.Module):
+    """Shared masks, each task's own masks, detectors.
+
+    Built on torch's default device from its global generator.
+    """
+
+    transfer: torch.Tensor
+    detectors: torch.Tensor
+
+    def __init__(self, config: D2NNConfig, shape: PatternShape) -> None:
+        super().__init__()
+        self.config, self.shape = config, shape
+        self.enter: Enter = ignore_phase
+        self.noise: torch.Generator | None = None
+        """What the masks' errors are drawn from; torch's global generator where it is None."""
+        grid = config.grid
+        self.shared = nn.Parameter(INITIAL_PHASE * torch.randn(config.num_shared_masks, grid, grid))
+        self.own = nn.Parameter(INITIAL_PHASE * torch.randn(shape.num_tasks, config.num_task_masks, grid, grid))
+        transfer = transfer_function(grid, config.pitch_mm, config.wavelength_mm, config.distance_mm)
+        self.register_buffer("transfer", transfer.to(self.own.device, torch.complex64), persistent=False)
+        self.register_buffer("detectors", make_detectors(grid, shape.num_classes), persistent=False)
+
+    def forward(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Compute the logits float [B, T, K] of patterns [B, P]: the logarithm of the light on each detector."""
+        self.enter(Phase.PROPAGATION_FORWARD)
+        field = propagate(self.make_field(pixels), self.transfer)
+        for mask in self.shared:
+            field = self.pass_mask(field, mask)
+        ends = []
+        for masks in self.own:
+            end = field
+            for mask in masks:
+                end = self.pass_mask(end, mask)
+            ends.append(end)
+        intensity = torch.stack([end.real**2 + end.imag**2 for end in ends], 1).flatten(2)
+        self.enter(Phase.DETECTION_FORWARD)
+        light = intensity @ self.detectors
+        logits = light.float().clamp_min(LEAST_LIGHT).log()
+        for made, phase in ((intensity, Phase.PROPAGATION_BACKWARD), (logits, Phase.DETECTION_BACKWARD)):
+            if self.enter is not ignore_phase and made.requires_grad:
+                made.register_hook(lambda gradient, phase=phase: self.enter(phase))  # type: ignore[no-untyped-call]
+        return logits
+
+    def make_field(self, pixels: torch.Tensor) -> torch.Tensor:
+        """Make waves complex [B, n, n] of patterns [B, P]: a dark pixel's phase is 0, a bright one's pi."""
+        times, side = self.config.grid // self.shape.side, self.shape.side
+        phases = math.pi * pixels.reshape(-1, side, side)
+        phases = phases.repeat_interleave(times, 1).repeat_interleave(times, 2)
+        return torch.polar(torch.ones_like(phases), phases)
+
+    def pass_mask(self, field: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        """Shift the phase of fields by a mask [n, n], with the errors of its cells, and let them travel."""
+        if self.config.mask_noise:
+            errors = torch.randn(mask.shape, generator=self.noise, device=mask.device)
+            mask = mask + self.config.mask_noise * errors
+        return propagate(field * torch.polar(torch.ones_like(mask), mask), self.transfer)

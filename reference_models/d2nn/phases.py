@@ -1,0 +1,35 @@
+"""The phases of a training step of an optical network, with their labels."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+
+from reference_models.training.phases import Phase as LoopPhase
+
+
+class Phase(StrEnum):
+    """What a training step is made of."""
+
+    DATA = LoopPhase.DATA
+    PROPAGATION_FORWARD = "propagation_forward"
+    """Masks and the Fourier transforms between them, up to the intensity."""
+    DETECTION_FORWARD = "detection_forward"
+    LOSS = LoopPhase.LOSS
+    ZERO_GRAD = LoopPhase.ZERO_GRAD
+    DETECTION_BACKWARD = "detection_backward"
+    PROPAGATION_BACKWARD = "propagation_backward"
+    DENSE_OPTIMIZER = LoopPhase.DENSE_OPTIMIZER
+    """The masks' update."""
+    OTHER = LoopPhase.OTHER
+
+
+LABELS: Mapping[str, str] = {
+    Phase.DATA: "data",
+    Phase.PROPAGATION_FORWARD: "propagation fwd",
+    Phase.DETECTION_FORWARD: "detection fwd",
+    Phase.LOSS: "loss",
+    Phase.ZERO_GRAD: "zero gradients",
+    Phase.DETECTION_BACKWARD: "detection bwd",
+    Phase.PROPAGATION_BACKWARD: "propagation bwd",
+    Phase.DENSE_OPTIMIZER: "mask optimizer",
+    Phase.OTHER: "other",
+}

@@ -1,0 +1,99 @@
+"""The reference implementation: stock PyTorch, one process; the code to learn the model from."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from reference_models.d2nn.config import refuse_data
+from reference_models.d2nn.model import D2NN
+from reference_models.d2nn.phases import Phase
+from reference_models.data.store.dataset import Batch
+from reference_models.training.loop import Built, TrainingLoop
+from reference_models.training.metrics import accuracy
+from reference_models.training.optimizers import build_dense_optimizer
+from reference_models.training.phases import Enter, ignore_phase
+
+T = TypeVar("T")
+SLICE = 64
+"""Patterns of a batch whose light is computed at once: a field of a grid of 32 then takes half a megabyte."""
+_NOISE_SEED = 1 << 32
+"""Beyond every run's seed: errors of the masks in evaluations are none of training's."""
+
+
+def slice_batch(batch: Batch, start: int, stop: int) -> Batch:
+    """Return some patterns of a batch, not copied."""
+    return Batch(batch.dense[start:stop], batch.indices[start:stop], batch.labels[start:stop])
+
+
+class ReferenceWorkload(TrainingLoop):
+    """Trains the masks of all tasks together: the loss is the mean of the tasks' cross-entropies."""
+
+    name = "reference"
+
+    def _build_model(self, num_embeddings: tuple[int, ...]) -> Built:
+        with self._device:
+            model = self._make_model()
+        return model, [build_dense_optimizer(self._spec.train, [p for p in model.parameters() if p.requires_grad])]
+
+    def _make_model(self) -> nn.Module:
+        return D2NN(self._spec.model, refuse_data(self._spec.model, self._spec.data))
+
+    def _logits(self, model: Any, batch: Batch) -> torch.Tensor:
+        with self._autocast():
+            logits: torch.Tensor = model(batch.dense.to(self._device, non_blocking=True))
+        return logits.float()
+
+    def _train_step(self, model: Any, optimizers: list[torch.optim.Optimizer], batch: Batch) -> torch.Tensor:
+        """Add up the gradients of slices of the batch, whose fields stay in a CPU's caches, and update once."""
+        (optimizer,) = optimizers
+        self._enter(Phase.ZERO_GRAD)
+        optimizer.zero_grad()
+        size, total_loss = len(batch.labels), torch.zeros((), device=self._device)
+        for start in range(0, size, SLICE):
+            part = slice_batch(batch, start, start + SLICE)
+            logits = self._logits(model, part)
+            self._enter(Phase.LOSS)
+            classes = part.indices.to(self._device, non_blocking=True).long()
+            loss = nn.functional.cross_entropy(logits.flatten(0, 1), classes.flatten()) * (len(part.labels) / size)
+            loss.backward()  # type: ignore[no-untyped-call]
+            total_loss += loss.detach()
+        self._enter(Phase.DENSE_OPTIMIZER)
+        optimizer.step()
+        return total_loss
+
+    def evaluate(self) -> float:
+        """Compute the accuracy over the whole evaluation split, the mean over tasks."""
+        return self.evaluate_with(accuracy)
+
+    def evaluate_with(self, metric: Callable[[Any, Any], T]) -> T:
+        """Compute `metric` of the classes [N, T] and logits [N, T, K] of the whole evaluation split."""
+        classes, logits = self._classes_and_logits()
+        return metric(classes, logits)
+
+    def _classes_and_logits(self) -> tuple[NDArray[np.int64], NDArray[np.float32]]:
+        size, batch_size = self.eval_samples, self._spec.train.eval_batch_size
+        classes, logits = [], []
+        self._model.eval()
+        self._model.noise = torch.Generator(self._device).manual_seed(_NOISE_SEED + self._spec.seed)
+        try:
+            with torch.no_grad():
+                for batch in self._batches(self._data.eval, "eval", range(0, size, batch_size), batch_size):
+                    classes.append(batch.indices.numpy())
+                    logits.append(self._logits(self._model, batch))
+        finally:
+            self._model.noise = None
+        return np.concatenate(classes).astype(np.int64), torch.cat(logits).cpu().numpy()
+
+    @contextmanager
+    def report_phases(self, enter: Enter) -> Iterator[None]:
+        self._model.enter = enter
+        try:
+            with super().report_phases(enter):
+                yield
+        finally:
+            self._model.enter = ignore_phase

@@ -1,0 +1,99 @@
+"""What patterns are made of: per task and class a prototype of dark and bright pixels.
+
+A pattern is a square of pixels. Pixel (row, column) belongs to task (row + column) modulo the number of tasks, as a
+chessboard's squares do to its colours. Each task draws a class and shows its prototype on its pixels, or with equal
+probability the prototype's negative; then each pixel is turned, dark to bright or back, with probability
+`flip_share`. The mean pattern of every class is therefore grey: what tells classes apart is of second order.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated
+
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from reference_models.config.records import read_section
+from reference_models.config.sections import DataConfig
+from reference_models.data.click_log.counter import MAX_SPLIT_SAMPLES, derive_key, hash_range
+from reference_models.process.errors import ConfigError
+
+MAX_TASKS = 3
+"""What the bits of one word decide."""
+MAX_CLASSES = 256
+KIND = "patterns"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatternParameters:
+    """[data.parameters] of patterns."""
+
+    flip_share: Annotated[float, Meta(ge=0, le=0.5)]
+    """The share of pixels that are turned; at 0.5 nothing can be learned."""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatternShape:
+    """T tasks of K classes each, of patterns of side x side pixels."""
+
+    num_tasks: int
+    num_classes: int
+    side: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PatternTeacher:
+    """Everything that a pattern is made from, besides its counter."""
+
+    key: int
+    flip_threshold: int
+    """Of 2**16."""
+    owners: NDArray[np.int64]
+    """[P]: the task of each pixel, row by row."""
+    prototypes: NDArray[np.uint8]
+    """[T, K, P]: 1 is bright; each task's own pixels alone are shown."""
+
+
+def pattern_shape(data: DataConfig) -> PatternShape:
+    """Return the tasks, classes and pixels of a dataset. Raises ConfigError for sizes that are not of patterns."""
+    classes = data.num_embeddings or ()
+    if not classes or len(set(classes)) > 1 or data.num_lookups != len(classes):
+        raise ConfigError(
+            f"data.num_embeddings is {list(classes)}, expected the number of classes once for each task, equal for "
+            "all, without multi_hot."
+        )
+    side = math.isqrt(data.num_dense)
+    if side * side != data.num_dense:
+        raise ConfigError(
+            f"data.num_dense is {data.num_dense}, expected the pixels of a square pattern, such as 256."
+        )
+    return PatternShape(num_tasks=len(classes), num_classes=classes[0], side=side)
+
+
+def parse_parameters(data: DataConfig) -> PatternParameters:
+    """Read and check [data.parameters] and the sizes. Raises ConfigError naming the field."""
+    made, shape = read_section("data.parameters", data.parameters, PatternParameters), pattern_shape(data)
+    if shape.num_tasks > MAX_TASKS or not 2 <= shape.num_classes <= MAX_CLASSES:
+        raise ConfigError(
+            f"data.num_embeddings: {shape.num_tasks} tasks of {shape.num_classes} classes, expected at most "
+            f"{MAX_TASKS} tasks of 2 to {MAX_CLASSES} classes."
+        )
+    for split, count in (("train", data.train_samples), ("eval", data.eval_samples)):
+        if (count or 0) > MAX_SPLIT_SAMPLES:
+            raise ConfigError(f"data.{split}_samples is {count}, expected at most {MAX_SPLIT_SAMPLES}.")
+    return made
+
+
+def build_teacher(data: DataConfig) -> PatternTeacher:
+    """Draw the prototypes of the data's seed. Raises ConfigError."""
+    made, shape, seed = parse_parameters(data), pattern_shape(data), data.seed or 0
+    row, column = np.divmod(np.arange(shape.side**2), shape.side)
+    size = (shape.num_tasks, shape.num_classes, shape.side**2)
+    bits = hash_range(derive_key(seed, 1), 0, math.prod(size)) >> np.uint64(63)
+    return PatternTeacher(
+        key=derive_key(seed, 0),
+        flip_threshold=round(made.flip_share * (1 << 16)),
+        owners=(row + column) % shape.num_tasks,
+        prototypes=bits.astype(np.uint8).reshape(size),
+    )
