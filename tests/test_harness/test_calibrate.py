@@ -278,14 +278,13 @@ def test_another_base_seed_gives_other_seeds(mine: Entry) -> None:
 
 
 def test_an_interrupted_calibration_names_the_command_that_goes_on(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, data_root: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def interrupt(*args: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr("harness.calibration.calibrate.calibrate", interrupt)
-    monkeypatch.setattr("harness.run_sets.dataset.ensure_dataset", lambda *args, **options: tmp_path)
-    arguments = ["calibrate", "dlrm_tiny", "-o", str(tmp_path / "out")]
+    arguments = ["calibrate", "dlrm_tiny", "-o", str(tmp_path / "out"), "--data", str(data_root)]
     monkeypatch.setattr("sys.argv", ["dlrmbench", *arguments])
     with pytest.raises(SystemExit) as leaving:
         main(arguments)
