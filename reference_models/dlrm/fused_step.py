@@ -143,7 +143,7 @@ class FusedPass:
         self._dense = padded_input(narrow, num_samples, model.num_dense)
         self._plan = model.embedding.plan(num_samples)
         self._bottom = passes(model.bottom, num_samples, model.matmuls, trains=trains, needs_dx=False)
-        self._interaction = model.middle.over(num_samples, trains=trains)
+        self._interaction = model.middle.over(num_samples, model.matmuls, trains=trains)
         self._top = passes(model.top, num_samples, model.matmuls, trains=trains, needs_dx=True)
         self._dy = narrow.new_empty(num_samples if trains else 0, weight.shape[1])
 

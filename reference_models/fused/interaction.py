@@ -31,7 +31,8 @@ class InteractionPass(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FusedInteraction:
-    """What passes of all sizes share: `over(num_samples, trains=...)` makes one."""
+    """What passes of all sizes share: `over(num_samples, matmuls, trains=...)` makes one, whose products are computed
+    as `matmuls` says."""
 
     over: Callable[..., InteractionPass]
     pads_output: bool
@@ -59,7 +60,7 @@ def fuse_interaction(
         )
         for v, w, bias in zip(interaction.v, interaction.w, interaction.bias, strict=True)
     ]
-    return FusedInteraction(partial(CrossPass, weights, matmuls), pads_output=False)
+    return FusedInteraction(partial(CrossPass, weights), pads_output=False)
 
 
 class _Pairs:
@@ -84,7 +85,8 @@ class DotPass:
     The products are of the features' type in any case: they are few, and choosing pairs is slow in narrow types.
     """
 
-    def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, *, trains: bool) -> None:
+    def __init__(self, dot: _Pairs, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
+        """Products of pairs have no choice: `matmuls` says nothing of them."""
         self._dot = dot
         shape = (num_samples, dot.num_features, dot.num_features)
         self._products = dot.like.new_empty(shape)
@@ -116,8 +118,8 @@ class DotPass:
 class CatPass:
     """All vectors side by side, which is how they are already."""
 
-    def __init__(self, dtype: torch.dtype, num_samples: int, *, trains: bool) -> None:
-        """Take the type alone: no buffer is needed."""
+    def __init__(self, dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
+        """Take the type alone: no buffer is needed, and nothing is multiplied."""
         self._dtype = dtype
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
@@ -135,7 +137,7 @@ Weights = tuple[DenseParameter, DenseParameter, DenseParameter]
 class CrossPass:
     """x_{l+1} = x_0 * (W_l u_l + b_l) + x_l with u_l = V_l x_l."""
 
-    def __init__(self, weights: Sequence[Weights], matmuls: Matmuls, num_samples: int, *, trains: bool) -> None:
+    def __init__(self, weights: Sequence[Weights], num_samples: int, matmuls: Matmuls, *, trains: bool) -> None:
         self._layers = [_CrossLayer(*layer, matmuls, num_samples, trains=trains) for layer in weights]
         like = weights[0][0].operand
         self._dtype, self._trains = like.dtype, trains

@@ -23,7 +23,7 @@ def fuse_stack(
 ) -> FusedInteraction:
     """Take over the stack's weights. `like` has the weights' type; `optimizer` is that of the weights."""
     layers = [_take_over(layer, optimizer, matmuls) for layer in stack.layers if isinstance(layer, WukongLayer)]
-    return FusedInteraction(partial(StackPass, layers, matmuls, matmuls.dtype or like.dtype), pads_output=False)
+    return FusedInteraction(partial(StackPass, layers, matmuls.dtype or like.dtype), pads_output=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,7 +74,7 @@ class StackPass:
     """All layers over B samples."""
 
     def __init__(
-        self, layers: Sequence[_Layer], matmuls: Matmuls, dtype: torch.dtype, num_samples: int, *, trains: bool
+        self, layers: Sequence[_Layer], dtype: torch.dtype, num_samples: int, matmuls: Matmuls, *, trains: bool
     ) -> None:
         self._dtype = dtype
         self._layers = [_LayerPass(layer, matmuls, num_samples, trains=trains) for layer in layers]

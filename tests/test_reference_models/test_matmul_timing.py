@@ -15,7 +15,12 @@ from reference_models.fused.matmul import Affine, Matmuls, WeightGradient, forms
 from reference_models.fused.timing import Call, choose, make_calls, num_samples_to_time, pick, time_forms
 from reference_models.process.errors import ConfigError
 from reference_models.process.world import SingleProcess
+from reference_models.wukong.config import WukongConfig
+from reference_models.wukong.optimized import OptimizedWukongWorkload
 
+WUKONG = WukongConfig(
+    embedding_dim=4, bottom_mlp=(8, 4), num_layers=2, num_fmb=3, num_lcb=2, rank=2, fmb_mlp=(8,), top_mlp=(16, 1)
+)
 needs_onednn = pytest.mark.skipif(not has_onednn(), reason="needs a torch with oneDNN")
 FORMS: tuple[Form, ...] = get_args(Form)
 GRADIENT = Product(kind="weight_gradient", num_samples=64, num_in=48, num_out=32)
@@ -165,6 +170,23 @@ def test_a_choice_is_used_and_repeats_bit_for_bit_whether_given_or_taken_up_late
     for ours, theirs in zip(states[0], flatten(plain.state()), strict=True):
         assert torch.allclose(ours.float(), theirs.float(), rtol=1e-3, atol=1e-4)
     assert later.choose_matmul(choice).products, "and chooses again"
+
+
+@pytest.mark.parametrize("interaction", ["dot", "dcn", "wukong"])
+def test_a_choice_taken_up_later_is_that_of_every_product_of_a_step(interaction: str, make_spec: MakeSpec) -> None:
+    dcn = {"interaction": "dcn", "dcn_num_layers": 2, "dcn_low_rank_dim": 5}
+    spec = make_spec(model=dcn) if interaction == "dcn" else make_spec()
+    if interaction == "wukong":
+        spec = replace(spec, model=WUKONG)
+        workload: OptimizedWorkload = OptimizedWukongWorkload(spec, SingleProcess())
+        workload.build()
+    else:
+        workload = build(spec)
+    asked = {entry.product for entry in workload.choose_matmul(None).products}
+    workload.use_matmul(choice_of((product, "mm_transposed") for product in asked))
+    workload.train(1)
+    workload.evaluate()
+    assert asked and workload._model.matmuls.asked == dict.fromkeys(asked, "mm_transposed")
 
 
 def test_a_choice_for_another_step_is_refused_by_name(make_spec: MakeSpec) -> None:
