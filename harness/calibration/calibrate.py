@@ -17,6 +17,7 @@ from harness.calibration.runs import (
 )
 from harness.calibration.table import (
     calibration_blocks,
+    in_logged_unit,
     judge_conditions,
     propose_target,
     reference_convergence_points,
@@ -81,12 +82,14 @@ def plan_calibration(
 ) -> CalibrationPlan:
     """Fill in what is not given: half, once and twice the definition's batch size; factors of its learning rate.
 
-    Raises ConfigError for a model without the implementation that is calibrated.
+    Raises ConfigError for a model without the implementation that is calibrated, and DefinitionError for a benchmark
+    whose reference convergence points could not be told.
     """
     if REFERENCE not in entry.workload.model_spec.implementations:
         raise ConfigError(
             f"{entry.benchmark.name}: its model has no implementation {REFERENCE!r}, which calibration trains."
         )
+    in_logged_unit(entry.benchmark, 1.0)  # refused now rather than when all is trained
     size, rate = entry.workload.train.global_batch_size, entry.workload.train.opt_base_learning_rate
     return CalibrationPlan(
         batch_sizes=tuple(sorted({*(batch_sizes or (max(1, size // 2), 2 * size)), size})),

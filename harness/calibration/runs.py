@@ -47,13 +47,21 @@ class CalibrationResult:
     eval_s: float
     code_sha256: str | None = None
     """Digest of the code that trained it; None of runs kept from before it was written down."""
+    train_samples: int | None = None
+    """An epoch; None of runs kept from before it was written down, which were evaluated at equal parts of one."""
 
     def epochs_to_converge(self, benchmark: Benchmark) -> float | None:
         """Epoch, on the grid of evaluations as the log counts it, at which the target was met; None if never."""
         for index, quality in enumerate(self.qualities):
             if benchmark.is_met_by(quality):
-                return (index + 1) / benchmark.quality.evals_per_epoch
+                return self.epochs_at(index, benchmark.quality.evals_per_epoch)
         return None
+
+    def epochs_at(self, index: int, evals_per_epoch: int) -> float:
+        """Return the epochs that were trained at evaluation `index`."""
+        if self.train_samples is None:
+            return (index + 1) / evals_per_epoch
+        return self.samples_counts[index] / self.train_samples
 
     @property
     def final_quality(self) -> float:
@@ -77,7 +85,7 @@ def problem_digest(entry: Entry) -> str:
 
 
 def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> CalibrationResult:
-    """Train one epoch on one thread, evaluating as often as the benchmark says."""
+    """Train one epoch on one thread, evaluating when the benchmark says."""
     from reference_models.process.errors import NotFiniteError
     from reference_models.process.world import SingleProcess
 
@@ -90,11 +98,10 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
     load = known.implementations[REFERENCE].load if run.model == REFERENCE else known.baselines[run.model]
     workload = load(spec, SingleProcess())
     workload.build()
-    steps = entry.benchmark.steps_between_evals(workload.train_samples, run.global_batch_size)
     samples_counts: list[int] = []
     qualities: list[float] = []
     train_s = eval_s = 0.0
-    for _ in range(entry.benchmark.quality.evals_per_epoch):
+    for steps in steps_to_evaluations(entry.benchmark, workload.train_samples, run.global_batch_size):
         start_s = time.monotonic()
         try:
             num_samples = workload.train(steps).num_samples
@@ -112,7 +119,17 @@ def train_epoch(entry: Entry, data_dir: Path, run: CalibrationRun) -> Calibratio
         train_s=train_s,
         eval_s=eval_s,
         code_sha256=code_sha256(),
+        train_samples=workload.train_samples,
     )
+
+
+def steps_to_evaluations(benchmark: Benchmark, train_samples: int, global_batch_size: int) -> list[int]:
+    """Return the steps before each evaluation of an epoch, the first ones as `first_eval` says."""
+    interval = benchmark.steps_between_evals(train_samples, global_batch_size)
+    first = benchmark.first_eval_samples(train_samples, global_batch_size) // global_batch_size
+    num_steps, num_evals = train_samples // global_batch_size, benchmark.quality.evals_per_epoch
+    ends = range(first, min(num_steps, num_evals * interval) + 1, interval)
+    return [end - begin for begin, end in zip((0, *ends), ends, strict=False)]
 
 
 class RunStore:

@@ -8,6 +8,8 @@ from typing import Any
 from harness.calibration.runs import CalibrationResult
 from reports.document.blocks import Block, Bullets, Heading, Prose, text_table
 from rules.benchmarks.loader import Benchmark
+from rules.errors import DefinitionError
+from rules.logs import keys
 from rules.records.calibration import (
     BaselineSummary,
     BatchSizeSummary,
@@ -109,7 +111,7 @@ def propose_target(
             continue
         if oracle_quality is not None and not is_above(oracle_quality, target):
             continue
-        epochs = [(_first_at(result, target) + 1) / evals_per_epoch for result in results]
+        epochs = [result.epochs_at(_first_at(result, target), evals_per_epoch) for result in results]
         mean, spread = statistics.fmean(epochs), variation(tuple(epochs))
         if _is_met_well(mean, spread):
             found.append((abs(mean - statistics.fmean(MEAN_EPOCHS)), target, mean, spread or 0.0))
@@ -207,7 +209,10 @@ def tuning_rows(benchmark: Benchmark, results: Sequence[CalibrationResult]) -> t
 
 
 def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationRecord) -> dict[str, Any]:
-    """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used."""
+    """Return RCPs in mlperf_logging's form, one per batch size at which every seed converged, and the seeds used.
+
+    As there, "Epochs to converge" are samples where convergence is told in samples.
+    """
     num_runs = calibration.num_reference_runs
     hyperparams = {
         key: value
@@ -223,12 +228,27 @@ def reference_convergence_points(benchmark: Benchmark, calibration: CalibrationR
             "Precision": "FP32",
             "BS": summary.global_batch_size,
             "Hyperparams": {**hyperparams, "opt_base_learning_rate": summary.opt_base_learning_rate},
-            "Epochs to converge": list(summary.converged[:num_runs]),
+            "Epochs to converge": [in_logged_unit(benchmark, epochs) for epochs in summary.converged[:num_runs]],
             "Seeds": list(summary.seeds[:num_runs]),
         }
         for summary in calibration.batch_sizes
         if len(summary.converged) == len(summary.seeds)
     }
+
+
+def in_logged_unit(benchmark: Benchmark, epochs: float) -> float:
+    """Return epochs to converge in the unit of the benchmark's logs, which is samples where the definition says so.
+
+    Raises DefinitionError where that is needed and the definition does not say how many samples an epoch has.
+    """
+    if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT:
+        return epochs
+    if (samples := benchmark.data_samples("train_samples")) is None:
+        raise DefinitionError(
+            f"{benchmark.name}: convergence is told in samples, and data.train_samples is not given. Expected the "
+            "samples of an epoch; write them into the definition."
+        )
+    return round(epochs * samples)
 
 
 def calibration_blocks(calibration: CalibrationRecord) -> tuple[Block, ...]:

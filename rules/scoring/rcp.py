@@ -271,9 +271,17 @@ def judge_convergence(
             found,
             reason=f"{found.reason}; {failing_words(share)}",
             failing_share=share,
-            chance=chance_of(found.mean_epochs, len(epochs), point, 1 / benchmark.quality.evals_per_epoch),
+            chance=chance_of(found.mean_epochs, len(epochs), point, _step(benchmark, batch_size)),
         )
     return replace(found, factor=1.0)
+
+
+def _step(benchmark: Benchmark, batch_size: int) -> float:
+    """Return how far apart evaluations lie, in the unit in which the benchmark tells convergence."""
+    samples = benchmark.data_samples("train_samples")
+    if benchmark.quality.convergence_unit != keys.SAMPLES_COUNT or samples is None:
+        return 1 / benchmark.quality.evals_per_epoch
+    return float(benchmark.steps_between_evals(samples, batch_size) * batch_size)
 
 
 def rcp_file(benchmark: Benchmark, round_name: str | None) -> Path | None:

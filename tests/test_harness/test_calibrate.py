@@ -23,6 +23,7 @@ from harness.calibration.runs import (
     RunStore,
     complete_runs,
     problem_digest,
+    steps_to_evaluations,
     train_epoch,
 )
 from harness.calibration.table import (
@@ -42,7 +43,8 @@ from harness.run_sets.dataset import ensure_dataset
 from harness.system.code import code_sha256
 from reference_models.dlrm.spec import SPEC
 from reports.render.markdown import render_markdown
-from rules.benchmarks.loader import load_benchmark
+from rules.benchmarks.loader import FirstEval, load_benchmark
+from rules.errors import DefinitionError
 from rules.records.calibration import BaselineSummary, CalibrationRecord
 from rules.records.codec import decode
 
@@ -92,6 +94,29 @@ def test_an_epoch_of_each_model_has_one_quality_per_evaluation(mine: Entry, data
     assert trained.qualities[-1] > 0.53
     assert trained.qualities == train_epoch(mine, data_dir, run).qualities
     assert trained.code_sha256 == code_sha256()
+
+
+def told(entry: Entry, **changes: Any) -> Entry:
+    """The entry with another [quality]."""
+    benchmark = entry.benchmark
+    return replace(entry, benchmark=replace(benchmark, stated_quality=replace(benchmark.quality, **changes)))
+
+
+LATE = FirstEval(slope=4, offset=3700, divisor=3)
+"""At batch size 64: not before 1318 samples, which is the sixth evaluation of twenty."""
+
+
+def test_evaluations_begin_where_first_eval_says(mine: Entry, data_dir: Path) -> None:
+    late = told(mine, first_eval=LATE)
+    assert steps_to_evaluations(mine.benchmark, 5120, 64) == [4] * 20
+    assert steps_to_evaluations(late.benchmark, 5120, 64) == [24] + [4] * 14
+    assert steps_to_evaluations(told(mine, interval_rounding="up").benchmark, 5130, 64) == [5] * 16
+    run = CalibrationRun(model="dense_only", global_batch_size=64, opt_base_learning_rate=0.05, seed=3)
+    always, trained = train_epoch(mine, data_dir, run), train_epoch(late, data_dir, run)
+    assert trained.samples_counts == always.samples_counts[5:]
+    assert trained.qualities == always.qualities[5:]
+    easy = told(late, target=0.01).benchmark
+    assert trained.epochs_to_converge(easy) == 0.3 == always.epochs_at(5, 20)
 
 
 def test_divergence_ends_an_epoch_and_reaches_nothing(mine: Entry, data_dir: Path) -> None:
@@ -324,6 +349,25 @@ def test_points_have_mlperf_loggings_form_and_only_where_every_seed_converged(mi
     assert (point["When"], point["Platform"]) == ("2026-01-02", "this")
     assert point["Hyperparams"]["opt_base_learning_rate"] == 0.1
     assert point["Hyperparams"]["opt_name"] == "adagrad"
+
+
+def test_points_are_samples_where_convergence_is_told_in_samples(mine: Entry) -> None:
+    in_samples = told(mine, convergence_unit="samples_count")
+    target = mine.benchmark.quality.target
+    calibration = calibration_of(in_samples, [crossing_at(i, target, seed=i) for i in (12, 13)])
+    (point,) = reference_convergence_points(in_samples.benchmark, calibration).values()
+    assert point["Epochs to converge"] == [13 * 256, 14 * 256]
+    assert all(type(samples) is int for samples in point["Epochs to converge"])
+    assert calibration.default.converged == (0.65, 0.7)
+
+
+def test_points_in_samples_need_to_know_an_epochs_samples(mine: Entry) -> None:
+    in_samples = told(mine, convergence_unit="samples_count")
+    sections = {**mine.benchmark.sections, "data": {"kind": "criteo"}}
+    unknown = replace(in_samples, benchmark=replace(in_samples.benchmark, sections=sections, closed={}))
+    with pytest.raises(DefinitionError, match=r"told in samples, and data\.train_samples is not given"):
+        plan_calibration(unknown)
+    assert plan_calibration(told(unknown, convergence_unit="epoch_num"))
 
 
 @pytest.mark.long

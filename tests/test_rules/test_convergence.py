@@ -183,7 +183,9 @@ def test_luck_is_never_taken_for_impossible(benchmark: Benchmark, point: Referen
     num_runs = benchmark.score.num_runs
     sets = [list(drawn.choice(runs, num_runs)) for _ in range(1000)]
     assert min(judged(benchmark, point, epochs).chance or 1.0 for epochs in sets) > IMPOSSIBLE
-    first = judged(benchmark, point, [1 / benchmark.quality.evals_per_epoch] * num_runs)
+    in_samples = benchmark.quality.convergence_unit == "samples_count"
+    epoch = (benchmark.data_samples("train_samples") or 0) if in_samples else 1
+    first = judged(benchmark, point, [epoch / benchmark.quality.evals_per_epoch] * num_runs)
     assert first.status == "failed" and first.chance is not None and first.chance < IMPOSSIBLE
 
 
@@ -192,6 +194,19 @@ def test_runs_that_all_end_at_one_evaluation_leave_room_for_the_next() -> None:
     point = reference_point("equal", 512, [0.6] * 20, 5)
     assert point.stdev == pytest.approx(0)
     assert chance_of(0.55, 5, point, 0.05) > IMPOSSIBLE > chance_of(0.5, 5, point, 0.05)
+
+
+def test_luck_is_told_in_the_unit_of_the_points(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One evaluation earlier is luck also where evaluations lie 24,576 samples apart, not 0.05 epochs."""
+    benchmark = load_benchmark("dlrmv4_small")
+    samples = benchmark.data_samples("train_samples")
+    assert samples is not None
+    step = benchmark.steps_between_evals(samples, 2048) * 2048
+    path = tmp_path / "dlrmv4_small.rcps.json"
+    path.write_text(json.dumps({"point": {"BS": 2048, "Epochs to converge": [13 * step] * 20}}))
+    monkeypatch.setattr("rules.scoring.rcp.rcp_file", lambda benchmark, round_name: path)
+    chances = [judge_convergence(benchmark, None, 2048, [number * step] * 5).chance or 0.0 for number in (13, 12, 11)]
+    assert chances[0] > chances[1] > IMPOSSIBLE > chances[2]
 
 
 @pytest.mark.parametrize(("division", "severity"), [("closed", "error"), ("open", "warning")])
