@@ -50,7 +50,8 @@ class LawData:
 class ScalingLaw:
     """What was fitted to which sizes; or `why_not`. Laws whose `data` are alike are on one chart.
 
-    `seed` is of the bootstrap, `data` None where nothing was measured.
+    `seed` is of the bootstrap, `data` None where nothing was measured. `num_beaten` counts configurations that have
+    the training FLOP of a size and are worse, as by another learning rate.
     """
 
     sizes: tuple[Size, ...]
@@ -58,6 +59,7 @@ class ScalingLaw:
     why_not: str
     data: LawData | None
     seed: int
+    num_beaten: int = 0
 
     def resampled_at(self, compute: float) -> Floats | None:
         """Return the law's values at so many FLOP, one per resample of its seeds; None with one seed."""
@@ -68,7 +70,8 @@ class ScalingLaw:
 def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed: int) -> ScalingLaw:
     """Fit the law to those configurations that were measured with the same number of seeds, the most that any has.
 
-    `seed` is of the bootstrap.
+    Of several with equal training FLOP the best is the size: a learning rate may be an axis, too. `seed` is of the
+    bootstrap.
     """
     known = [
         (label, found.record)
@@ -86,7 +89,11 @@ def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed
         for label, record in known
     ]
     most = max((len(size.entropies) for size in sizes), default=0)
-    sizes = sorted((size for size in sizes if len(size.entropies) == most), key=lambda size: size.training_flop)
+    whole = sorted((size for size in sizes if len(size.entropies) == most), key=lambda size: size.entropy)
+    best: dict[float, Size] = {}
+    for size in whole:
+        best.setdefault(size.training_flop, size)
+    sizes = sorted(best.values(), key=lambda size: size.training_flop)
     flop = [size.training_flop for size in sizes]
     data = [_data_of(record) for _, record in known]
     unlike = [other.why_unlike(data[0]) for other in data[1:] if other != data[0]]
@@ -97,6 +104,7 @@ def find_law(labels: Sequence[str], measured: Sequence[MeasuredSet | None], seed
         why_not=why_not or "",
         data=data[0] if data else None,
         seed=seed,
+        num_beaten=len(whole) - len(sizes),
     )
 
 

@@ -27,7 +27,7 @@ from reports.document.blocks import (
 from rules.logs.text import printable
 
 GAP = "  "
-_MIN_WRAPPED = 12
+_MIN_WRAPPED = len("inconclusive:")
 """Columns are not wrapped below this many columns of the terminal: the table is then wider than asked."""
 _CODES = {
     "strong": "\x1b[1m",

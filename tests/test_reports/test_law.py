@@ -14,7 +14,7 @@ from reports.document.blocks import Chart, Prose, Table
 from reports.document.page import PageSection
 from reports.facts.measured_sets import MeasuredSet
 from reports.facts.scaling_law import find_law
-from reports.page.sections.law import law_sections
+from reports.page.sections.law import law_sections, law_words
 from reports.statistics.power_law import values_at
 from rules.records.codec import convert
 from rules.records.measured.quality import QualityRecord
@@ -113,6 +113,19 @@ def test_sizes_that_differ_by_more_than_size_have_no_law() -> None:
     assert mixed.law.why_not == "its configurations differ by more than size (other data)"
     unknown = made_sweep("old", [measured(flop, [0.7] * 5, dataset_sha256=None) for flop in FLOP])
     assert unknown.law is not None and unknown.law.fitted is not None, "data that no record names is one all the same"
+
+
+def test_of_configurations_with_equal_flop_the_best_is_the_size() -> None:
+    good = [measured(flop, [value] * 5) for flop, value in zip(FLOP, FALLING, strict=True)]
+    bad = [measured(flop, [value + 0.1] * 5) for flop, value in zip(FLOP, FALLING, strict=True)]
+    both = made_sweep("both", [bad[0], *good, *bad[1:]])
+    assert both.law is not None and [size.entropy for size in both.law.sizes] == pytest.approx(FALLING)
+    alone = made_sweep("alone", good).law
+    assert alone is not None and both.law.fitted == alone.fitted
+    said = "Of configurations with equal FLOP the best by its mean is the size: 4 left out."
+    assert said in law_words(both.law) and said not in law_words(alone)
+    (section,) = law_sections([both])
+    assert said in notes_of(section)
 
 
 def test_laws_whose_ranges_do_not_meet_are_drawn_and_not_matched() -> None:

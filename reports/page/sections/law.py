@@ -44,7 +44,7 @@ def law_words(law: ScalingLaw) -> str:
         f"Scaling law: {FORMULA} over training FLOP C, exponent b {fitted.exponent:.3f}{_interval_words(fitted)}, "
         f"a {fitted.factor:.3g}, c {fitted.floor:.4f}, from {plural(fitted.num_sizes, 'size')} over "
         f"{fitted.decades:.1f} decades of C ({fitted.low:.2g} to {fitted.high:.2g} FLOP); quality measured, FLOP "
-        f"computed, law fitted.{_warning(fitted)}"
+        f"computed, law fitted.{_chosen(law)}{_warning(fitted)}"
     )
 
 
@@ -69,6 +69,7 @@ def law_record(law: ScalingLaw | None) -> dict[str, object]:
             "training_flop_low": fitted.low,
             "training_flop_high": fitted.high,
             "num_sizes": fitted.num_sizes,
+            "num_left_out": law.num_beaten,
             "num_seeds": fitted.num_seeds,
         }
     }
@@ -122,7 +123,11 @@ def _section(laws: Sequence[_Named], others: Sequence[tuple[str, str]], id_: str
         _size_table(laws, id_),
     )
     notes = [f"{law.name}: {law_words(law.law)}" for law in laws if law.law.fitted is None]
-    notes += [f"{law.name}:{words}" for law in laws if law.law.fitted and (words := _warning(law.law.fitted))]
+    notes += [
+        f"{law.name}:{words}"
+        for law in laws
+        if law.law.fitted and (words := _chosen(law.law) + _warning(law.law.fitted))
+    ]
     notes += [f"{name} is on a chart of its own: {why}." for name, why in others]
     notes.append(
         "Quality is measured, after the same number of samples; FLOP are computed, of matrix products, two per "
@@ -272,6 +277,13 @@ def _ends(fitted: PowerLaw) -> str:
 
 def _interval_words(fitted: PowerLaw) -> str:
     return f" (95 % interval {_ends(fitted)}, {fitted.interval.method})" if fitted.interval else ""
+
+
+def _chosen(law: ScalingLaw) -> str:
+    """Say that sizes are the best of several configurations, which makes them look a little better than they are."""
+    if not law.num_beaten:
+        return ""
+    return f" Of configurations with equal FLOP the best by its mean is the size: {law.num_beaten} left out."
 
 
 def _warning(fitted: PowerLaw) -> str:
