@@ -16,7 +16,7 @@ from reference_models.d2nn.phases import Phase
 from reference_models.data.patterns.teacher import PatternShape
 from reference_models.training.phases import Enter, ignore_phase
 
-INITIAL_PHASE = 0.3
+INITIAL_PHASE = 0.1
 """Standard deviation of the masks' phases before training, in radians: nearly free space, from which all seeds rise
 alike."""
 LEAST_LIGHT = 1e-20

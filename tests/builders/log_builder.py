@@ -14,6 +14,7 @@ from typing import Any
 from rules.benchmarks.loader import Benchmark, shipped_twin
 from rules.logs import keys
 from rules.logs.log import RunLog, parse_bytes
+from rules.records.metrics import ROC_AUC
 from rules.records.system import SYSTEM_FIELDS
 from rules.scoring.rcp import load_points, rcp_file
 from rules.tree.system_desc import COUNTS
@@ -98,6 +99,8 @@ def make_records(
             keys.DEFINITION_SHA256: benchmark.definition_sha256,
             keys.QUALITY_TARGET: benchmark.quality.target,
         }
+        if benchmark.quality.metric != ROC_AUC:
+            values[keys.QUALITY_METRIC] = benchmark.quality.metric
         if not str(data.get("kind")).startswith("mlperf_"):
             values[keys.DATASET_SHA256] = data.get("sha256", "d" * 64)
     values[keys.SEED] = seed

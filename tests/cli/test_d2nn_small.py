@@ -8,13 +8,12 @@ from typing import Any
 
 import pytest
 import tomli_w
+from calibration_builder import calibration_of, crossing_at
 from made_sets import made_in
 from records_builder import quality_content, quality_process
 from sweep_builder import FastWorkers, stamps, use_fast_workers
 
-from harness.calibration.calibrate import calibrate as run_calibration
-from harness.calibration.calibrate import measure_oracle, plan_calibration
-from harness.calibration.runs import RunStore, problem_digest
+from harness.calibration.calibrate import measure_oracle
 from harness.calibration.table import calibration_blocks
 from harness.config.catalog import load_entry
 from harness.measure.quality import QualityJob, train_and_evaluate
@@ -99,7 +98,7 @@ def test_a_metric_that_the_model_does_not_measure_is_refused(
 def test_show_and_plan_name_the_metric_and_serve_refuses(command: CLI) -> None:
     content = json.loads(command("show", "d2nn_small", "--format", "json")[1])
     assert content["quality"]["metric"] == "accuracy" and content["size"]["num_parameters"] == 4096
-    code, out, _ = command("plan", "d2nn_small")
+    code, out, _ = command("plan", "d2nn_small", "--no-measure")
     assert code == 0 and "accuracy 0." in out and "AUC" not in out
     code, out, err = command("serve", "d2nn_small", "--target-latency", "25ms")
     assert (code, out, len(err.splitlines())) == (2, "", 1) and "model 'd2nn' cannot be served" in err
@@ -122,9 +121,13 @@ def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: Fa
     for verb in ("check", "score", "report"):
         code, out, err = command(verb, folder)
         assert code == 0 and "AUC" not in out + err, out + err
-    log.write_text(log.read_text().replace('"value": "accuracy"', '"value": "roc_auc"'))
+    text = log.read_text()
+    log.write_text(text.replace('"value": "accuracy"', '"value": "roc_auc"'))
     code, out, _ = command("check", folder, "--no-second-opinion")
     assert code == 3 and "quality_metric is not that of the definition few_patterns" in " ".join(out.split())
+    log.write_text("".join(line for line in text.splitlines(keepends=True) if "quality_metric" not in line))
+    code, out, _ = command("check", folder, "--no-second-opinion")
+    assert code == 3 and "quality_metric" in out
 
 
 def test_accuracies_are_compared_by_their_difference(
@@ -177,19 +180,13 @@ def test_quality_is_measured_as_accuracy(definition: Path, tmp_path: Path) -> No
     assert process.normalised_entropy == pytest.approx(process.log_loss / 1.386, rel=0.1)
 
 
-def test_a_calibration_speaks_of_accuracy(definition: Path, tmp_path: Path) -> None:
+def test_a_calibration_speaks_of_accuracy(definition: Path) -> None:
     entry = load_entry(definition)
-    data_dir = ensure_dataset(entry.workload.data, tmp_path / "data", num_threads=1)
-    assert 0.7 < (measure_oracle(entry) or 0) < 1
-    plan = plan_calibration(
-        entry, batch_sizes=[32], learning_rates=[0.005], num_runs=1, num_confirming_runs=1, num_tuning_runs=1,
-        num_workers=1,
-    )  # fmt: skip
-    store = RunStore(tmp_path / "runs", problem_digest(entry))
-    calibration = run_calibration(entry, data_dir, plan, store)
-    assert calibration.metric == "accuracy"
-    text = render_markdown(calibration_blocks(calibration))
-    assert "Accuracy over 1 seeds" in text and "best accuracy in the epoch" in text and "AUC" not in text
+    runs = [crossing_at(12, entry.benchmark.quality.target, seed=seed) for seed in range(3)]
+    text = render_markdown(calibration_blocks(calibration_of(entry, runs, metric="accuracy")))
+    assert "Accuracy over 3 seeds" in text and "best accuracy in the epoch" in text and "AUC" not in text
+    oracle = measure_oracle(entry)
+    assert oracle is not None and 0.7 < oracle < 1
 
 
 def test_a_record_of_both_kinds_of_evaluations_is_read(tmp_path: Path) -> None:

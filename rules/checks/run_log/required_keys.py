@@ -12,6 +12,7 @@ from rules.benchmarks.constraints import Constraint
 from rules.checks.subject import LogSubject
 from rules.logs import keys
 from rules.logs.log import as_number, as_whole
+from rules.records.metrics import ROC_AUC
 
 START, END, POINT = "INTERVAL_START", "INTERVAL_END", "POINT_IN_TIME"
 _DIGEST = re.compile(r"[0-9a-f]{64}\Z")
@@ -224,6 +225,8 @@ def _settings(subject: LogSubject) -> dict[str, Kind]:
         return settings
     if subject.is_ours and not str(benchmark.sections.get("data", {}).get("kind")).startswith("mlperf_"):
         settings[keys.DATASET_SHA256] = DIGEST
+    if subject.is_ours and benchmark.quality.metric != ROC_AUC:
+        settings[keys.QUALITY_METRIC] = TEXT
     for key, constraint in (benchmark.closed if subject.is_closed or subject.is_ours else benchmark.open).items():
         settings.setdefault(key, _kind_of_setting(key, constraint, subject))
     if subject.is_closed and subject.round != "0.7":
