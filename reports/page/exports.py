@@ -1,6 +1,6 @@
 """The facts as JSON, CSV and Markdown: for programs, spreadsheets and job summaries."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,6 +8,7 @@ from reports.comparison.comparison import group_sides
 from reports.comparison.noise import describe_sets
 from reports.document.blocks import Block, Heading, Prose
 from reports.document.glossary import standing_line
+from reports.document.page import PageSection
 from reports.facts.facts import Order, SetFacts, in_order
 from reports.facts.measured_sets import MeasuredSet
 from reports.page.figures.detail import detail_note
@@ -50,8 +51,9 @@ def export_csv(sets: Sequence[SetFacts], measured: Sequence[MeasuredSet] = ()) -
     return document_csv(with_measured(document_of(sets), measured, sets))
 
 
-def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
-    """The verdict tables, one per group of comparable configurations, and how much such runs can show."""
+def export_markdown(sets: Sequence[SetFacts], order: Order = "files", sections: Iterable[PageSection] = ()) -> str:
+    """The verdict tables, one per group of comparable configurations, and how much such runs can show; then the
+    `sections` of what is no run set, without their figures."""
     blocks: list[Block] = []
     groups = comparable_groups(sets)
     for index, of_files in enumerate(groups):
@@ -68,4 +70,6 @@ def export_markdown(sets: Sequence[SetFacts], order: Order = "files") -> str:
         )
         blocks += [Prose(text=note) for note in verdict_notes(group, order)]
         blocks += spread_blocks(group, sides, "")
+    for section in sections:
+        blocks += [Heading(text=section.heading), *section.blocks]
     return render_markdown(blocks) + "\n"

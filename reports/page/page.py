@@ -48,15 +48,7 @@ def build_page(
     sets = briefly_named(gathered.sets)
     groups = tuple(map(with_repeats, comparable_groups(sets)))
     views = tuple(_group_view(groups, index, baseline, order) for index in range(len(groups)))
-    sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
-    sweeps = (*law_sections(gathered.sweeps), *sweeps)
-    profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
-    measured = measured_sections(gathered.measured)
-    studies = tuple(
-        section
-        for index, study in enumerate(gathered.studies)
-        for section in study_sections(study, f"study{index + 1}")
-    )
+    sweeps, profiles, measured, studies = unscored_sections(gathered)
     head = _headline(sets, views) if sets else _headline_of_others(gathered, (*sweeps, *profiles), measured)
     moment = (now or datetime.now(UTC)).strftime("%Y-%m-%d %H:%M UTC")
     return PageView(
@@ -78,6 +70,18 @@ def build_page(
         profiles=profiles,
         measured=(*measured, *studies),
     )
+
+
+def unscored_sections(gathered: Gathered) -> tuple[tuple[PageSection, ...], ...]:
+    """Make the sections of what is no run set: sweeps with their scaling laws, profiles, measurements, studies."""
+    sweeps = tuple(sweep_section(sweep, index) for index, sweep in enumerate(gathered.sweeps))
+    profiles = tuple(profile_section(found, f"profile{index + 1}") for index, found in enumerate(gathered.profiles))
+    studies = tuple(
+        section
+        for index, study in enumerate(gathered.studies)
+        for section in study_sections(study, f"study{index + 1}")
+    )
+    return (*law_sections(gathered.sweeps), *sweeps), profiles, measured_sections(gathered.measured), studies
 
 
 def _headline(sets: Sequence[SetFacts], groups: Sequence[GroupView]) -> str:

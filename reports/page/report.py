@@ -16,7 +16,7 @@ from reports.facts.measured_sets import MeasuredSet
 from reports.page.exports import export_csv, export_json, export_markdown
 from reports.page.figures.detail import detailed
 from reports.page.gathered import Gathered, gather_everything
-from reports.page.page import build_page, comparable_groups
+from reports.page.page import build_page, comparable_groups, unscored_sections
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
@@ -59,7 +59,7 @@ def render_report(
     baseline: SetFacts | None = None,
     order: Order = "files",
 ) -> str:
-    """Render the report's text in one of FORMATS; Markdown holds the sets alone, JSON and CSV also measurements.
+    """Render the report's text in one of FORMATS; JSON and CSV hold sets and measurements.
 
     `now` is the moment that the page names, `baseline` the configuration that the others of its group are compared
     with, `order` that of the rows of HTML and Markdown.
@@ -69,7 +69,8 @@ def render_report(
     if output_format in _EXPORTS:
         return _EXPORTS[output_format](gathered.sets, gathered.all_measured)
     if output_format == "md":
-        return export_markdown(gathered.sets, order)
+        sections = (section for part in unscored_sections(gathered) for section in part)
+        return export_markdown(gathered.sets, order, sections)
     data = embed_json(page_data(gathered.sets, order, gathered.studies))
     return render_html(build_page(gathered, data, title=title, now=now, baseline=baseline, order=order))
 

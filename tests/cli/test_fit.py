@@ -73,6 +73,16 @@ def test_two_sweeps_on_one_dataset_share_a_chart(run: Run, tmp_path: Path) -> No
     assert "the most that all of them reach, the laws say: " in page
 
 
+def test_sweeps_and_their_laws_are_in_markdown(run: Run, tmp_path: Path) -> None:
+    assert run("--axis", AXIS, "--quality", "1000", "--fit").exit_code == 0
+    (folder,) = made_in(tmp_path / "out")
+    done = CliRunner().invoke(cli, ["report", str(folder), "--format", "md"])
+    assert done.exit_code == 0, done.output
+    assert done.output.startswith("## Scaling laws\n\nScaling law: normalised entropy")
+    assert "| Exponent b (fitted) |" in done.output and "## Sweep: quality over model.mlp" in done.output
+    assert "| mlp=512 |" in done.output and "<" not in done.output
+
+
 def test_the_law_is_in_json(run: Run) -> None:
     done = run("--axis", AXIS, "--quality", "1000", "--fit", "--format", "json")
     law = json.loads(done.stdout)["law"]
