@@ -121,6 +121,11 @@ def test_a_set_is_judged_and_shown_by_its_accuracy(definition: Path, workers: Fa
     for verb in ("check", "score", "report"):
         code, out, err = command(verb, folder)
         assert code == 0 and "AUC" not in out + err, out + err
+    assert command("run", definition, "--name", "second", "--seed", "6")[0] == 0
+    second = next(path for path in made_in(Path("results")) if path != folder)
+    for verb in ("compare", "diff"):
+        code, out, err = command(verb, folder, second)
+        assert code == 0 and "AUC" not in out + err, out + err
     text = log.read_text()
     log.write_text(text.replace('"value": "accuracy"', '"value": "roc_auc"'))
     code, out, _ = command("check", folder, "--no-second-opinion")
