@@ -242,7 +242,7 @@ def resume(
 def _complete(folder: Path, *, python: Path | None = None, quiet: bool) -> None:
     """Run what a set, a sweep, a pair or a measurement lacks, and write its page."""
     from harness.measure.kinds import find_kind
-    from harness.run_sets.finish import finish_pair, finish_set
+    from harness.run_sets.finish import finish_pair, finish_set, write_folder_page
     from harness.run_sets.folder import locked, open_run_set
     from harness.run_sets.growth import complete_and_grow
     from harness.run_sets.measurement import measure_set
@@ -251,7 +251,7 @@ def _complete(folder: Path, *, python: Path | None = None, quiet: bool) -> None:
 
     if is_sweep(folder):
         complete_sweep(folder, quiet=quiet)
-        render(folder, output=folder / "report.html")
+        write_folder_page(folder)
         return
     if is_pair(folder):
         finish_pair(folder, complete_pair(folder, python=python, quiet=quiet))

@@ -209,10 +209,10 @@ def progress_printer(*, quiet: bool) -> "OnRun":
 
 def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None:
     """Run what is missing, then print the table and write the page; exits with the worst code of all."""
+    from harness.run_sets.finish import write_folder_page
     from harness.run_sets.runner import resume_command
     from harness.run_sets.sweep import complete_sweep
     from reports.comparison.sweep import read_sweep_facts
-    from reports.page.report import write_report
 
     try:
         completed = complete_sweep(folder, quiet=quiet, on_run=progress_printer(quiet=quiet))
@@ -222,7 +222,7 @@ def complete_and_show(folder: Path, *, form: str = "table", quiet: bool) -> None
         raise
     facts = read_sweep_facts(folder)
     _show(facts, form)
-    page = write_report([folder], folder / "report.html")
+    page = write_folder_page(folder)
     if form == "table":
         click.echo(f"results  {folder}")
         click.echo(f"report   {page}")

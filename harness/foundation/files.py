@@ -41,9 +41,10 @@ def sync_folder(folder: Path) -> None:
 def write_record(path: Path, record: Record) -> None:
     """Write a record by one rename, synced to disk before it.
 
-    Raises HarnessError (exit 8) where a pipe or device is in its place, whose reader might never come.
+    Raises HarnessError (exit 8) where something else is in its place: a pipe's reader might never come, and a link in
+    a stranger's folder may lead to what is the user's.
     """
-    if path.exists() and not path.is_file():
+    if path.is_symlink() or (path.exists() and not path.is_file()):
         raise HarnessError(f"{path} is no regular file, expected a record or nothing. Remove it.", ExitCode.INPUT)
     write_text(path, encode(record))
 

@@ -42,7 +42,12 @@ def finish_set(folder: Path) -> tuple[SetFacts, Path]:
             ExitCode.INPUT,
         )
     (facts,) = gathered.sets
-    return facts, write_page(gathered, folder / "report.html")
+    return facts, write_page(gathered, folder)
+
+
+def write_folder_page(folder: Path) -> Path:
+    """Write the page of all that is in a folder of results, such as a sweep; returns its path."""
+    return write_page(gather_everything([folder]), folder)
 
 
 def exit_code_of_set(facts: SetFacts) -> ExitCode:
@@ -63,12 +68,12 @@ def worst_of(codes: Iterable[ExitCode]) -> ExitCode:
 def finish_pair(folder: Path, pair: PairRecord) -> FinishedPair:
     """Judge and score both sides, once, compare them, and write the page of each and of the pair."""
     gathered = gather_everything([folder])
-    page = write_page(gathered, folder / "report.html")
+    page = write_page(gathered, folder)
     if pair.kind == "training":
         base, new = (_only(gathered, folder / side) for side in SIDES)
         for facts in (base, new):
             assert facts.result_set.root is not None
-            write_page(Gathered(sets=(replace(facts, index=0),)), facts.result_set.root / "report.html")
+            write_page(Gathered(sets=(replace(facts, index=0),)), facts.result_set.root)
         compared = compare_sides(side_of(base), [side_of(new)])
         return FinishedPair(folder=folder, page=page, comparisons=compared, sets=(base, new))
     measured = tuple(read_measured(folder / side, pair.kind) for side in SIDES)

@@ -20,9 +20,11 @@ from reports.page.page import build_page, comparable_groups, unscored_sections
 from reports.render.html import embed_json, render_html
 from reports.tables.documents import SCHEMA_VERSION
 from reports.tables.rows import run_members, set_row
-from reports.text.whole import drafted
+from reports.text.whole import drafted, replaced
 from rules.records.study import StudyRecord
 
+PAGE_NAME = "report.html"
+"""Of the page in a folder of results."""
 # Of a run, what the page carries for programs.
 _EMBEDDED = (
     "run", "attempt", "status", "counted", "reason", "seed", "started_ms", "time_to_train_s", "train_s", "eval_s",
@@ -42,12 +44,18 @@ def write_report(paths: Sequence[Path], output: Path, *, title: str | None = Non
     Nothing else is written, also not into the inputs. Raises InputError where there is nothing to read, OSError where
     `output` cannot be written.
     """
-    return write_page(gather_everything(paths), output, title=title)
+    return write_whole(output, render_report(gather_everything(paths), title=title))
 
 
-def write_page(gathered: Gathered, output: Path, *, title: str | None = None) -> Path:
-    """Write what was gathered as one HTML page, which appears whole or not at all; returns `output`."""
-    return write_whole(output, render_report(gathered, title=title))
+def write_page(gathered: Gathered, folder: Path) -> Path:
+    """Write the page of a folder of results, whole or not at all, in place of whatever has its name.
+
+    Returns its path. Raises OSError where it cannot be written.
+    """
+    page = folder / PAGE_NAME
+    with replaced(page) as draft:
+        _write_synced(draft, render_report(gathered))
+    return page
 
 
 def render_report(
@@ -120,8 +128,13 @@ def write_whole(output: Path, text: str) -> Path:
         raise FileNotFoundError(
             errno.ENOENT, "no such folder; make it first, or give another output", str(output.parent)
         )
-    with drafted(output) as draft, draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
+    with drafted(output) as draft:
+        _write_synced(draft, text)
+    return output
+
+
+def _write_synced(draft: Path, text: str) -> None:
+    with draft.open("x", encoding="utf-8", errors="backslashreplace") as file:
         file.write(text)
         file.flush()
         os.fsync(file.fileno())
-    return output

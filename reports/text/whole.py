@@ -1,4 +1,4 @@
-"""Write a file so that no reader meets half of it, wherever its name leads. For all that writes what a user named."""
+"""Write a file so that no reader meets half of it: `drafted` where a user named it, else `replaced`."""
 
 import os
 import secrets
@@ -27,10 +27,20 @@ def drafted(path: Path, suffix: str = "", *, name: str | None = None) -> Iterato
             with draft.open("rb") as source, path.open("wb") as sink:
                 shutil.copyfileobj(source, sink)
         return
-    draft = target.with_name(name or f".{secrets.token_hex(8)}.partial{suffix}")
+    with replaced(target, suffix, name=name) as draft:
+        yield draft
+
+
+@contextmanager
+def replaced(path: Path, suffix: str = "", *, name: str | None = None) -> Iterator[Path]:
+    """Give a place for a draft as `drafted` does, that takes the place of `path` itself, also of a link or a pipe.
+
+    For folders that may be a stranger's: a link there may lead to what is the user's, and a pipe has no reader.
+    """
+    draft = path.with_name(name or f".{secrets.token_hex(8)}.partial{suffix}")
     try:
         yield draft
-        draft.replace(target)
+        draft.replace(path)
     finally:
         draft.unlink(missing_ok=True)
 

@@ -240,6 +240,27 @@ def test_a_pipe_in_place_of_a_measurement_s_record_is_refused_and_not_waited_for
     assert stat.S_ISFIFO(record.stat().st_mode)
 
 
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_set_s_page_takes_the_place_of_a_pipe_or_a_link(
+    command: CommandLine, workers: FastWorkers, data_root: Path, tmp_path: Path, kind: str
+) -> None:
+    """A pipe has no reader, and a link in a stranger's set may lead to a file of the user's."""
+    out, users = tmp_path / "out", tmp_path / "users"
+    users.write_text("the user's")
+    code, _, err = command("run", "dlrm_tiny", "-n", "1", "-q", "--data", data_root, "-o", out)
+    assert code in (0, 3), err
+    (folder,) = (path for path in out.iterdir() if not path.is_symlink())
+    page = folder / "report.html"
+    page.unlink()
+    if kind == "pipe":
+        os.mkfifo(page)
+    else:
+        page.symlink_to(users)
+    again, _, err = command("resume", folder, "-q")
+    assert again == code and page.is_file() and not page.is_symlink(), err
+    assert users.read_text() == "the user's"
+
+
 @pytest.mark.parametrize("arguments", [("report", "--no-second-opinion"), ("report", "--format", "csv"), ("system",)])
 def test_no_verb_replaces_the_device_that_it_is_given_as_output(
     command: CommandLine, tree: Path, tmp_path: Path, arguments: tuple[str, ...]

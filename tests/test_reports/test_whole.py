@@ -1,4 +1,5 @@
-"""Files that a user named: written whole, through links, into devices and pipes, never in their place."""
+"""Files that a user named: written whole, through links, into devices and pipes, never in their place. Files in
+folders of results: in place of whatever is there."""
 
 import errno
 import os
@@ -8,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from reports.text.whole import drafted
+from reports.text.whole import drafted, replaced
 
 
 def write(path: Path, text: str) -> None:
@@ -82,3 +83,19 @@ def test_a_device_stays(tmp_path: Path) -> None:
 def test_a_folder_is_refused(tmp_path: Path) -> None:
     with pytest.raises(IsADirectoryError):
         write(tmp_path, "x")
+
+
+@pytest.mark.parametrize("kind", ["nothing", "file", "link", "pipe"])
+def test_what_is_replaced_is_the_name_itself(tmp_path: Path, kind: str) -> None:
+    users, page = tmp_path / "users", tmp_path / "page"
+    users.write_text("the user's")
+    if kind == "file":
+        page.write_text("old")
+    elif kind == "link":
+        page.symlink_to(users)
+    elif kind == "pipe":
+        os.mkfifo(page)
+    with replaced(page) as draft:
+        draft.write_text("new")
+    assert page.read_text() == "new" and not page.is_symlink() and users.read_text() == "the user's"
+    assert sorted(tmp_path.iterdir()) == [page, users]

@@ -25,7 +25,7 @@ def keep_study(study: "StudyRecord", output: Path, name: str, form: str) -> None
     folder.mkdir(parents=True)
     file = folder / STUDY_FILE
     write_record(file, study)
-    page = write_page(Gathered(studies=(study,)), folder / "report.html")
+    page = write_page(Gathered(studies=(study,)), folder)
     if form == "json":
         click.echo(file.read_text(encoding="utf-8"), nl=False)
         return
